@@ -1,0 +1,119 @@
+"""What a channel and the agent promise each other.
+
+A channel driver knows its modem and nothing of Packages: it asks its `Outbox` for the bytes of one
+transmission, makes them leave, and says how that went. The outbox knows the queue, the journal and
+the on-air format, and nothing of modems. Every driver passes the same tests of this contract.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+
+class Outcome(Enum):
+    """How one transmission ended, as far as the modem's own numbers can tell."""
+
+    SENT = "sent"
+    """The far side of the link has it."""
+    NOT_SENT = "not sent"
+    """It did not leave, or left and was refused for now: to be tried again after `retry_after`."""
+    DOUBTFUL = "doubtful"
+    """It may have left. The same bytes go again before anything else does."""
+    REFUSED = "refused"
+    """It can never be sent this way: the Packages in it have failed on this channel."""
+
+
+class LinkState(Enum):
+    """What a channel is doing, in the words that `fieldagent status` shows."""
+
+    STARTING = "starting"
+    ABSENT = "absent"
+    """The port cannot be opened, or nothing answers there."""
+    READY = "ready"
+    NO_SERVICE = "no service"
+    """The modem works and sees no network."""
+    BUSY = "busy"
+    """A session is under way."""
+    FAULT = "fault"
+    """The modem or the account refuses to work; `reason` says why and what to do."""
+
+
+@dataclass(slots=True)
+class Link:
+    """A channel's present condition: written by its driver alone, read by the local API."""
+
+    state: LinkState = LinkState.STARTING
+    reason: str = ""
+    signal: int | None = None
+    """Bars, 0 to 5; None while unknown."""
+    last_success: float | None = None
+    """Unix time of the last transmission that was SENT."""
+    facts: dict[str, str | int] = field(default_factory=dict)
+    """What else the modem told of itself, such as its IMEI and firmware."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transmission:
+    """The bytes of one MO message, with what the driver must know to schedule it."""
+
+    number: int
+    """Names it between driver and outbox; never leaves the agent."""
+    body: bytes
+    urgent: bool
+    """It carries an SOS."""
+    tries: int
+    """How often the foremost Package in it was tried on this channel before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A transmission that was begun and never settled: power failed, or a reply was lost."""
+
+    transmission: Transmission
+    modem: str
+    """Identity of the modem it was given to (the IMEI)."""
+    momsn: int
+    """The number the modem would have given it."""
+
+
+class Outbox(Protocol):
+    """One channel's side of the queue. Whatever is awaited here returns once it is on disk."""
+
+    async def ready(self, *, urgent: bool = False) -> None:
+        """Wait until a Package (with `urgent`, an SOS) is due and the budget lets it go."""
+
+    def load(self, room: int) -> Transmission | None:
+        """What is due, packed into at most `room` bytes; None when nothing is.
+
+        Its Packages are in flight from here until `settle`.
+        """
+
+    def unsettled(self) -> Intent | None:
+        """The intent that no `settle` has ended yet, if there is one."""
+
+    async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
+        """Record that the modem is about to send this under this number."""
+
+    async def settle(
+        self,
+        transmission: Transmission,
+        outcome: Outcome,
+        *,
+        reason: str = "",
+        retry_after: float = 0.0,
+    ) -> None:
+        """Say how it ended. DOUBTFUL keeps the intent; the others end it.
+
+        `reason` is for people (`no signal`), `retry_after` is in seconds and counts for NOT_SENT.
+        """
+
+    async def receive(self, body: bytes) -> None:
+        """Take in one MT message of any content; damage in it is reported, never raised."""
+
+    def allowance(self, *, urgent: bool = False) -> int | None:
+        """Credits left today, None without a budget; `urgent` may use the reserve."""
+
+    async def spend(self, credit: int) -> None:
+        """Book a cost that belongs to no transmission, such as an empty mailbox check."""
