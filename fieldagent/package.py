@@ -1,0 +1,393 @@
+"""What a caller posts: a Package with its one item. JSON in, every fault at once out.
+
+Field names, ranges and default priorities are those of the interface document, "Local Package".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+SOS_PRIORITY = 100
+ITEM_BYTES_MAX = 65_536
+"""Longest text or data: what 255 fragments of one MO message carry, less some room."""
+INT32 = range(-(2**31), 2**31)
+
+
+class Channel(StrEnum):
+    SATELLITE = "Satellite"
+    RADIO = "Radio"
+    CELLULAR = "Cellular"
+
+
+class Status(StrEnum):
+    """The terminal statuses, the only ones that an answer carries."""
+
+    DELIVERED = "Delivered"
+    ERROR = "Error"
+    COLLAPSED = "Collapsed"
+    CANCELED = "Canceled"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    latitude: float
+    longitude: float
+    timestamp: datetime | None = None
+    altitude: float | None = None
+    speed_over_ground: float | None = None
+    course_over_ground: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waypoint:
+    latitude: float
+    longitude: float
+    name: str
+    timestamp: datetime | None = None
+    notes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    payload: bytes
+
+
+Item = Message | Location | Waypoint | Data
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    item: Item
+    id: int | None = None
+    channels: frozenset[Channel] | None = None
+    """None means every channel that is configured."""
+    collapse_key: int | None = None
+    priority: int = 11
+    time_to_live: int | None = None
+    """Seconds; None means what the settings say. An SOS has none."""
+
+    @property
+    def sos(self) -> bool:
+        return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
+
+    def stamped(self, now: datetime) -> Package:
+        """A position without a time gets `now`: a queued fix must not look fresh hours later."""
+        item = self.item
+        if isinstance(item, Location | Waypoint) and item.timestamp is None:
+            return replace(self, item=replace(item, timestamp=now))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a posted body; `pointer` is a JSON Pointer (RFC 6901) to it."""
+
+    detail: str
+    pointer: str
+
+
+class InvalidPackage(Exception):
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
+        self.faults = faults
+
+
+class NotJson(Exception):
+    """The body is no JSON document; the text says why."""
+
+
+class _Wrong(Exception):
+    """A single value does not fit; its text is the detail of a Fault."""
+
+
+Reader = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    read: Reader
+    attribute: str
+    required: bool = False
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _Wrong("must be a string")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise _Wrong("holds half of a surrogate pair, which is no character") from None
+    if size > ITEM_BYTES_MAX:
+        raise _Wrong(f"must be at most {ITEM_BYTES_MAX} bytes of UTF-8, is {size}")
+    return value
+
+
+def _base64(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise _Wrong("must be a string of base64")
+    try:
+        payload = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise _Wrong("is not base64 (RFC 4648 section 4, with padding)") from None
+    if len(payload) > ITEM_BYTES_MAX:
+        raise _Wrong(f"must be at most {ITEM_BYTES_MAX} bytes, is {len(payload)}")
+    return payload
+
+
+def _int32(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _Wrong("must be an integer")
+    if value not in INT32:
+        raise _Wrong("must be a 32-bit integer, from -2147483648 to 2147483647")
+    return value
+
+
+def _seconds(value: Any) -> int:
+    seconds = _int32(value)
+    if seconds < 1:
+        raise _Wrong("must be 1 second or more")
+    return seconds
+
+
+def _number(low: float, high: float, unit: str) -> Reader:
+    def read(value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise _Wrong("must be a number")
+        if not (low <= value <= high):
+            raise _Wrong(f"must be from {low:g} to {high:g} {unit}")
+        return float(value)
+
+    return read
+
+
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)", re.ASCII)
+
+
+def _coordinate(limit: float) -> Reader:
+    within = _number(-limit, limit, "degrees")
+
+    def read(value: Any) -> float:
+        if not isinstance(value, str):
+            return float(within(value))
+        if len(value) > 64 or not _DECIMAL.fullmatch(value):
+            raise _Wrong('must be a number or a string with a decimal number, such as "47.3769"')
+        return float(within(float(value)))
+
+    return read
+
+
+def read_timestamp(value: Any) -> datetime:
+    """RFC 3339 or ISO 8601; one without an offset is read as UTC."""
+    if not isinstance(value, str):
+        raise _Wrong("must be a string with an ISO 8601 time")
+    try:
+        moment = datetime.fromisoformat(value)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _Wrong("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
+    if not 1970 <= moment.year <= 2105:
+        raise _Wrong("must lie between 1970 and 2105")
+    return moment
+
+
+def write_timestamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with a Z; the fraction only where there is one."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def _channels(value: Any) -> frozenset[Channel]:
+    if not isinstance(value, list):
+        raise _Wrong("must be an array of channel names")
+    names = [channel.value for channel in Channel]
+    if not value:
+        raise _Wrong(f"must name at least one of {', '.join(names)}; leave it out to use all")
+    for name in value:
+        if name not in names:
+            raise _Wrong(f"may only name {', '.join(names)}; {json.dumps(name)[:40]} is none")
+    return frozenset(Channel(name) for name in value)
+
+
+_POSITION = {
+    "latitude": _Field(_coordinate(90), "latitude", required=True),
+    "longitude": _Field(_coordinate(180), "longitude", required=True),
+    "timestamp": _Field(read_timestamp, "timestamp"),
+}
+
+ITEMS: Mapping[str, tuple[type[Item], int, Mapping[str, _Field]]] = {
+    "data": (Data, 11, {"payload": _Field(_base64, "payload", required=True)}),
+    "message": (Message, 12, {"content": _Field(_text, "content", required=True)}),
+    "location": (
+        Location,
+        10,
+        {
+            **_POSITION,
+            "altitude": _Field(_number(-12_000, 100_000, "m"), "altitude"),
+            "speedOverGround": _Field(_number(0, 10_000, "m/s"), "speed_over_ground"),
+            "courseOverGround": _Field(_number(0, 360, "degrees"), "course_over_ground"),
+        },
+    ),
+    "waypoint": (
+        Waypoint,
+        11,
+        {
+            **_POSITION,
+            "name": _Field(_text, "name", required=True),
+            "notes": _Field(_text, "notes"),
+        },
+    ),
+}
+"""Each kind of item: its type, its default priority, its members."""
+
+_ROUTING = {
+    "id": _Field(_int32, "id"),
+    "channels": _Field(_channels, "channels"),
+    "collapseKey": _Field(_int32, "collapse_key"),
+    "priority": _Field(_int32, "priority"),
+    "timeToLive": _Field(_seconds, "time_to_live"),
+    "workspaceId": _Field(lambda value: None, ""),
+}
+
+
+def parse_package(body: bytes) -> Package:
+    """Read the body of a POST. Raises NotJson, or InvalidPackage with every fault in it."""
+    return read_package(_load(body))
+
+
+def read_package(document: Any) -> Package:
+    faults: list[Fault] = []
+    if not isinstance(document, dict):
+        raise InvalidPackage([Fault("must be a JSON object that holds one Package", "")])
+    kinds = [kind for kind in ITEMS if document.get(kind) is not None]
+    if len(kinds) != 1:
+        found = " and ".join(kinds) or "none"
+        faults += [
+            Fault(f"exactly one of {', '.join(ITEMS)} must be there, found {found}", pointer)
+            for pointer in [f"/{kind}" for kind in kinds] or [""]
+        ]
+    members = {name: value for name, value in document.items() if name not in ITEMS}
+    routing = _read_members(members, _ROUTING, "", faults, also=ITEMS)
+    items = [_read_item(kind, document[kind], faults) for kind in kinds]
+    if faults:
+        raise InvalidPackage(faults)
+    (kind,), (item,) = kinds, items
+    assert item is not None
+    routing.pop("", None)
+    return Package(item=item, **{"priority": ITEMS[kind][1], **routing})
+
+
+def _read_item(kind: str, value: Any, faults: list[Fault]) -> Item | None:
+    build, _, members = ITEMS[kind]
+    if not isinstance(value, dict):
+        faults.append(Fault("must be an object", f"/{kind}"))
+        return None
+    before = len(faults)
+    found = _read_members(value, members, f"/{kind}", faults)
+    return build(**found) if len(faults) == before else None
+
+
+def _read_members(
+    value: Mapping[str, Any],
+    members: Mapping[str, _Field],
+    at: str,
+    faults: list[Fault],
+    also: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, member in value.items():
+        pointer = f"{at}/{name.replace('~', '~0').replace('/', '~1')}"
+        if name not in members:
+            known = ", ".join([*members, *(also or ())])
+            faults.append(Fault(f"is not a known member; known are {known}", pointer))
+        elif member is not None:
+            try:
+                found[members[name].attribute] = members[name].read(member)
+            except _Wrong as wrong:
+                faults.append(Fault(str(wrong), pointer))
+    faults += [
+        Fault("is required", f"{at}/{name}")
+        for name, field in members.items()
+        if field.required and value.get(name) is None
+    ]
+    return found
+
+
+def _load(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise NotJson(f"the body is not UTF-8: byte {error.start} does not fit") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise NotJson(f"the body is not JSON: {error.msg} at {where}") from None
+    except RecursionError:
+        raise NotJson("the body is nested too deeply") from None
+    except ValueError as error:
+        raise NotJson(f"the body is not usable JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the member {json.dumps(twice)} is there more than once")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def kind_of(item: Item) -> str:
+    return next(kind for kind, (build, _, _) in ITEMS.items() if isinstance(item, build))
+
+
+def package_json(package: Package) -> dict[str, Any]:
+    """The Package as a body that `read_package` reads back to an equal one."""
+    document: dict[str, Any] = {"priority": package.priority}
+    if package.id is not None:
+        document["id"] = package.id
+    if package.channels is not None:
+        document["channels"] = sorted(package.channels)
+    if package.collapse_key is not None:
+        document["collapseKey"] = package.collapse_key
+    if package.time_to_live is not None:
+        document["timeToLive"] = package.time_to_live
+    document[kind_of(package.item)] = item_json(package.item)
+    return document
+
+
+def item_json(item: Item) -> dict[str, Any]:
+    """The item's members under their names in the interface document; absent ones left out."""
+    members = ITEMS[kind_of(item)][2]
+    names = {field.attribute: name for name, field in members.items()}
+    values = {names[field.name]: getattr(item, field.name) for field in fields(item)}
+    return {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+def _plain(value: str | float | bytes | datetime) -> str | float:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return write_timestamp(value)
+    return value
+
+
+def digest(package: Package) -> bytes:
+    """Tells equal bodies from different ones, whatever their spelling: 16 bytes."""
+    text = json.dumps(package_json(replace(package, id=None)), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

@@ -1,0 +1,302 @@
+"""The on-air format: one envelope of CBOR (RFC 8949) around one or more entries.
+
+Byte by byte, with test vectors, it is described in `docs/on-air.md`. Whatever a peer sends,
+`decode` returns what it understood, names what it did not, or raises RemoteProtocolError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import cbor2
+
+from fieldagent.package import Data, Item, Location, Message, Waypoint
+from fieldagent.payload import Identity
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+VERSION = 1
+EPOCH = 1_735_689_600
+"""2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
+TAG_BYTES = 8
+"""HMAC 256/64, RFC 9053 section 3.1."""
+SOS = 0x10
+"""Added to the kind of an item that was posted as an SOS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A slice of an envelope too large for one message; `count` slices make it whole."""
+
+    index: int
+    count: int
+    slice: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Which fragments of the peer's `sequence` have arrived: it sends the others again."""
+
+    count: int
+    arrived: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """The entry's sequence is from now on the number (the `origin`) of this identity."""
+
+    identity: Identity
+
+
+Content = Item | Fragment | Report | Introduction
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    sequence: int
+    """The number its sender gave it, the same on every channel and on every attempt."""
+    content: Content
+    time: int = EPOCH
+    """Unix seconds: of the position, or of the posting of a message or data."""
+    sos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    entries: tuple[Entry, ...]
+    origin: int = 0
+    """Whose entries these are: 0 is the peer itself, others were introduced before."""
+    not_understood: tuple[str, ...] = ()
+    """Entries of unknown kind or shape, each in a sentence for the log."""
+
+
+def derive_key(master: bytes, direction: str) -> bytes:
+    """The key of one direction (`MO` or `MT`), by HKDF-SHA256 (RFC 5869) without salt."""
+    extracted = hmac.digest(bytes(32), master, "sha256")
+    return hmac.digest(extracted, f"fieldagent {direction}".encode() + b"\x01", "sha256")
+
+
+def encode(entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None) -> bytes:
+    """The bytes of one envelope; times within it are told relative to its first entry's."""
+    if not entries:
+        raise LocalProtocolError("an envelope holds at least one entry")
+    base = entries[0].time
+    items = [VERSION, base - EPOCH, origin, *(_write_entry(entry, base) for entry in entries)]
+    if key is None:
+        return cbor2.dumps(items)
+    plain = cbor2.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
+    return plain + _tag(plain, key)
+
+
+def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
+    """Read one envelope. With `keys`, one of them must have tagged it.
+
+    Raises RemoteProtocolError where nothing in it can be used: no CBOR, another version, a wrong
+    or missing tag.
+    """
+    items = _load(body)
+    if not isinstance(items, list) or not items or not _is_int(items[0]):
+        raise RemoteProtocolError("not an envelope: no array that starts with a version")
+    if items[0] != VERSION:
+        raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
+    tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
+    if keys and not (tagged and _authentic(body, keys)):
+        raise RemoteProtocolError("the authentication tag is missing or wrong")
+    head, entries = items[1:3], items[3 : len(items) - tagged]
+    if len(head) < 2 or not _in_range(head[0]) or not _in_range(head[1], low=0):
+        raise RemoteProtocolError("the envelope's time or origin is damaged")
+    return _read_entries(entries, base=head[0] + EPOCH, origin=head[1])
+
+
+def _read_entries(entries: Sequence[Any], *, base: int, origin: int) -> Envelope:
+    understood, not_understood = [], []
+    for position, entry in enumerate(entries):
+        try:
+            understood.append(_read_entry(entry, base))
+        except RemoteProtocolError as error:
+            not_understood.append(f"entry {position}: {error}")
+    return Envelope(tuple(understood), origin, tuple(not_understood))
+
+
+def _load(body: bytes) -> Any:
+    try:
+        return cbor2.loads(body)
+    except Exception as error:
+        # cbor2 lets through whatever the constructors behind its semantic tags raise.
+        raise RemoteProtocolError(f"not CBOR: {error}") from error
+
+
+def _tag(plain: bytes, key: bytes) -> bytes:
+    # MAC_structure of RFC 9052 section 6.3; the protected header says algorithm 4.
+    structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", plain])
+    return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
+
+
+def _authentic(body: bytes, keys: Sequence[bytes]) -> bool:
+    plain, tag = body[:-TAG_BYTES], body[-TAG_BYTES:]
+    return any(hmac.compare_digest(_tag(plain, key), tag) for key in keys)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _in_range(value: Any, *, low: int = -(2**31), high: int = 2**32 - 1) -> bool:
+    return _is_int(value) and low <= value <= high
+
+
+def _write_entry(entry: Entry, base: int) -> list[Any]:
+    content = entry.content
+    for kind, (build, _, write) in _TIMED.items():
+        if isinstance(content, build):
+            head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
+            return _trimmed([*head, *write(content)])
+    if isinstance(content, Fragment):
+        return [8, entry.sequence, content.index, content.count, content.slice]
+    if isinstance(content, Report):
+        return [9, entry.sequence, content.count, _write_bitmap(content.arrived)]
+    assert isinstance(content, Introduction)
+    who = content.identity
+    return [10, entry.sequence, who.id, who.name, who.type, who.email, who.account]
+
+
+def _read_entry(entry: Any, base: int) -> Entry:
+    if not isinstance(entry, list) or len(entry) < 3 or not _in_range(entry[0], low=0):
+        raise RemoteProtocolError("has no kind")
+    kind, sequence, *rest = entry
+    if not _in_range(sequence, low=0):
+        raise RemoteProtocolError("has no sequence number")
+    try:
+        if kind in _UNTIMED:
+            return Entry(sequence, _UNTIMED[kind](*rest))
+        if kind & ~SOS not in _TIMED:
+            raise RemoteProtocolError(f"kind {kind} is not known here")
+        delta, *members = rest
+        _expect(_in_range(delta), "a time")
+        read = _TIMED[kind & ~SOS][1]
+        return Entry(sequence, read(base + delta, *members), base + delta, bool(kind & SOS))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
+
+
+def _expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"no {what} where one belongs")
+
+
+def _trimmed(members: list[Any]) -> list[Any]:
+    while members[-1] is None:
+        members.pop()
+    return members
+
+
+def _read_text(value: Any) -> str:
+    _expect(isinstance(value, str), "text")
+    return str(value)
+
+
+def _read_bytes(value: Any) -> bytes:
+    _expect(isinstance(value, bytes), "bytes")
+    return bytes(value)
+
+
+def _moment(time: int) -> datetime:
+    return datetime.fromtimestamp(time, UTC)
+
+
+_POSITION = struct.Struct(">ii")
+"""Latitude and longitude in 1e-7 degree."""
+
+
+def _write_position(item: Location | Waypoint) -> bytes:
+    return _POSITION.pack(round(item.latitude * 1e7), round(item.longitude * 1e7))
+
+
+def _read_position(value: Any) -> tuple[float, float]:
+    _expect(isinstance(value, bytes) and len(value) == _POSITION.size, "position of 8 bytes")
+    latitude, longitude = _POSITION.unpack(value)
+    _expect(abs(latitude) <= 900_000_000 and abs(longitude) <= 1_800_000_000, "place on earth")
+    return latitude / 1e7, longitude / 1e7
+
+
+def _write_location(item: Location) -> list[Any]:
+    speed, course = item.speed_over_ground, item.course_over_ground
+    return [
+        _write_position(item),
+        None if item.altitude is None else round(item.altitude),
+        None if speed is None else round(speed * 10),
+        # West of south as a negative number: every course fits in two bytes.
+        None if course is None else (round(course) + 180) % 360 - 180,
+    ]
+
+
+def _read_location(
+    time: int, position: Any, altitude: Any = None, speed: Any = None, course: Any = None
+) -> Location:
+    latitude, longitude = _read_position(position)
+    _expect(altitude is None or _in_range(altitude), "altitude in metres")
+    _expect(speed is None or _in_range(speed, low=0), "speed in 0.1 m/s")
+    _expect(course is None or _in_range(course, low=-180, high=179), "course in degrees")
+    return Location(
+        latitude,
+        longitude,
+        _moment(time),
+        None if altitude is None else float(altitude),
+        None if speed is None else speed / 10,
+        None if course is None else float(course % 360),
+    )
+
+
+def _read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
+    latitude, longitude = _read_position(position)
+    notes = None if notes is None else _read_text(notes)
+    return Waypoint(latitude, longitude, _read_text(name), _moment(time), notes)
+
+
+def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
+    _expect(_in_range(count, low=1, high=255), "count of fragments")
+    _expect(_in_range(index, low=0, high=count - 1), "index of a fragment")
+    return Fragment(index, count, _read_bytes(piece))
+
+
+def _write_bitmap(indices: frozenset[int]) -> bytes:
+    bits = sum(1 << index for index in indices)
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def _read_report(count: Any, bitmap: Any) -> Report:
+    _expect(_in_range(count, low=1, high=255), "count of fragments")
+    bits = int.from_bytes(_read_bytes(bitmap)[:32], "little")
+    return Report(count, frozenset(i for i in range(count) if bits >> i & 1))
+
+
+def _read_introduction(*members: Any) -> Introduction:
+    return Introduction(Identity(*(_read_text(member) for member in members)))
+
+
+_TIMED: dict[int, tuple[type[Item], Callable[..., Item], Callable[[Any], list[Any]]]] = {
+    1: (
+        Message,
+        lambda time, content: Message(_read_text(content)),
+        lambda item: [item.content],
+    ),
+    2: (Location, _read_location, _write_location),
+    3: (
+        Waypoint,
+        _read_waypoint,
+        lambda item: [_write_position(item), item.name, item.notes],
+    ),
+    4: (Data, lambda time, payload: Data(_read_bytes(payload)), lambda item: [item.payload]),
+}
+"""Kind of item: its type, reader and writer. A reader takes the Unix time before the members."""
+
+_UNTIMED: dict[int, Callable[..., Content]] = {
+    8: _read_fragment,
+    9: _read_report,
+    10: _read_introduction,
+}

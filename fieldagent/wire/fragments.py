@@ -1,0 +1,39 @@
+"""Cutting an envelope that exceeds one message into fragments, and making it whole again.
+
+Each fragment can be sent, lost and repeated on its own (selective repeat).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+from fieldagent.wire.envelope import Fragment
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+COUNT_MAX = 255
+OVERHEAD = 18
+"""Most bytes that an envelope adds around one slice, without its tag."""
+_SUM_BYTES = 4
+
+
+def split(envelope: bytes, room: int) -> list[Fragment]:
+    """Slices of which each fits an envelope of `room` bytes; a CRC-32 guards the whole."""
+    whole = envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
+    size = room - OVERHEAD
+    count = -(-len(whole) // size)
+    if size < 1 or count > COUNT_MAX:
+        raise LocalProtocolError(f"{len(envelope)} bytes need more than {COUNT_MAX} fragments")
+    # Equal slices: the last is not a message of its own for a handful of bytes.
+    size = -(-len(whole) // count)
+    slices = [whole[i * size : (i + 1) * size] for i in range(count)]
+    return [Fragment(index, count, piece) for index, piece in enumerate(slices)]
+
+
+def join(slices: Mapping[int, bytes]) -> bytes:
+    """The envelope out of all its slices; RemoteProtocolError where they do not belong together."""
+    whole = b"".join(slices[index] for index in sorted(slices))
+    envelope, guard = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
+    if zlib.crc32(envelope).to_bytes(_SUM_BYTES) != guard:
+        raise RemoteProtocolError("the fragments do not belong together: wrong CRC-32")
+    return envelope
