@@ -165,6 +165,17 @@ class Queue:
         self._bound()
         return True
 
+    def hold(self, key: int) -> None:
+        """Make a waiting key a taken one: its transmission began before the program did."""
+        self._due.pop(key, None)
+        self._taken.add(key)
+
+    def priority(self, key: int) -> int:
+        return self._places[key].priority
+
+    def keys(self) -> list[int]:
+        return list(self._places)
+
     def is_taken(self, key: int) -> bool:
         return key in self._taken
 
@@ -183,6 +194,11 @@ class Queue:
         """When something becomes due or expires: `now` if something is due, inf if nothing will."""
         if self.foremost(now) is not None:
             return now
+        return self.next_change(now)
+
+    def next_change(self, now: float) -> float:
+        """When the next one that waits becomes due or expires, whatever is due already."""
+        self._promote(now)
         return min(self._first(self._delayed), self._first(self._expiries))
 
     def sizes(self) -> Sizes:

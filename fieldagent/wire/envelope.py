@@ -146,7 +146,7 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _in_range(value: Any, *, low: int = -(2**31), high: int = 2**32 - 1) -> bool:
+def _in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bool:
     return _is_int(value) and low <= value <= high
 
 

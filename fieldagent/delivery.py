@@ -1,0 +1,43 @@
+"""One Package over its channels until its terminal status. Decisions alone: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fieldagent.package import Channel, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """How a Package stands on one channel; `status` is None while it waits or is being sent."""
+
+    status: Status | None = None
+    reason: str = ""
+
+
+def terminal_status(legs: Iterable[Leg]) -> Status | None:
+    """The first success is Delivered; anything else needs every leg to have ended.
+
+    Error only when no leg was withdrawn: a Package that was replaced or canceled on one channel
+    and failed on the others did not fail on every channel.
+    """
+    statuses = {leg.status for leg in legs}
+    if Status.DELIVERED in statuses:
+        return Status.DELIVERED
+    if None in statuses:
+        return None
+    for status in (Status.COLLAPSED, Status.CANCELED):
+        if status in statuses:
+            return status
+    return Status.ERROR
+
+
+def legs_of(
+    channels: frozenset[Channel] | None, configured: frozenset[Channel]
+) -> dict[Channel, Leg]:
+    """A Package at the start: it waits where a channel is configured, elsewhere it has failed."""
+    waiting = configured if channels is None else channels & configured
+    missing = frozenset[Channel]() if channels is None else channels - configured
+    unavailable = Leg(Status.ERROR, "not configured")
+    return {**dict.fromkeys(sorted(waiting), Leg()), **dict.fromkeys(sorted(missing), unavailable)}

@@ -1,0 +1,152 @@
+"""Where a message for this kit comes in: decoded, made whole, freed of duplicates, and spooled.
+
+All of it happens in one transaction, so that a modem's copy may be cleared once `take_in` returns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sqlite3
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+import trio
+
+from fieldagent.journal import inbound
+from fieldagent.journal.commit import Journal
+from fieldagent.journal.inbound import Received
+from fieldagent.package import Item
+from fieldagent.payload import Identity, payload_json
+from fieldagent.wire.envelope import (
+    Entry,
+    Envelope,
+    Fragment,
+    Introduction,
+    Report,
+    decode,
+    encode,
+)
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.fragments import join
+
+log = logging.getLogger(__name__)
+
+
+class Repeater(Protocol):
+    async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
+        """Send fragments again that the peer reported missing."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What one message turned out to hold."""
+
+    payloads: list[Received] = field(default_factory=list)
+    duplicates: int = 0
+    reports: list[tuple[int, Report]] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+class Inbox:
+    """`hooks` are the names of the hooks that every payload must be handed to."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        hooks: Sequence[str],
+        *,
+        clock: Callable[[], float],
+        keys: Sequence[bytes] = (),
+    ) -> None:
+        self._journal = journal
+        self.hooks = hooks
+        self._clock = clock
+        self._keys = keys
+        self.news = trio.Event()
+        """Set when payloads were spooled, and then replaced by another."""
+
+    async def take_in(self, body: bytes, repeater: Repeater) -> None:
+        """Damage, unknown versions and unknown kinds are logged, never raised."""
+        try:
+            envelope = decode(body, keys=self._keys)
+        except RemoteProtocolError as error:
+            log.error("a message of %d bytes could not be read: %s", len(body), error)
+            return
+        taken = await self._journal.commit(lambda db: self._store(db, envelope))
+        for trouble in (*envelope.not_understood, *taken.troubles):
+            log.error("part of a message could not be used: %s", trouble)
+        if taken.duplicates:
+            log.info("%d came again and went no further", taken.duplicates)
+        if taken.payloads:
+            self.wake()
+        for sequence, report in taken.reports:
+            missing = frozenset(range(report.count)) - report.arrived
+            log.info("the peer lacks %d fragments of %d", len(missing), sequence)
+            await repeater.repeat(sequence, missing)
+
+    def wake(self) -> None:
+        self.news.set()
+        self.news = trio.Event()
+
+    def _store(self, db: sqlite3.Connection, envelope: Envelope) -> _Taken:
+        taken = _Taken()
+        for entry in envelope.entries:
+            self._store_entry(db, envelope.origin, entry, taken)
+        return taken
+
+    def _store_entry(
+        self, db: sqlite3.Connection, origin: int, entry: Entry, taken: _Taken
+    ) -> None:
+        content = entry.content
+        if isinstance(content, Introduction):
+            inbound.introduce(db, entry.sequence, content.identity)
+        elif isinstance(content, Report):
+            taken.reports.append((entry.sequence, content))
+        elif inbound.seen(db, origin, entry.sequence, _digest(entry), self._clock()):
+            taken.duplicates += 1
+        elif isinstance(content, Fragment):
+            self._store_fragment(db, origin, entry.sequence, content, taken)
+        else:
+            taken.payloads.append(self._spool(db, origin, content, entry.time))
+
+    def _store_fragment(
+        self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: _Taken
+    ) -> None:
+        key = (origin, sequence, part.count)
+        slices = inbound.keep_slice(db, key, part.index, part.slice, self._clock())
+        if len(slices) < part.count:
+            return
+        inbound.drop_slices(db, key)
+        try:
+            whole = decode(join(slices))
+        except RemoteProtocolError as error:
+            taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
+            return
+        for entry in whole.entries:
+            # A fragment within fragments would be a peer's way to make us recurse.
+            if not isinstance(entry.content, Fragment):
+                self._store_entry(db, origin, entry, taken)
+        taken.troubles += whole.not_understood
+
+    def _spool(self, db: sqlite3.Connection, origin: int, item: Item, time: int) -> Received:
+        sender = inbound.identity(db, origin) or _stranger(origin)
+        request_id = str(uuid.uuid4())
+        moment = getattr(item, "timestamp", None) or datetime.fromtimestamp(time, UTC)
+        body = payload_json(request_id, sender, item, moment)
+        payload = Received(request_id, sender.id, body, self._clock())
+        inbound.spool(db, payload, self.hooks)
+        return payload
+
+
+def _stranger(origin: int) -> Identity:
+    """Somebody who was not introduced; origin 0 is the far end of the link itself."""
+    return Identity(str(origin), type="Integration" if origin == 0 else "User")
+
+
+def _digest(entry: Entry) -> bytes:
+    """Eight bytes that tell a number used anew (after a lost journal) from a duplicate."""
+    return hashlib.blake2b(encode([entry]), digest_size=8).digest()

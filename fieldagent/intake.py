@@ -1,0 +1,240 @@
+"""Where a Package comes in: it gets an id and a number, is committed, and enters the queues.
+
+Accepted means on disk: whatever this file answers, it answers after the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import trio
+
+from fieldagent.delivery import Leg, legs_of
+from fieldagent.journal import outbound
+from fieldagent.journal.commit import Journal
+from fieldagent.journal.outbound import Accepted, Ended
+from fieldagent.outbox import ChannelOutbox
+from fieldagent.package import Channel, Package, Status, digest
+
+log = logging.getLogger(__name__)
+
+
+class Conflict(Exception):
+    """The id or the Idempotency-Key is taken by something else; the text says by what."""
+
+
+class Stopped(Exception):
+    """The agent stops before the Package has ended; it goes on after the next start."""
+
+
+class Unknown(Exception):
+    """No Package has that id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a Package stands: its status, None while it waits, and each channel's."""
+
+    id: int
+    sequence: int
+    status: Status | None
+    legs: Mapping[Channel, Leg]
+    accepted: float
+
+
+class Intake:
+    """`outboxes` are the channels that are configured; `clock` is Unix time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        outboxes: Mapping[Channel, ChannelOutbox],
+        *,
+        time_to_live: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._journal = journal
+        self._outboxes = outboxes
+        self._time_to_live = time_to_live
+        self._clock = clock
+        self._next_id = outbound.next_id(journal)
+        self._waiters: dict[int, trio.Event] = {}
+        self._accepting: dict[int | str, trio.Event] = {}
+        self._stopped = False
+
+    async def accept(self, package: Package, idempotency_key: str | None = None) -> Accepted:
+        """Store and queue it, or join the one that the same caller posted before.
+
+        Raises Conflict, and what the journal raises.
+        """
+        claims: list[int | str] = [c for c in (package.id, idempotency_key) if c is not None]
+        # Two posts of one id at one moment: the second waits until the first is on disk.
+        while busy := next((self._accepting[c] for c in claims if c in self._accepting), None):
+            await busy.wait()
+        done = trio.Event()
+        self._accepting |= dict.fromkeys(claims, done)
+        try:
+            return self._earlier(package, idempotency_key) or await self._store(
+                package, idempotency_key
+            )
+        finally:
+            for claim in claims:
+                del self._accepting[claim]
+            done.set()
+
+    def _earlier(self, package: Package, key: str | None) -> Accepted | None:
+        if key is not None and (known := outbound.by_idempotency_key(self._journal, key)):
+            if known.digest != digest(package):
+                raise Conflict(f"Idempotency-Key {key!r} was used for another body")
+            return known
+        if package.id is None:
+            return None
+        known = outbound.by_id(self._journal, package.id)
+        if known is None or known.status is not None:
+            return None
+        if known.digest != digest(package):
+            raise Conflict(
+                f"Package {package.id} is still pending and has another body; cancel it, wait for"
+                " it, or leave out the id to get a free one"
+            )
+        return known
+
+    async def _store(self, package: Package, key: str | None) -> Accepted:
+        now = self._clock()
+        legs = legs_of(package.channels, frozenset(self._outboxes))
+        if package.id is None:
+            id_, self._next_id = self._next_id, self._next_id + 1
+        else:
+            id_, self._next_id = package.id, max(self._next_id, package.id + 1)
+        stamped = package.stamped(datetime.fromtimestamp(now, UTC))
+        life = None if package.sos else package.time_to_live or self._time_to_live
+        expires = None if life is None else now + life
+        identity = digest(package)
+        sequence = await self._journal.commit(
+            outbound.accept(
+                stamped,
+                id_=id_,
+                digest=identity,
+                idempotency_key=key,
+                accepted=now,
+                expires=expires,
+                legs=legs,
+            )
+        )
+        accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
+        replaced = [
+            Ended(older, channel, Leg(Status.COLLAPSED, f"replaced by Package {id_}"))
+            for channel, leg in legs.items()
+            if leg.status is None
+            for older in self._outboxes[channel].add(accepted, life)
+        ]
+        if replaced:
+            await self.end(replaced)
+        return accepted
+
+    def resume(self) -> int:
+        """Put back into the queues what waited when the program ended; tells how many."""
+        now = self._clock()
+        waiting = outbound.waiting(self._journal)
+        for accepted in waiting:
+            life = None
+            if accepted.expires is not None:
+                # After a jump of the clock no Package lives longer than it was meant to.
+                life = accepted.expires - accepted.accepted
+                life = min(life, max(0.0, accepted.expires - now))
+            for channel, leg in outbound.legs(self._journal, accepted.sequence).items():
+                if leg.status is None and channel in self._outboxes:
+                    self._outboxes[channel].add(accepted, life)
+        return len(waiting)
+
+    async def end(self, ended: list[Ended]) -> None:
+        """Record how legs ended and tell whoever waits for a Package that this decides."""
+        await self._journal.commit(outbound.end(ended, self._clock()))
+        for sequence in {e.sequence for e in ended}:
+            waiter = self._waiters.get(sequence)
+            if waiter is not None and self._standing(sequence).status is not None:
+                waiter.set()
+
+    async def outcome(self, sequence: int) -> Standing:
+        """Wait for the terminal status. Raises Stopped once `stop` was called."""
+        while (standing := self._standing(sequence)).status is None:
+            if self._stopped:
+                raise Stopped(
+                    f"the agent is stopping; Package {standing.id} is kept and goes on when it"
+                    " starts again"
+                )
+            waiter = self._waiters.setdefault(sequence, trio.Event())
+            await waiter.wait()
+            self._waiters.pop(sequence, None)
+        return standing
+
+    def stop(self) -> None:
+        """Let go of everyone who waits for an outcome."""
+        self._stopped = True
+        for waiter in self._waiters.values():
+            waiter.set()
+
+    def standing(self, id_: int) -> Standing:
+        known = outbound.by_id(self._journal, id_)
+        if known is None:
+            raise Unknown(f"no Package has the id {id_}; ended ones are kept for a while only")
+        return self._standing(known.sequence)
+
+    def _standing(self, sequence: int) -> Standing:
+        known = outbound.by_sequence(self._journal, sequence)
+        if known is None:
+            raise Unknown("the Package ended and is no longer kept")
+        legs = outbound.legs(self._journal, sequence)
+        return Standing(known.id, sequence, known.status, legs, known.accepted)
+
+    async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
+        """Withdraw it from one channel or all, and tell how it stands then.
+
+        What a modem is transmitting at this moment is not recalled: its end is awaited.
+        """
+        standing = self.standing(id_)
+        if standing.status is None:
+            await self._withdraw(standing.sequence, channel)
+        return self._standing(standing.sequence)
+
+    async def _withdraw(self, sequence: int, channel: Channel | None) -> None:
+        in_flight = []
+        canceled = []
+        for name, outbox in self._outboxes.items():
+            if channel in (None, name) and sequence in outbox:
+                settled = outbox.withdraw(sequence)
+                if settled is None:
+                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, "by a call")))
+                else:
+                    in_flight.append(settled)
+        if canceled:
+            await self.end(canceled)
+        for settled in in_flight:
+            await settled.wait()
+
+    async def clear(self, channel: Channel | None = None) -> int:
+        """Cancel everything that waits; tells how many Packages that were."""
+        sequences: set[int] = set()
+        canceled = []
+        for name, outbox in self._outboxes.items():
+            for sequence in outbox.waiting() if channel in (None, name) else ():
+                sequences.add(sequence)
+                if outbox.withdraw(sequence) is None:
+                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, "by a call")))
+        if canceled:
+            await self.end(canceled)
+        return len(sequences)
+
+    def queued(self, channel: Channel | None = None) -> list[Accepted]:
+        return [
+            accepted
+            for accepted in outbound.waiting(self._journal)
+            if any(
+                accepted.sequence in outbox
+                for name, outbox in self._outboxes.items()
+                if channel in (None, name)
+            )
+        ]

@@ -1,0 +1,204 @@
+"""Payloads in the journal: what arrived, what must still be handed to a hook, what is dead."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fieldagent.journal.commit import Journal, Operation
+from fieldagent.payload import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One payload as the JSON text that a hook gets."""
+
+    request_id: str
+    sender: str
+    body: str
+    received: float
+
+
+def seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes, now: float) -> bool:
+    """Whether the same was there before; from now on it was."""
+    cursor = db.execute(
+        "INSERT OR IGNORE INTO arrived VALUES (?, ?, ?, ?)", (origin, sequence, digest, now)
+    )
+    return cursor.rowcount == 0
+
+
+def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO identity VALUES (?, ?, ?, ?, ?, ?)",
+        (origin, who.id, who.name, who.type, who.email, who.account),
+    )
+
+
+def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
+    row = db.execute(
+        "SELECT id, name, type, email, account FROM identity WHERE origin = ?", (origin,)
+    ).fetchone()
+    return None if row is None else Identity(*row)
+
+
+def spool(db: sqlite3.Connection, payload: Received, hooks: Iterable[str]) -> None:
+    cursor = db.execute(
+        "INSERT INTO inbound (request_id, sender, body, received) VALUES (?, ?, ?, ?)",
+        (payload.request_id, payload.sender, payload.body, payload.received),
+    )
+    db.executemany(
+        "INSERT INTO handover (hook, number, sender, state) VALUES (?, ?, ?, 'waiting')",
+        [(hook, cursor.lastrowid, payload.sender) for hook in hooks],
+    )
+
+
+def keep_slice(
+    db: sqlite3.Connection, key: tuple[int, int, int], position: int, piece: bytes, now: float
+) -> dict[int, bytes]:
+    """Store one fragment; all that are there of the same (origin, sequence, count) come back."""
+    db.execute(
+        "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*key, position, piece, now)
+    )
+    return dict(
+        db.execute(
+            "SELECT position, slice FROM slice WHERE origin = ? AND sequence = ? AND count = ?", key
+        ).fetchall()
+    )
+
+
+def drop_slices(db: sqlite3.Connection, key: tuple[int, int, int]) -> None:
+    db.execute("DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ?", key)
+
+
+def incomplete(journal: Journal, *, before: float) -> list[tuple[int, int, int, frozenset[int]]]:
+    """Origin, sequence, count and positions of what got no further fragment since `before`."""
+    rows = journal.read(
+        "SELECT origin, sequence, count, group_concat(position) FROM slice"
+        " GROUP BY origin, sequence, count HAVING max(at) < ?",
+        before,
+    )
+    return [(o, s, c, frozenset(int(p) for p in listed.split(","))) for o, s, c, listed in rows]
+
+
+_DELIVERY = (
+    "SELECT inbound.request_id, inbound.sender, inbound.body, inbound.received, attempts,"
+    " not_before FROM handover JOIN inbound USING (number)"
+)
+
+
+def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
+    """Of each sender the oldest payload that waits, those due first first."""
+    return journal.read(
+        f"{_DELIVERY} WHERE hook = ? AND state = 'waiting' AND number = (SELECT min(h.number) FROM"
+        " handover AS h WHERE h.hook = handover.hook AND h.sender = handover.sender AND"
+        " h.state = 'waiting') ORDER BY not_before, number LIMIT ?",
+        hook,
+        limit,
+    )
+
+
+_OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"
+
+
+def handed(hook: str, request_id: str) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            f"UPDATE handover SET state = 'handed', reason = '', attempts = attempts + 1"
+            f" {_OF_REQUEST}",
+            (hook, request_id),
+        )
+
+    return store
+
+
+def postponed(hook: str, request_id: str, not_before: float, reason: str) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            f"UPDATE handover SET attempts = attempts + 1, not_before = ?, reason = ?"
+            f" {_OF_REQUEST}",
+            (not_before, reason, hook, request_id),
+        )
+
+    return store
+
+
+def dead(hook: str, request_id: str, reason: str) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            f"UPDATE handover SET state = 'dead', attempts = attempts + 1, reason = ?"
+            f" {_OF_REQUEST}",
+            (reason, hook, request_id),
+        )
+
+    return store
+
+
+def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
+    """Hand it to every configured hook again, whatever became of it. False when it is unknown."""
+    hooks = list(hooks)
+
+    def store(db: sqlite3.Connection) -> bool:
+        row = db.execute(
+            "SELECT number, sender FROM inbound WHERE request_id = ?", (request_id,)
+        ).fetchone()
+        if row is None:
+            return False
+        db.executemany(
+            "INSERT OR REPLACE INTO handover (hook, number, sender, state)"
+            " VALUES (?, ?, ?, 'waiting')",
+            [(hook, *row) for hook in hooks],
+        )
+        return True
+
+    return store
+
+
+def listing(journal: Journal, limit: int, state: str | None = None) -> list[Mapping[str, Any]]:
+    """The newest payloads with how they stand at each hook."""
+    rows = journal.read(
+        "SELECT number, request_id, body, received FROM inbound"
+        " WHERE ?1 IS NULL OR number IN (SELECT number FROM handover WHERE state = ?1)"
+        " ORDER BY number DESC LIMIT ?2",
+        state,
+        limit,
+    )
+    return [
+        {
+            "requestId": request_id,
+            "received": received,
+            "body": body,
+            "hooks": {
+                hook: {"state": state, "attempts": attempts, "reason": reason}
+                for hook, state, attempts, reason in journal.read(
+                    "SELECT hook, state, attempts, reason FROM handover WHERE number = ?", number
+                )
+            },
+        }
+        for number, request_id, body, received in rows
+    ]
+
+
+def forget(*, before: float, keep: int) -> Operation[None]:
+    """Drop payloads that no hook waits for, and what is remembered to recognise duplicates."""
+
+    def store(db: sqlite3.Connection) -> None:
+        done = "number NOT IN (SELECT number FROM handover WHERE state = 'waiting')"
+        db.execute(
+            f"DELETE FROM inbound WHERE {done} AND (received < ? OR number IN"
+            f" (SELECT number FROM inbound WHERE {done} ORDER BY number DESC LIMIT -1 OFFSET ?))",
+            (before, keep),
+        )
+        db.execute("DELETE FROM slice WHERE at < ?", (before,))
+        db.execute(
+            "DELETE FROM arrived WHERE at < (SELECT min(at) FROM (SELECT at FROM arrived"
+            " ORDER BY at DESC LIMIT ?))",
+            (SEEN_MAX,),
+        )
+
+    return store
+
+
+SEEN_MAX = 50_000
+"""How many arrivals are remembered: years of satellite traffic, 3 MB on disk."""

@@ -1,0 +1,277 @@
+"""Packages in the journal, from acceptance to their end on every channel."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fieldagent.channels import Intent, Transmission
+from fieldagent.delivery import Leg, terminal_status
+from fieldagent.journal.commit import Journal, Operation
+from fieldagent.package import Channel, Package, Status, package_json, read_package
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one transmission carries of one Package: all of it, or one fragment of `count`."""
+
+    sequence: int
+    position: int = 0
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A Package as the journal holds it."""
+
+    sequence: int
+    id: int
+    package: Package
+    digest: bytes
+    idempotency_key: str | None
+    accepted: float
+    expires: float | None
+    status: Status | None
+    ended: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A leg that ended, to be recorded."""
+
+    sequence: int
+    channel: Channel
+    leg: Leg
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    bytes: int = 0
+    credits: int = 0
+
+
+_COLUMNS = (
+    "sequence, id, body, digest, idempotency_key, accepted, expires, status, ended FROM package"
+)
+
+
+def _accepted(
+    row: tuple[int, int, str, bytes, str | None, float, float | None, str | None, float | None],
+) -> Accepted:
+    sequence, id_, body, digest, key, accepted, expires, status, ended = row
+    package = read_package(json.loads(body))
+    known = None if status is None else Status(status)
+    return Accepted(sequence, id_, package, digest, key, accepted, expires, known, ended)
+
+
+def by_sequence(journal: Journal, sequence: int) -> Accepted | None:
+    rows = journal.read(f"SELECT {_COLUMNS} WHERE sequence = ?", sequence)
+    return _accepted(rows[0]) if rows else None
+
+
+def by_id(journal: Journal, id_: int) -> Accepted | None:
+    """The newest Package of that id: a caller may use an id again once it has ended."""
+    rows = journal.read(f"SELECT {_COLUMNS} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_)
+    return _accepted(rows[0]) if rows else None
+
+
+def by_idempotency_key(journal: Journal, key: str) -> Accepted | None:
+    rows = journal.read(f"SELECT {_COLUMNS} WHERE idempotency_key = ?", key)
+    return _accepted(rows[0]) if rows else None
+
+
+def next_id(journal: Journal) -> int:
+    (row,) = journal.read("SELECT coalesce(max(id), 0) FROM package WHERE id < 2147483647")
+    return max(1, int(row[0]) + 1)
+
+
+def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
+    rows = journal.read(
+        "SELECT channel, status, reason FROM leg WHERE sequence = ? ORDER BY channel", sequence
+    )
+    return {
+        Channel(channel): Leg(None if status is None else Status(status), reason)
+        for channel, status, reason in rows
+    }
+
+
+def tries(journal: Journal, channel: Channel, sequence: int) -> int:
+    rows = journal.read(
+        "SELECT tries FROM leg WHERE channel = ? AND sequence = ?", channel, sequence
+    )
+    return int(rows[0][0]) if rows else 0
+
+
+def waiting(journal: Journal) -> list[Accepted]:
+    """Every Package that still waits on some channel, oldest first."""
+    rows = journal.read(
+        f"SELECT {_COLUMNS} WHERE sequence IN (SELECT sequence FROM leg WHERE status IS NULL)"
+        " ORDER BY sequence"
+    )
+    return [_accepted(row) for row in rows]
+
+
+def accept(
+    package: Package,
+    *,
+    id_: int,
+    digest: bytes,
+    idempotency_key: str | None,
+    accepted: float,
+    expires: float | None,
+    legs: Mapping[Channel, Leg],
+) -> Operation[int]:
+    """Store a new Package; its sequence number on air comes back."""
+    body = json.dumps(package_json(package), separators=(",", ":"))
+    status = terminal_status(legs.values())
+    ended = None if status is None else accepted
+
+    def store(db: sqlite3.Connection) -> int:
+        cursor = db.execute(
+            "INSERT INTO package (id, body, digest, idempotency_key, accepted, expires, status,"
+            " ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (id_, body, digest, idempotency_key, accepted, expires, status, ended),
+        )
+        sequence = cursor.lastrowid
+        assert sequence is not None
+        db.executemany(
+            "INSERT INTO leg (sequence, channel, status, reason, ended) VALUES (?, ?, ?, ?, ?)",
+            [
+                (sequence, channel, leg.status, leg.reason, accepted if leg.status else None)
+                for channel, leg in legs.items()
+            ],
+        )
+        return sequence
+
+    return store
+
+
+def end(ended: Iterable[Ended], now: float) -> Operation[None]:
+    """Record how legs ended, and the Package's own status where that decides it.
+
+    A leg ends once; a Package's status never changes.
+    """
+    ended = list(ended)
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany(
+            "UPDATE leg SET status = ?, reason = ?, ended = ?"
+            " WHERE sequence = ? AND channel = ? AND status IS NULL",
+            [(e.leg.status, e.leg.reason, now, e.sequence, e.channel) for e in ended],
+        )
+        for sequence in {e.sequence for e in ended}:
+            rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
+            status = terminal_status(Leg(None if s is None else Status(s)) for (s,) in rows)
+            if status is not None:
+                db.execute(
+                    "UPDATE package SET status = ?, ended = ?"
+                    " WHERE sequence = ? AND status IS NULL",
+                    (status, now, sequence),
+                )
+
+    return store
+
+
+def tried(channel: Channel, sequences: Iterable[int]) -> Operation[None]:
+    """Count a transmission that did not leave, and forget its intent."""
+    rows = [(sequence, channel) for sequence in sequences]
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany("UPDATE leg SET tries = tries + 1 WHERE sequence = ? AND channel = ?", rows)
+        db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
+
+    return store
+
+
+def sent(channel: Channel, pieces: Iterable[Piece], day: str, spent: Spent) -> Operation[None]:
+    """Record a transmission that left: its fragments, its cost, the end of its intent."""
+    fragments = [(p.sequence, channel, p.count, p.position) for p in pieces if p.count > 1]
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany("INSERT OR IGNORE INTO fragment_sent VALUES (?, ?, ?, ?)", fragments)
+        db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
+        spend(channel, day, spent)(db)
+
+    return store
+
+
+def spend(channel: Channel, day: str, spent: Spent) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
+            " SET bytes = bytes + excluded.bytes, credits = credits + excluded.credits",
+            (day, channel, spent.bytes, spent.credits),
+        )
+
+    return store
+
+
+def spent_on(journal: Journal, channel: Channel, day: str) -> Spent:
+    rows = journal.read(
+        "SELECT bytes, credits FROM spent WHERE channel = ? AND day = ?", channel, day
+    )
+    return Spent(*rows[0]) if rows else Spent()
+
+
+def fragments_sent(journal: Journal, channel: Channel, sequence: int, count: int) -> set[int]:
+    rows = journal.read(
+        "SELECT position FROM fragment_sent WHERE sequence = ? AND channel = ? AND count = ?",
+        sequence,
+        channel,
+        count,
+    )
+    return {position for (position,) in rows}
+
+
+def send_again(channel: Channel, sequence: int, positions: Iterable[int]) -> Operation[None]:
+    """Forget that fragments were sent: the peer reported them missing."""
+    rows = [(sequence, channel, position) for position in positions]
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany(
+            "DELETE FROM fragment_sent WHERE sequence = ? AND channel = ? AND position = ?", rows
+        )
+
+    return store
+
+
+def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operation[None]:
+    t = intent.transmission
+    listed = json.dumps([[p.sequence, p.position, p.count] for p in pieces])
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "INSERT OR REPLACE INTO intent VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (channel, t.body, t.urgent, t.tries, listed, intent.modem, intent.momsn),
+        )
+
+    return store
+
+
+def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] | None:
+    rows = journal.read(
+        "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel
+    )
+    if not rows:
+        return None
+    body, urgent, tries, listed, modem, momsn = rows[0]
+    transmission = Transmission(0, body, bool(urgent), tries)
+    return Intent(transmission, modem, momsn), [Piece(*piece) for piece in json.loads(listed)]
+
+
+def forget(*, before: float, keep: int) -> Operation[int]:
+    """Drop Packages that ended on every channel before `before`, and all but the last `keep`."""
+
+    def store(db: sqlite3.Connection) -> int:
+        done = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
+        done += " package.sequence AND leg.status IS NULL)"
+        cursor = db.execute(
+            f"DELETE FROM package WHERE {done} AND (ended < ? OR sequence IN (SELECT sequence"
+            f" FROM package WHERE {done} ORDER BY ended DESC LIMIT -1 OFFSET ?))",
+            (before, keep),
+        )
+        return cursor.rowcount
+
+    return store

@@ -1,0 +1,106 @@
+"""The tables of the journal. Times are Unix seconds, places in order are row numbers."""
+
+VERSION = 1
+"""Kept in `PRAGMA user_version`."""
+
+TABLES = """
+CREATE TABLE package (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
+    id INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    idempotency_key TEXT,
+    accepted REAL NOT NULL,
+    expires REAL,
+    status TEXT,
+    ended REAL
+) STRICT;
+CREATE INDEX package_by_id ON package (id, sequence);
+CREATE UNIQUE INDEX package_by_idempotency_key ON package (idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+CREATE INDEX package_ended ON package (ended) WHERE ended IS NOT NULL;
+
+CREATE TABLE leg ( -- one Package on one channel
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    status TEXT,
+    reason TEXT NOT NULL DEFAULT '',
+    tries INTEGER NOT NULL DEFAULT 0,
+    ended REAL,
+    PRIMARY KEY (sequence, channel)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX leg_pending ON leg (channel, sequence) WHERE status IS NULL;
+
+CREATE TABLE fragment_sent (
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (sequence, channel, count, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE intent (
+    channel TEXT PRIMARY KEY,
+    body BLOB NOT NULL,
+    urgent INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    pieces TEXT NOT NULL,
+    modem TEXT NOT NULL,
+    momsn INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE spent (
+    day TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    credits INTEGER NOT NULL,
+    PRIMARY KEY (day, channel)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE arrived ( -- what was seen, to recognise it when it comes again
+    origin INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (origin, sequence, digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE slice (
+    origin INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    slice BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (origin, sequence, count, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE identity (
+    origin INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    email TEXT NOT NULL,
+    account TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE inbound (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    request_id TEXT NOT NULL UNIQUE,
+    sender TEXT NOT NULL,
+    body TEXT NOT NULL,
+    received REAL NOT NULL
+) STRICT;
+
+CREATE TABLE handover ( -- one payload to one hook
+    hook TEXT NOT NULL,
+    number INTEGER NOT NULL REFERENCES inbound ON DELETE CASCADE,
+    sender TEXT NOT NULL,
+    state TEXT NOT NULL, -- waiting, handed, dead
+    attempts INTEGER NOT NULL DEFAULT 0,
+    not_before REAL NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (hook, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
+"""

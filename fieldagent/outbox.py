@@ -1,0 +1,325 @@
+"""One channel's side of the queue: it packs what is due into transmissions and books their end.
+
+This is what a channel driver talks to (the contract is in `channels`). It knows the queue, the
+journal and the on-air format, and no modem.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from math import inf
+
+import trio
+
+from fieldagent.channels import Intent, Link, Outcome, Transmission
+from fieldagent.delivery import Leg
+from fieldagent.inbox import Inbox
+from fieldagent.journal import outbound
+from fieldagent.journal.commit import Journal
+from fieldagent.journal.outbound import Accepted, Ended, Piece, Spent
+from fieldagent.package import SOS_PRIORITY, Channel, Status
+from fieldagent.queue import Queue
+from fieldagent.wire.credit import CREDIT_BYTES, credits_for
+from fieldagent.wire.envelope import TAG_BYTES, Entry, encode
+from fieldagent.wire.fragments import split
+
+log = logging.getLogger(__name__)
+
+RIDERS_MAX = 32
+"""How many further Packages are looked at to fill up one transmission."""
+
+
+class ChannelOutbox:
+    """Implements `channels.Outbox`. `clock` is Unix time; the queue runs on trio's own."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        journal: Journal,
+        inbox: Inbox,
+        *,
+        clock: Callable[[], float],
+        end: Callable[[list[Ended]], Awaitable[None]],
+        key: bytes | None = None,
+        budget: int | None = None,
+        reserve: int = 0,
+    ) -> None:
+        self.channel = channel
+        self.link = Link()
+        self._journal = journal
+        self._inbox = inbox
+        self._clock = clock
+        self._end = end
+        self._key = key
+        self._budget = budget
+        self._reserve = reserve
+        self._queue = Queue()
+        self._changed = trio.Event()
+        self._loads: dict[int, list[Piece]] = {}
+        self._next_number = 1
+        self._intent: Intent | None = None
+        self._settled: dict[int, trio.Event] = {}
+        """For whoever waits until a Package in flight can be withdrawn."""
+        self._alone: set[int] = set()
+        """Packages that travel alone, since a transmission that held them was refused."""
+        known = outbound.intent_of(journal, channel)
+        if known is not None:
+            self._intent, self._loads[0] = known
+
+    # What the agent does with it.
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self._queue
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, accepted: Accepted, life: float | None) -> list[int]:
+        """Queue it for `life` seconds (None: for ever); the sequences that it replaces come back.
+
+        Those are forgotten here; recording their end is the caller's.
+        """
+        package = accepted.package
+        replaced = self._queue.add(
+            accepted.sequence,
+            priority=package.priority,
+            collapse_key=package.collapse_key,
+            sos=package.sos,
+            expires=inf if life is None else trio.current_time() + life,
+        )
+        if any(piece.sequence == accepted.sequence for piece in self._loads.get(0, ())):
+            self._queue.hold(accepted.sequence)
+        self._wake()
+        return replaced
+
+    def waiting(self) -> list[int]:
+        return self._queue.keys()
+
+    def withdraw(self, sequence: int) -> trio.Event | None:
+        """Take it out. While it is in flight, the event tells when that is over."""
+        if not self._queue.is_taken(sequence):
+            self._queue.remove(sequence)
+            self._wake()
+            return None
+        return self._settled.setdefault(sequence, trio.Event())
+
+    async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
+        """The peer lacks these fragments of a Package: they go out again."""
+        known = outbound.by_sequence(self._journal, sequence)
+        if known is None or sequence in self._queue:
+            return
+        await self._journal.commit(outbound.send_again(self.channel, sequence, positions))
+        self.add(known, None)
+
+    async def run(self) -> None:
+        """End what outlives its time, and wake the driver when a retry is due."""
+        while True:
+            now = trio.current_time()
+            expired = self._queue.expire(now)
+            if expired:
+                log.warning("%s: %d expired before they could be sent", self.channel, len(expired))
+                leg = Leg(Status.ERROR, "expired")
+                await self._end([Ended(key, self.channel, leg) for key in expired])
+            changed = self._changed
+            with trio.move_on_at(min(self._queue.next_change(now), now + 3600)):
+                await changed.wait()
+
+    def spent(self) -> Spent:
+        return outbound.spent_on(self._journal, self.channel, self._day())
+
+    # What the driver does with it: `channels.Outbox`.
+
+    async def ready(self, *, urgent: bool = False) -> None:
+        while not self._is_ready(urgent):
+            now = trio.current_time()
+            changed = self._changed
+            with trio.move_on_at(min(self._queue.next_event(now), now + 60)) as scope:
+                if self._queue.foremost(now) is not None:
+                    # Something is due that the budget or its priority keeps here for now.
+                    scope.deadline = now + 60
+                await changed.wait()
+
+    def _is_ready(self, urgent: bool) -> bool:
+        key = self._queue.foremost(trio.current_time())
+        if key is None:
+            return False
+        sos = self._queue.priority(key) >= SOS_PRIORITY
+        if urgent and not sos:
+            return False
+        allowance = self.allowance(urgent=sos)
+        return allowance is None or self._cost(key) <= allowance
+
+    def _cost(self, sequence: int) -> int:
+        _, entry = self._entry(sequence, whole_only=False)
+        return credits_for(len(encode([entry], key=self._key)))
+
+    def load(self, room: int) -> Transmission | None:
+        now = trio.current_time()
+        first = self._queue.foremost(now)
+        if first is None:
+            return None
+        urgent = self._queue.priority(first) >= SOS_PRIORITY
+        allowance = self.allowance(urgent=urgent)
+        room = room if allowance is None else min(room, allowance * CREDIT_BYTES)
+        pieces, body, tries = self._pack(now, room)
+        if not pieces:
+            return None
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._loads[number] = pieces
+        return Transmission(number, body, urgent, tries)
+
+    def _pack(self, now: float, room: int) -> tuple[list[Piece], bytes, int]:
+        """The foremost Package, or one fragment of it, and what else fits beside it."""
+        entries: list[Entry] = []
+        pieces: list[Piece] = []
+        passed: list[int] = []
+        body = b""
+        while len(passed) < RIDERS_MAX and (key := self._queue.take(now)) is not None:
+            piece, entry = self._entry(key, whole_only=bool(pieces))
+            grown = encode([*entries, entry], key=self._key)
+            if len(grown) > room or (pieces and key in self._alone):
+                passed.append(key)
+                if not pieces:
+                    break
+                continue
+            entries.append(entry)
+            pieces.append(piece)
+            body = grown
+            if piece.count > 1 or key in self._alone:
+                break
+        for key in passed:
+            self._queue.put_back(key)
+        return pieces, body, self._tries(pieces)
+
+    def _tries(self, pieces: list[Piece]) -> int:
+        return outbound.tries(self._journal, self.channel, pieces[0].sequence) if pieces else 0
+
+    def _entry(self, sequence: int, *, whole_only: bool) -> tuple[Piece, Entry]:
+        known = outbound.by_sequence(self._journal, sequence)
+        assert known is not None, "what waits is kept"
+        package = known.package
+        item = package.item
+        moment = getattr(item, "timestamp", None)
+        time = int(known.accepted if moment is None else moment.timestamp())
+        entry = Entry(sequence, item, time, package.sos)
+        whole = encode([entry])
+        if whole_only or len(whole) + self._tag_bytes() <= MO_BYTES:
+            return Piece(sequence), entry
+        fragments = split(whole, MO_BYTES - self._tag_bytes())
+        count = len(fragments)
+        gone = outbound.fragments_sent(self._journal, self.channel, sequence, count)
+        fragment = next(f for f in fragments if f.index not in gone)
+        return Piece(sequence, fragment.index, count), Entry(sequence, fragment)
+
+    def _tag_bytes(self) -> int:
+        return 0 if self._key is None else TAG_BYTES + 1
+
+    def unsettled(self) -> Intent | None:
+        return self._intent
+
+    async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
+        intent = Intent(transmission, modem, momsn)
+        pieces = self._loads[transmission.number]
+        await self._journal.commit(outbound.intend(self.channel, intent, pieces))
+        self._intent = intent
+
+    async def settle(
+        self,
+        transmission: Transmission,
+        outcome: Outcome,
+        *,
+        reason: str = "",
+        retry_after: float = 0.0,
+    ) -> None:
+        if outcome is Outcome.DOUBTFUL:
+            return
+        pieces = self._loads[transmission.number]
+        if outcome is Outcome.SENT:
+            await self._settle_sent(transmission, pieces)
+        elif outcome is Outcome.REFUSED and len(pieces) == 1:
+            await self._journal.commit(outbound.tried(self.channel, [pieces[0].sequence]))
+            await self._finish(pieces, Leg(Status.ERROR, reason or "refused"))
+        else:
+            if outcome is Outcome.REFUSED:
+                # One of several cannot be sent: each shows on its own which.
+                self._alone |= {piece.sequence for piece in pieces}
+            await self._settle_not_sent(pieces, retry_after)
+        del self._loads[transmission.number]
+        self._intent = None
+        for piece in pieces:
+            if event := self._settled.pop(piece.sequence, None):
+                event.set()
+        self._wake()
+
+    async def _settle_sent(self, transmission: Transmission, pieces: list[Piece]) -> None:
+        size = len(transmission.body)
+        spent = Spent(size, credits_for(size))
+        await self._journal.commit(outbound.sent(self.channel, pieces, self._day(), spent))
+        self.link.last_success = self._clock()
+        complete = [piece for piece in pieces if self._is_complete(piece)]
+        await self._finish(complete, Leg(Status.DELIVERED))
+        for piece in pieces:
+            if piece not in complete:
+                await self._return(piece.sequence, -inf)
+
+    def _is_complete(self, piece: Piece) -> bool:
+        if piece.count == 1:
+            return True
+        gone = outbound.fragments_sent(self._journal, self.channel, piece.sequence, piece.count)
+        return len(gone) == piece.count
+
+    async def _settle_not_sent(self, pieces: list[Piece], retry_after: float) -> None:
+        sequences = [piece.sequence for piece in pieces]
+        await self._journal.commit(outbound.tried(self.channel, sequences))
+        due = trio.current_time() + retry_after if retry_after > 0 else -inf
+        for sequence in sequences:
+            await self._return(sequence, due)
+
+    async def _return(self, sequence: int, due: float) -> None:
+        """Back into the queue, unless it was canceled or replaced meanwhile."""
+        if sequence not in self._queue:
+            return
+        if sequence in self._settled:
+            self._queue.remove(sequence)
+            leg = Leg(Status.CANCELED, "by a call")
+        elif self._queue.put_back(sequence, due):
+            return
+        else:
+            leg = Leg(Status.COLLAPSED, "replaced by a newer Package")
+        await self._end([Ended(sequence, self.channel, leg)])
+
+    async def _finish(self, pieces: list[Piece], leg: Leg) -> None:
+        for piece in pieces:
+            self._queue.remove(piece.sequence)
+            self._alone.discard(piece.sequence)
+        if pieces:
+            await self._end([Ended(piece.sequence, self.channel, leg) for piece in pieces])
+
+    async def receive(self, body: bytes) -> None:
+        await self._inbox.take_in(body, self)
+        await self._spend(Spent(len(body), credits_for(len(body))))
+
+    def allowance(self, *, urgent: bool = False) -> int | None:
+        if self._budget is None:
+            return None
+        kept = 0 if urgent else self._reserve
+        return max(0, self._budget - kept - self.spent().credits)
+
+    async def spend(self, credit: int) -> None:
+        await self._spend(Spent(0, credit))
+
+    async def _spend(self, spent: Spent) -> None:
+        await self._journal.commit(outbound.spend(self.channel, self._day(), spent))
+
+    def _day(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+MO_BYTES = 340
+"""Longest MO message of the 9602/9603; larger envelopes are cut into fragments of this size."""

@@ -1,0 +1,228 @@
+"""The on-air format against the vectors of its description, and against garbage."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.package import Data, Location, Message, Waypoint
+from fieldagent.payload import Identity
+from fieldagent.wire.envelope import (
+    EPOCH,
+    Entry,
+    Fragment,
+    Introduction,
+    Report,
+    _write_location,
+    decode,
+    derive_key,
+    encode,
+)
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.fragments import join, split
+
+TIME = 1_790_000_000
+MOMENT = datetime.fromtimestamp(TIME, UTC)
+KEY = derive_key(bytes(range(32)), "MO")
+ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
+
+CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
+    "message 7": ([Entry(7, Message("Camp reached"), TIME)], 0, None),
+    "SOS message 8": ([Entry(8, Message("Leg broken"), TIME, sos=True)], 0, None),
+    "location 1234": (
+        [Entry(1234, Location(47.3769123, -122.1234567, MOMENT, 1408, 27.9, 278), TIME)],
+        0,
+        None,
+    ),
+    "location 9": ([Entry(9, Location(-33.8568, 151.2153, MOMENT), TIME)], 0, None),
+    "waypoint 10": (
+        [Entry(10, Waypoint(46.5, 7.25, "Hut", MOMENT, "Water behind it"), TIME)],
+        0,
+        None,
+    ),
+    "data 11": ([Entry(11, Data(b"\x00\xff\x10"), TIME)], 0, None),
+    "messages 12": ([Entry(12, Message("a"), TIME), Entry(13, Message("b"), TIME - 30)], 0, None),
+    "fragment 1": ([Entry(14, Fragment(1, 3, b"\x01\x02"))], 0, None),
+    "report on 14": ([Entry(14, Report(3, frozenset({0, 2})))], 0, None),
+    "introduction of 1": (
+        [Entry(1, Introduction(ADA), TIME), Entry(20, Message("hi"), TIME)],
+        1,
+        None,
+    ),
+    "message 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 0, KEY),
+}
+
+
+def vectors() -> dict[str, bytes]:
+    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| `([0-9a-f]+)` \|$", text, re.M)
+    found = {}
+    for name, content in rows:
+        matching = [known for known in CONTENTS if name.startswith(known)]
+        found[max(matching, key=len)] = bytes.fromhex(content)
+    return found
+
+
+def test_every_vector_is_checked() -> None:
+    assert vectors().keys() == CONTENTS.keys()
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_writes_the_vectors(name: str) -> None:
+    entries, origin, key = CONTENTS[name]
+    assert encode(entries, origin=origin, key=key) == vectors()[name]
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_reads_the_vectors(name: str) -> None:
+    entries, origin, key = CONTENTS[name]
+    envelope = decode(vectors()[name], keys=[key] if key else [])
+    untimed = (Introduction, Fragment, Report)
+    expected = [
+        Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
+        for e in entries
+    ]
+    assert (list(envelope.entries), envelope.origin) == (expected, origin)
+    assert not envelope.not_understood
+
+
+def test_every_cut_of_a_vector_is_refused_or_read() -> None:
+    for body in vectors().values():
+        for cut in range(len(body)):
+            with pytest.raises(RemoteProtocolError):
+                decode(body[:cut])
+
+
+times = st.integers(0, 4_000_000_000)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=100)
+latitudes = st.integers(-900_000_000, 900_000_000).map(lambda n: n / 1e7)
+longitudes = st.integers(-1_800_000_000, 1_800_000_000).map(lambda n: n / 1e7)
+locations = st.builds(
+    Location,
+    latitudes,
+    longitudes,
+    st.none(),
+    st.none() | st.integers(-12_000, 100_000).map(float),
+    st.none() | st.integers(0, 100_000).map(lambda n: n / 10),
+    st.none() | st.integers(0, 359).map(float),
+)
+waypoints = st.builds(Waypoint, latitudes, longitudes, texts, st.none(), st.none() | texts)
+items = st.one_of(
+    st.builds(Message, texts), locations, waypoints, st.builds(Data, st.binary(max_size=400))
+)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    time = draw(times)
+    item = draw(items)
+    if isinstance(item, Location | Waypoint):
+        moment = datetime.fromtimestamp(time, UTC)
+        item = type(item)(**{**{n: getattr(item, n) for n in item.__slots__}, "timestamp": moment})
+    return Entry(draw(st.integers(0, 2**32 - 1)), item, time, draw(st.booleans()))
+
+
+@given(st.lists(entries(), min_size=1, max_size=6), st.integers(0, 1000), st.booleans())
+def test_round_trip(sent: list[Entry], origin: int, tagged: bool) -> None:
+    body = encode(sent, origin=origin, key=KEY if tagged else None)
+    envelope = decode(body, keys=[bytes(32), KEY] if tagged else [])
+    assert list(envelope.entries) == sent
+    assert envelope.origin == origin
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_read_or_refused(body: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        decode(body)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.binary() | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.lists(values, max_size=8), max_size=4))
+def test_entries_of_any_shape_are_reported_and_never_raise(shapes: list[list[object]]) -> None:
+    good = [1, 9, 0, "good"]
+    envelope = decode(cbor2.dumps([1, 0, 0, *shapes, good]))
+    assert envelope.entries[-1].content == Message("good")
+    assert len(envelope.entries) + len(envelope.not_understood) == len(shapes) + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\x81" * 340, b"\xc4" * 340, bytes.fromhex("9bffffffffffffffff"), b"\x5b" + b"\xff" * 8],
+    ids=["deep arrays", "deep tags", "array without end", "string without end"],
+)
+def test_bombs_are_refused(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (cbor2.dumps([2, 0, 0, [1, 1, 0, "x"]]), "version 2"),
+        (cbor2.dumps([1]), "time or origin"),
+        (cbor2.dumps([1, 0, -1]), "time or origin"),
+        (cbor2.dumps({"v": 1}), "not an envelope"),
+        (b"", "not CBOR"),
+    ],
+)
+def test_what_cannot_be_used_says_why(body: bytes, said: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=said):
+        decode(body)
+
+
+@pytest.mark.parametrize("bit", range(0, 34 * 8, 7))
+def test_a_tag_guards_every_bit(bit: int) -> None:
+    body = bytearray(encode([Entry(7, Message("Camp reached"), TIME)], key=KEY))
+    body[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(RemoteProtocolError):
+        decode(bytes(body), keys=[KEY])
+
+
+def test_with_a_key_an_untagged_message_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="tag"):
+        decode(encode([Entry(7, Message("x"), TIME)]), keys=[KEY])
+
+
+@given(entries().filter(lambda entry: isinstance(entry.content, Location)))
+def test_a_position_keeps_to_the_yardstick(entry: Entry) -> None:
+    assert isinstance(entry.content, Location)
+    members = [0, *_write_location(entry.content)]
+    assert len(b"".join(cbor2.dumps(member) for member in members)) <= 18 + 4 * (
+        (entry.content.altitude or 0) > 65535 or (entry.content.speed_over_ground or 0) > 6553
+    )
+
+
+@given(st.binary(min_size=1, max_size=6000), st.integers(60, 340), st.randoms())
+def test_fragments_fit_and_join_in_any_order(whole: bytes, room: int, chance: object) -> None:
+    parts = split(whole, room)
+    for part in parts:
+        assert len(encode([Entry(2**32 - 1, part)])) <= room
+    shuffled = sorted(parts, key=lambda part: hash((part.index * 7919) % 13))
+    assert join({part.index: part.slice for part in shuffled}) == whole
+
+
+def test_fragments_of_two_envelopes_do_not_join() -> None:
+    one, other = split(b"a" * 500, 100), split(b"b" * 500, 100)
+    slices = {part.index: part.slice for part in one} | {1: other[1].slice}
+    with pytest.raises(RemoteProtocolError, match="CRC"):
+        join(slices)
+
+
+def test_what_needs_too_many_fragments_is_our_own_error() -> None:
+    with pytest.raises(LocalProtocolError):
+        split(bytes(100_000), 340)
+    with pytest.raises(LocalProtocolError):
+        encode([])
