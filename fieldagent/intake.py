@@ -22,6 +22,10 @@ from fieldagent.package import Channel, Package, Status, digest
 log = logging.getLogger(__name__)
 
 
+SESSION_MAX = 120.0
+"""Seconds."""
+
+
 class Conflict(Exception):
     """The id or the Idempotency-Key is taken by something else; the text says by what."""
 
@@ -72,8 +76,8 @@ class Intake:
         """
         claims: list[int | str] = [c for c in (package.id, idempotency_key) if c is not None]
         # Two posts of one id at one moment: the second waits until the first is on disk.
-        while busy := next((self._accepting[c] for c in claims if c in self._accepting), None):
-            await busy.wait()
+        while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
+            await busy[0].wait()
         done = trio.Event()
         self._accepting |= dict.fromkeys(claims, done)
         try:
@@ -193,7 +197,8 @@ class Intake:
     async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
         """Withdraw it from one channel or all, and tell how it stands then.
 
-        What a modem is transmitting at this moment is not recalled: its end is awaited.
+        What a modem is transmitting at this moment is not recalled: its end is awaited for as long
+        as a session may take. After that the status is None, and the cancel holds all the same.
         """
         standing = self.standing(id_)
         if standing.status is None:
@@ -212,8 +217,9 @@ class Intake:
                     in_flight.append(settled)
         if canceled:
             await self.end(canceled)
-        for settled in in_flight:
-            await settled.wait()
+        with trio.move_on_after(SESSION_MAX):
+            for settled in in_flight:
+                await settled.wait()
 
     async def clear(self, channel: Channel | None = None) -> int:
         """Cancel everything that waits; tells how many Packages that were."""

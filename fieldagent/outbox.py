@@ -133,13 +133,16 @@ class ChannelOutbox:
 
     async def ready(self, *, urgent: bool = False) -> None:
         while not self._is_ready(urgent):
-            now = trio.current_time()
             changed = self._changed
-            with trio.move_on_at(min(self._queue.next_event(now), now + 60)) as scope:
-                if self._queue.foremost(now) is not None:
-                    # Something is due that the budget or its priority keeps here for now.
-                    scope.deadline = now + 60
+            with trio.move_on_at(self._look_again()):
                 await changed.wait()
+
+    def _look_again(self) -> float:
+        """When something may become ready by itself: a retry falls due, or a new day begins."""
+        now = trio.current_time()
+        midnight = 86_400 - self._clock() % 86_400
+        # No longer than an hour, as the wall clock may be set meanwhile.
+        return min(self._queue.next_change(now), now + min(midnight, 3600.0))
 
     def _is_ready(self, urgent: bool) -> bool:
         key = self._queue.foremost(trio.current_time())
@@ -249,8 +252,8 @@ class ChannelOutbox:
         del self._loads[transmission.number]
         self._intent = None
         for piece in pieces:
-            if event := self._settled.pop(piece.sequence, None):
-                event.set()
+            if piece.sequence in self._settled:
+                self._settled.pop(piece.sequence).set()
         self._wake()
 
     async def _settle_sent(self, transmission: Transmission, pieces: list[Piece]) -> None:
