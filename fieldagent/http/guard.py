@@ -1,0 +1,206 @@
+"""What is refused before a handler runs. Pure: bytes or a head in, `Problem` out.
+
+The first half makes h11 as strict as RFC 9112 allows a server to be, so that no intermediary can
+read a message's extent differently: it looks at the raw bytes before h11 does. The second half
+keeps web pages in the user's browser away from an API without authentication.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fieldagent.http.limits import Limits
+from fieldagent.http.message import Guard, Request
+from fieldagent.http.problem import Problem
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
+_REQUEST_LINE = re.compile(
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])\r\n"
+)
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+_FOLD = re.compile(rb"\r\n[ \t]")
+_FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_CHUNK_LINE_SIZE = 256
+_JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
+
+
+def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
+    """Refuse a head that is still incomplete as soon as it can only go wrong.
+
+    `scanned` bytes of it have passed before.
+    """
+    if not _TOKEN.match(data):
+        raise Problem(400, "this is not HTTP: the port speaks plain HTTP/1.1, without TLS")
+    if _BARE_LF.search(data, max(0, scanned - 1)):
+        raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")
+    if b"\r\n" not in data[: limits.target + 32] and len(data) > limits.target + 32:
+        raise Problem(414, f"the request target is longer than {limits.target} bytes")
+    if len(data) > limits.head:
+        raise Problem(431, f"the head is larger than {limits.head} bytes")
+
+
+def screen_head(head: bytes, limits: Limits) -> None:
+    """Refuse a complete raw head (up to and with the empty line) that h11 would let pass."""
+    if _BARE_LF.search(head):
+        raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")
+    if _FOLD.search(head):
+        raise Problem(400, "a header line is folded (RFC 9112 5.2)")
+    line = _REQUEST_LINE.match(head)
+    if line is None:
+        raise Problem(400, "the request line is malformed: METHOD /path HTTP/1.1 (RFC 9112 3)")
+    method, target, major, minor = line.groups()
+    if len(target) > limits.target:
+        raise Problem(414, f"the request target is longer than {limits.target} bytes")
+    if len(head) > limits.head:
+        raise Problem(431, f"the head is larger than {limits.head} bytes")
+    if major != b"1" or minor not in b"01":
+        raise Problem(505, "this server speaks HTTP/1.1 and HTTP/1.0")
+    if method.decode() not in METHODS:
+        raise Problem(501, f"the method {method.decode()} is not known here")
+    _screen_target(method, target)
+    _screen_framing(head, minor)
+
+
+def _screen_target(method: bytes, target: bytes) -> None:
+    if target.startswith(b"/"):
+        if b"#" in target:
+            raise Problem(400, "the request target holds a fragment (RFC 9112 3.2)")
+    elif target != b"*" or method != b"OPTIONS":
+        raise Problem(400, "the request target must begin with / (RFC 9112 3.2.1)")
+
+
+def _screen_framing(head: bytes, minor: bytes) -> None:
+    """RFC 9112 6.1 and 6.3: one length, told in one way."""
+    lines = [(name.lower(), value) for name, value in _FRAMING.findall(head)]
+    if not lines:
+        return
+    if any(name == b"transfer-encoding" for name, _ in lines):
+        if minor == b"0":
+            raise Problem(400, "Transfer-Encoding in HTTP/1.0 (RFC 9112 6.1)")
+        if any(name == b"content-length" for name, _ in lines):
+            raise Problem(400, "both Content-Length and Transfer-Encoding (RFC 9112 6.1)")
+    elif len(lines) > 1 or b"," in lines[0][1]:
+        raise Problem(400, "more than one Content-Length (RFC 9112 6.3)")
+
+
+@dataclass(slots=True)
+class ChunkedExtent:
+    """Where a chunked body ends, followed over what has come of it so far."""
+
+    limits: Limits
+    raw: int = 0
+    """Bytes up to the last chunk boundary, or the whole body's."""
+    content: int = 0
+    complete: bool = False
+
+    def advance(self, data: bytearray) -> None:
+        """Look at all of the body that has come: `data` begins with it.
+
+        413 for a declared size that leads over the limit, however little of it has come.
+        """
+        while (end := data.find(b"\r\n", self.raw)) >= 0:
+            line = _CHUNK_LINE.fullmatch(data, self.raw, end)
+            if line is None or end - self.raw > _CHUNK_LINE_SIZE:
+                raise Problem(400, "a chunk does not begin with its size (RFC 9112 7.1)")
+            size = int(line[1], 16)
+            if size == 0:
+                return self._advance_trailers(data, end)
+            after = end + 2 + size + 2
+            self._check(size, after)
+            if len(data) < after:
+                return None
+            self.raw, self.content = after, self.content + size
+        if len(data) - self.raw > _CHUNK_LINE_SIZE or _BARE_LF.search(data, self.raw):
+            raise Problem(
+                400, f"a chunk's size line ends in LF or is over {_CHUNK_LINE_SIZE} bytes"
+            )
+        return None
+
+    def _check(self, size: int, after: int) -> None:
+        content = self.content + size
+        if content > self.limits.body:
+            raise too_large(self.limits)
+        if after - content > self.limits.chunk_framing:
+            raise Problem(413, "the chunks are too small: send fewer, larger ones")
+
+    def _advance_trailers(self, data: bytearray, start: int) -> None:
+        end = data.find(b"\r\n\r\n", start)
+        trailers = data[start : None if end < 0 else end + 4]
+        if _BARE_LF.search(trailers) or _FOLD.search(trailers):
+            raise Problem(400, "a trailer line is folded or ends in LF alone (RFC 9112 7.1.2)")
+        if len(trailers) > self.limits.head:
+            raise Problem(431, f"the trailers are larger than {self.limits.head} bytes")
+        if end >= 0:
+            self.raw, self.complete = end + 4, True
+
+
+def check_head(request: Request, *, content: bool, limits: Limits) -> None:
+    """Refuse what is well-formed but not wanted; `content` tells that a body follows."""
+    headers = request.headers
+    expect = headers.get("expect", "")
+    if expect and expect.lower() != "100-continue":
+        raise Problem(417, f"Expect: {expect} is not known here; 100-continue is")
+    if not content:
+        return
+    if int(headers.get("content-length", "0")) > limits.body:
+        raise too_large(limits)
+    coding = headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise Problem(
+            415,
+            f"Content-Encoding {coding} is not taken",
+            headers=(("Accept-Encoding", "identity"),),
+        )
+    if not _JSON.fullmatch(headers.get("content-type", "")):
+        accepted = (("Accept", "application/json"),)
+        raise Problem(415, "send the body with Content-Type: application/json", headers=accepted)
+
+
+def too_large(limits: Limits) -> Problem:
+    return Problem(413, f"the body is larger than {limits.body} bytes")
+
+
+def required_body(request: Request) -> bytes:
+    """The body of a request that makes no sense without one: 411 when none was announced."""
+    if not request.headers.keys() & {"content-length", "transfer-encoding"}:
+        raise Problem(411, "send a body, with Content-Length or chunked")
+    if not request.body:
+        raise Problem(400, "the body is empty: send a JSON object")
+    return request.body
+
+
+_AUTHORITY = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(?::([0-9]{0,5}))?")
+_DEFAULT_PORT = 80
+
+
+def loopback_guard(port: int) -> Guard:
+    """Refuse what a foreign web page, a rebound name or a proxy could send to a loopback `port`.
+
+    In DNS rebinding a browser may send neither Origin nor Sec-Fetch-Site: Host is the real defence.
+    """
+
+    def guard(request: Request) -> None:
+        headers = request.headers
+        host = _loopback(headers.get("host", ""))
+        if host is None or host[1] != port:
+            raise Problem(403, f"Host must be localhost:{port}, 127.0.0.1:{port} or [::1]:{port}")
+        origin = headers.get("origin")
+        if origin is not None and _loopback(origin.removeprefix("http://")) != host:
+            raise Problem(403, f"Origin {origin} is not this server's own")
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
+        for name in headers:
+            if name == "forwarded" or name.startswith("x-forwarded-"):
+                raise Problem(403, f"{name} tells of a proxy: this server is for its own machine")
+
+    return guard
+
+
+def _loopback(authority: str) -> tuple[str, int] | None:
+    """The name and port of a loopback authority. A whole match: `127.evil.com` begins well too."""
+    match = _AUTHORITY.fullmatch(authority.lower())
+    return (match[1], int(match[2] or _DEFAULT_PORT)) if match else None

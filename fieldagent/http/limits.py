@@ -1,0 +1,27 @@
+"""How much, how long and how many: what one peer may cost the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in bytes, times in seconds. A deadline bounds its whole phase, not each read."""
+
+    head: int = 16_384
+    target: int = 8_000
+    """RFC 9112 3 asks for at least 8000 in a request line."""
+    body: int = 1_048_576
+    chunk_framing: int = 65_536
+    """Size lines, extensions and trailers of one chunked body: tiny chunks cost time to read."""
+    head_deadline: float = 10.0
+    body_deadline: float = 30.0
+    idle_deadline: float = 60.0
+    write_deadline: float = 30.0
+    """For one response, or one piece of a stream."""
+    linger: float = 2.0
+    """How long a refused peer may take to read why before the connection is reset."""
+    connections: int = 128
+    grace: float = 10.0
+    """For requests in progress when the server stops."""

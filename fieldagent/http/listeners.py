@@ -1,0 +1,102 @@
+"""Listening sockets on this machine's own addresses."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Sequence
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = ("127.0.0.1", "::1")
+_BACKLOG = 128
+_TRIES = 8
+"""For a free port on every address at once."""
+_ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+
+class ListenFailed(Exception):
+    """A port could not be opened; the text says which, why and what to do."""
+
+
+def open_listeners(
+    port: int, hosts: Sequence[str] = LOOPBACK, *, allow_remote: bool = False
+) -> list[socket.socket]:
+    """Listening TCP sockets, all on one port; 0 takes any that is free.
+
+    A machine without IPv6 listens on the other addresses. An address beyond loopback needs
+    `allow_remote`.
+    """
+    for host in hosts:
+        _check(host, allow_remote)
+    for _ in range(_TRIES - 1 if port == 0 else 0):
+        try:
+            return _open_all(port, hosts)
+        except ListenFailed:
+            continue
+    return _open_all(port, hosts)
+
+
+def port_of(listeners: Sequence[socket.socket]) -> int:
+    """The port that all of them listen on."""
+    return int(listeners[0].getsockname()[1])
+
+
+def _check(host: str, allow_remote: bool) -> None:
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        raise ListenFailed(f"cannot listen on {host!r}: give an IP address") from None
+    if not loopback and not allow_remote:
+        raise ListenFailed(
+            f"will not listen on {host}: the API has no authentication; use 127.0.0.1 or ::1"
+        )
+
+
+def _open_all(port: int, hosts: Sequence[str]) -> list[socket.socket]:
+    opened: list[socket.socket] = []
+    try:
+        for host in hosts:
+            listener = _open(host, port_of(opened) if opened else port)
+            opened += [listener] if listener else []
+    except ListenFailed:
+        for listener in opened:
+            listener.close()
+        raise
+    if not opened:
+        raise ListenFailed(f"this machine has none of the addresses {', '.join(hosts)}")
+    return opened
+
+
+def _open(host: str, port: int) -> socket.socket | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener: socket.socket | None = None
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        if error.errno in _ABSENT:
+            log.info("This machine has no address %s; not listening there.", host)
+            return None
+        raise ListenFailed(_explain(error, host, port)) from error
+    return listener
+
+
+def _explain(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is in use by another program, perhaps another fieldagent: "
+            f"stop it (`ss -ltnp 'sport = :{port}'` shows it) or choose another port"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} on {host} needs more rights: choose one above 1023"
+    return f"cannot listen on port {port} of {host}: {error.strerror}"

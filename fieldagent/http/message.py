@@ -1,0 +1,52 @@
+"""Requests and responses, as handlers see them: complete, decoded and free of connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request whose framing has been checked.
+
+    Guards see it before the body has been read: there `body` is empty.
+    """
+
+    method: str
+    path: str
+    """As sent, still percent-encoded; `routes` decodes it segment by segment."""
+    query: tuple[tuple[str, str], ...]
+    """Decoded, in order, names repeated as sent."""
+    headers: Mapping[str, str]
+    """Lower-case names; lines of one name are joined with commas (RFC 9110 5.3)."""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a handler answers. The server adds length, date and connection headers."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    """Sent with a body or a stream only."""
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: Callable[[], AsyncIterator[bytes]] | None = None
+    """Instead of `body`: pieces sent as they come, until it ends, the peer leaves or the server
+    stops. An iterator with `aclose` is closed then."""
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+Guard = Callable[[Request], None]
+"""Looks at a request before its body is read, and raises Problem to refuse it."""
+
+
+def json_response(
+    value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
+) -> Response:
+    """Compact JSON and a newline. A lone surrogate, which UTF-8 lacks, becomes a question mark."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Response(status, text.encode("utf-8", "replace") + b"\n", headers=headers)

@@ -1,0 +1,48 @@
+"""Problem details, RFC 9457: the one shape of every error answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from fieldagent.http.message import Response, json_response
+
+_TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
+"""RFC 9110's names where older Pythons have RFC 2616's."""
+
+
+class Problem(Exception):
+    """Raised by a handler or guard; the server answers it.
+
+    `detail` tells this caller what to do; `errors` are pairs of detail and JSON pointer, one for
+    each fault; `headers` go along (`Allow`, `Retry-After`).
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str = "",
+        *,
+        title: str = "",
+        errors: Sequence[tuple[str, str]] = (),
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(status, detail)
+        self.status = status
+        self.title = title or _TITLES.get(status) or HTTPStatus(status).phrase
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = headers
+
+    def to_response(self) -> Response:
+        document: dict[str, Any] = {"title": self.title, "status": self.status}
+        if self.detail:
+            document["detail"] = self.detail
+        if self.errors:
+            document["errors"] = [
+                {"detail": detail, "pointer": pointer} for detail, pointer in self.errors
+            ]
+        answer = json_response(document, self.status, self.headers)
+        return replace(answer, content_type="application/problem+json")

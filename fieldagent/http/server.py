@@ -1,0 +1,312 @@
+"""The HTTP server: sockets, deadlines and connections around `protocol`.
+
+Each connection is one task with one cancel scope, whose deadline moves with the phase: that is
+all the time-keeping there is. Evicting a connection is its deadline come early.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from email.utils import formatdate
+from enum import IntEnum
+from functools import lru_cache
+
+import trio
+from trio.lowlevel import checkpoint, wait_readable, wait_writable
+
+from fieldagent.http.limits import Limits
+from fieldagent.http.message import Guard, Handler, Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.protocol import ServerProtocol, Wait
+
+__all__ = ["Limits", "serve"]
+
+log = logging.getLogger(__name__)
+
+_READ_SIZE = 65_536
+_OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class _Phase(IntEnum):
+    """What a connection is doing, in the order in which room is made for new ones."""
+
+    HEAD = 0
+    BODY = 1
+    CLOSING = 2
+    IDLE = 3
+    WRITING = 4
+    STREAMING = 5
+    HANDLING = 6
+    """Never evicted: somebody's Package is on its way."""
+
+
+_INCOMPLETE = {_Phase.HEAD, _Phase.BODY, _Phase.CLOSING}
+_PHASES = {Wait.IDLE: _Phase.IDLE, Wait.HEAD: _Phase.HEAD, Wait.BODY: _Phase.BODY}
+
+
+async def serve(
+    handler: Handler,
+    listeners: Sequence[socket.socket],
+    *,
+    stopping: trio.Event,
+    guard: Guard | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer requests until `stopping` is set and those in progress have their answers.
+
+    Takes over `listeners` and closes them. What `handler` raises besides Problem is logged and
+    answered with 500.
+    """
+    server = _Server(handler, guard, limits, stopping)
+    try:
+        async with trio.open_nursery() as connections:
+            async with trio.open_nursery() as accepting:
+                for listener in listeners:
+                    accepting.start_soon(server.accept_from, listener, connections)
+                task_status.started()
+                await stopping.wait()
+                accepting.cancel_scope.cancel()
+            for listener in listeners:
+                listener.close()
+            connections.cancel_scope.deadline = trio.current_time() + limits.grace
+            server.end_idle()
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+class _Server:
+    def __init__(
+        self, handler: Handler, guard: Guard | None, limits: Limits, stopping: trio.Event
+    ) -> None:
+        self.handler = handler
+        self.guard = guard
+        self.limits = limits
+        self.stopping = stopping
+        self.connections: set[_Connection] = set()
+        self.deadlines = {
+            _Phase.HEAD: limits.head_deadline,
+            _Phase.BODY: limits.body_deadline,
+            _Phase.CLOSING: limits.linger,
+            _Phase.IDLE: limits.idle_deadline,
+            _Phase.WRITING: limits.write_deadline,
+            _Phase.STREAMING: float("inf"),
+            _Phase.HANDLING: float("inf"),
+        }
+
+    async def accept_from(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        while True:
+            await wait_readable(listener)
+            try:
+                peer, _ = listener.accept()
+            except OSError as error:
+                await self._endure(error)
+                continue
+            peer.setblocking(False)
+            if peer.family != socket.AF_UNIX:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = _Connection(self, peer)
+            connection.refused = not self._make_room()
+            self.connections.add(connection)
+            nursery.start_soon(connection.run)
+
+    async def _endure(self, error: OSError) -> None:
+        """A peer that left before it was accepted is nothing; a lack of files passes."""
+        if error.errno in _OUT_OF_FILES:
+            log.error("No connection can be accepted now: %s. Trying again.", error.strerror)
+            self._evict()
+            await trio.sleep(0.1)
+
+    def _make_room(self) -> bool:
+        return len(self.connections) < self.limits.connections or self._evict()
+
+    def _evict(self) -> bool:
+        """End the connection that is worth least; False if every one has a handler running."""
+        victim = min(self.connections, key=_Connection.worth, default=None)
+        if victim is None or victim.phase is _Phase.HANDLING:
+            return False
+        self.connections.discard(victim)
+        victim.scope.cancel()
+        return True
+
+    def end_idle(self) -> None:
+        for connection in self.connections:
+            connection.end_if_idle()
+
+
+class _Connection:
+    def __init__(self, server: _Server, peer: socket.socket) -> None:
+        self.refused = False
+        self.scope = trio.CancelScope()
+        self.phase = _Phase.CLOSING
+        self._since = 0.0
+        self._server = server
+        self._socket = peer
+        self._protocol = ServerProtocol(server.limits, server.guard)
+        self._enter(_Phase.IDLE)
+
+    def worth(self) -> tuple[int, float]:
+        """The lower, the sooner it is evicted: the incomplete first, then the longest so."""
+        return (0 if self.phase in _INCOMPLETE else self.phase), self._since
+
+    def end_if_idle(self) -> None:
+        if self.phase in (_Phase.IDLE, _Phase.STREAMING):
+            self.scope.cancel()
+
+    async def run(self) -> None:
+        try:
+            await self._within_scope(self._converse)
+            if self.phase in (_Phase.HEAD, _Phase.BODY):
+                part = self.phase.name.lower()
+                self.scope = trio.CancelScope()
+                late = Problem(408, f"the request's {part} took too long to arrive")
+                await self._within_scope(self._refuse, late)
+        except* OSError as broken:
+            log.debug("A connection broke: %s", broken.exceptions[0])
+        except* Exception:
+            log.exception("A connection was given up, which is a fault here.")
+        finally:
+            self._server.connections.discard(self)
+            self._socket.close()
+
+    async def _within_scope(self, act: Callable[..., Awaitable[None]], *arguments: Problem) -> None:
+        with self.scope:
+            await act(*arguments)
+
+    async def _converse(self) -> None:
+        if self.refused:
+            return await self._refuse(_CROWDED)
+        try:
+            while (request := await self._next_request()) is not None:
+                response = await self._answer(request)
+                if not await self._send(response, head_only=request.method == "HEAD"):
+                    return await self._linger()
+        except Problem as problem:
+            await self._refuse(problem)
+
+    async def _next_request(self) -> Request | None:
+        """The next request, None when the peer has no more. Raises Problem."""
+        protocol = self._protocol
+        buffered = True
+        while True:
+            outcome = protocol.next_request()
+            if isinstance(outcome, Request):
+                self._enter(_Phase.HANDLING)
+                if buffered:  # a long pipeline must not keep the others waiting
+                    await checkpoint()
+                return outcome
+            if outcome is Wait.NOTHING:
+                return None
+            self._enter(_PHASES[outcome])
+            if outcome is Wait.BODY and (interim := protocol.interim()):
+                await self._write(interim)
+            protocol.receive(await self._read())
+            buffered = False
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await self._server.handler(request)
+        except Problem as problem:
+            return problem.to_response()
+        except Exception:
+            log.exception("%s %s failed, which is a fault here.", request.method, request.path)
+            return Problem(500, "the fault is the server's; its log tells more").to_response()
+
+    async def _send(self, response: Response, *, head_only: bool) -> bool:
+        """Send it; False when the connection can carry no other request after it."""
+        protocol = self._protocol
+        close = self._server.stopping.is_set()
+        date = _http_date(int(time.time()))
+        await self._write(protocol.respond(response, date=date, close=close, head_only=head_only))
+        if response.stream is not None and not head_only:
+            await self._send_stream(response.stream())
+        return protocol.next_cycle()
+
+    async def _send_stream(self, pieces: AsyncIterator[bytes]) -> None:
+        outer = self.scope
+        try:
+            async with trio.open_nursery() as nursery:
+                self.scope = nursery.cancel_scope
+                self._enter(_Phase.STREAMING)
+                if self._server.stopping.is_set():
+                    self.scope.cancel()
+                nursery.start_soon(self._cancel_when_peer_leaves, nursery.cancel_scope)
+                async for piece in pieces:
+                    await self._write(self._protocol.piece(piece))
+                nursery.cancel_scope.cancel()
+        finally:
+            self.scope = outer
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+        if self.phase is _Phase.STREAMING:  # not in the middle of a piece
+            await self._write(self._protocol.end())
+
+    async def _cancel_when_peer_leaves(self, scope: trio.CancelScope) -> None:
+        """Whatever else the peer sends is not read as a request: the answer says close."""
+        with suppress(OSError):
+            while await self._read():
+                pass
+        scope.cancel()
+
+    async def _refuse(self, problem: Problem) -> None:
+        self._enter(_Phase.CLOSING)
+        date = _http_date(int(time.time()))
+        answer = problem.to_response()
+        await self._write(self._protocol.respond(answer, date=date, close=True, head_only=False))
+        await self._linger()
+
+    async def _linger(self) -> None:
+        """Let the peer read the answer: closing with bytes unread would reset the connection."""
+        self._enter(_Phase.CLOSING)
+        self._socket.shutdown(socket.SHUT_WR)
+        while await self._read():
+            pass
+
+    async def _read(self) -> bytes:
+        while True:
+            await wait_readable(self._socket)
+            try:
+                return self._socket.recv(_READ_SIZE)
+            except BlockingIOError:
+                continue
+
+    async def _write(self, data: bytes) -> None:
+        """Mostly one system call and no wait: only a slow peer is waited for."""
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            await self._write_slowly(memoryview(data)[sent:])
+
+    async def _write_slowly(self, data: memoryview) -> None:
+        phase = self.phase
+        self._enter(_Phase.WRITING)
+        while data:
+            await wait_writable(self._socket)
+            data = data[self._socket.send(data) :]
+        self._enter(phase)
+
+    def _enter(self, phase: _Phase) -> None:
+        if phase is self.phase:
+            return
+        now = trio.current_time()
+        self.phase = phase
+        self._since = now
+        self.scope.deadline = now + self._server.deadlines[phase]
+
+
+_CROWDED = Problem(
+    503, "every connection is waiting for its answer; try again", headers=(("Retry-After", "1"),)
+)
+
+
+@lru_cache(maxsize=2)
+def _http_date(second: int) -> bytes:
+    return formatdate(second, usegmt=True).encode("ascii")

@@ -1,0 +1,38 @@
+"""Request targets, RFC 9112 3.2 and RFC 3986: strict percent-decoding, nothing guessed."""
+
+from __future__ import annotations
+
+import re
+
+from fieldagent.http.problem import Problem
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(rb"%(..)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def decode(text: str) -> str:
+    """One percent-encoded component as text; 400 for anything but printable UTF-8."""
+    if "%" not in text:
+        return text
+    if _BAD_ESCAPE.search(text):
+        raise Problem(400, f"{text!r} in the request target: % must be followed by two hex digits")
+    octets = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), text.encode("ascii"))
+    try:
+        decoded = octets.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Problem(400, f"{text!r} in the request target is not UTF-8") from None
+    if _CONTROL.search(decoded):
+        raise Problem(400, f"{text!r} in the request target holds a control character")
+    return decoded
+
+
+def segments(path: str) -> tuple[str, ...]:
+    """The decoded segments of an absolute path. An encoded slash stays within its segment."""
+    return tuple(decode(segment) for segment in path[1:].split("/"))
+
+
+def query_pairs(query: str) -> tuple[tuple[str, str], ...]:
+    """`a=1&b` as (("a", "1"), ("b", "")); a plus sign is a space, as forms write it."""
+    pairs = (pair.partition("=") for pair in query.replace("+", " ").split("&") if pair)
+    return tuple((decode(name), decode(value)) for name, _, value in pairs)

@@ -1,0 +1,137 @@
+"""A server under test on a free loopback port, and a client that speaks raw bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import h11
+import trio
+
+from fieldagent.http.guard import loopback_guard, required_body
+from fieldagent.http.limits import Limits
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.message import Handler, Request, Response, json_response
+from fieldagent.http.routes import Route, router
+from fieldagent.http.server import serve
+
+HOST = b"Host: localhost:PORT\r\n"
+JSON = b"Content-Type: application/json\r\n"
+
+
+async def echo(request: Request) -> Response:
+    body = required_body(request).decode("latin-1")
+    return json_response({"path": request.path, "body": body})
+
+
+async def hello(request: Request) -> Response:
+    return json_response({"hello": dict(request.query)})
+
+
+async def named(request: Request, name: str) -> Response:
+    return json_response({"name": name})
+
+
+async def broken(request: Request) -> Response:
+    raise RuntimeError("as a test")
+
+
+ROUTES = [
+    Route("GET", "/", hello),
+    Route("POST", "/echo", echo),
+    Route("GET", "/named/{name}", named),
+    Route("GET", "/named/first", hello),
+    Route("DELETE", "/named/{name}", named),
+    Route("GET", "/broken", broken),
+]
+
+
+class Client:
+    """One connection. `PORT` in what is sent stands for the server's port."""
+
+    def __init__(self, stream: trio.SocketStream, port: int) -> None:
+        self.stream = stream
+        self.port = port
+        self._buffer = bytearray()
+        self._ended = False
+
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(data.replace(b"PORT", b"%d" % self.port))
+
+    async def answer(self, method: str = "GET") -> tuple[h11.Response, bytes]:
+        """The next whole answer as h11, an outsider to our framing, reads it."""
+        peer = h11.Connection(h11.CLIENT)
+        peer.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+        peer.send(h11.EndOfMessage())
+        if self._buffer:
+            peer.receive_data(bytes(self._buffer))
+        response, body = None, b""
+        while not isinstance(event := peer.next_event(), h11.EndOfMessage):
+            if isinstance(event, h11.Response):
+                response = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif event is h11.NEED_DATA:
+                peer.receive_data(await self.stream.receive_some())
+            else:
+                assert isinstance(event, h11.InformationalResponse), event
+        self._buffer = bytearray(peer.trailing_data[0])
+        assert response is not None
+        return response, body
+
+    async def rest(self) -> bytes:
+        """Everything up to the end of the connection, be it orderly or not."""
+        received = bytes(self._buffer)
+        try:
+            async for data in self.stream:
+                received += data
+        except trio.BrokenResourceError:
+            pass
+        return received
+
+    async def is_served(self) -> bool:
+        await self.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+        response, _ = await self.answer()
+        return response.status_code == 200
+
+
+class Served:
+    def __init__(self, port: int, stopping: trio.Event) -> None:
+        self.port = port
+        self.stopping = stopping
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+            yield Client(stream, self.port)
+
+
+@asynccontextmanager
+async def serving(
+    handler: Handler | None = None, limits: Limits = Limits(), *, guarded: bool = True
+) -> AsyncIterator[Served]:
+    listeners = open_listeners(0)
+    port = port_of(listeners)
+    stopping = trio.Event()
+    run = partial(
+        serve,
+        handler or router(ROUTES),
+        listeners,
+        guard=loopback_guard(port) if guarded else None,
+        limits=limits,
+        stopping=stopping,
+    )
+    async with trio.open_nursery() as nursery:
+
+        async def start(task_status: trio.TaskStatus[None]) -> None:
+            await run(task_status=task_status)
+
+        await nursery.start(start)
+        yield Served(port, stopping)
+        stopping.set()
+
+
+def header(response: h11.Response, name: str) -> str | None:
+    values = [value.decode() for key, value in response.headers if key == name.encode()]
+    return ", ".join(values) if values else None
