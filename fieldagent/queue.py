@@ -2,7 +2,7 @@
 
 Pure: it reads no clock (`now` and other times are seconds of any one clock) and does no I/O. Every
 operation costs O(log n). Entries of the heaps are plain tuples; one that the index no longer
-agrees with is dead and skipped, and a heap of more than twice the live entries plus 64 is rebuilt.
+holds is dead and skipped, and a heap of more than twice the live entries plus 64 is rebuilt.
 """
 
 from __future__ import annotations
@@ -15,17 +15,23 @@ from typing import NamedTuple, TypeVar
 
 SLACK = 64
 
+Place = tuple[int, int, int]
+"""Negated priority, order (the smaller goes first among equals), key."""
+Timer = tuple[float, int]
+"""A time and the key that it is about."""
 Entry = TypeVar("Entry", bound=tuple[float, ...])
 
 
-class _Place(NamedTuple):
-    priority: int
-    order: int
-    """Age: the smaller goes first among equals."""
-    collapse: tuple[int, bool] | None
+class _Terms(NamedTuple):
+    """What most Packages have none of."""
+
+    collapse: tuple[int, bool] | None = None
     """The collapseKey, and whether its Package is an SOS."""
-    expires: float
-    due: float
+    expires: float = inf
+    due: float = -inf
+
+
+_PLAIN = _Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +46,14 @@ class Queue:
     """Keys are integers that grow with each Package. A key is waiting, taken, or unknown."""
 
     def __init__(self) -> None:
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, Place] = {}
+        """Of every key that lives: the very tuple that stands, or will stand, in `_ready`."""
+        self._terms: dict[int, _Terms] = {}
         self._taken: set[int] = set()
-        self._due: dict[int, int] = {}
-        """What is due and not taken, with its order: the entry of the heap that lives."""
         self._newest: dict[tuple[int, bool], int] = {}
-        self._ready: list[tuple[int, int, int]] = []
-        self._delayed: list[tuple[float, int]] = []
-        self._expiries: list[tuple[float, int]] = []
+        self._ready: list[Place] = []
+        self._delayed: list[Timer] = []
+        self._expiries: list[Timer] = []
         self._order = 0
 
     def __len__(self) -> int:
@@ -55,6 +61,15 @@ class Queue:
 
     def __contains__(self, key: int) -> bool:
         return key in self._places
+
+    def keys(self) -> list[int]:
+        return list(self._places)
+
+    def priority(self, key: int) -> int:
+        return -self._places[key][0]
+
+    def is_taken(self, key: int) -> bool:
+        return key in self._taken
 
     def add(
         self,
@@ -72,60 +87,76 @@ class Queue:
         recalled: `put_back` tells. An SOS yields to another SOS only.
         """
         self._order += 1
-        if collapse_key is None:
-            place = _Place(priority, self._order, None, expires, due)
-            self._insert(key, place)
+        place = (-priority, self._order, key)
+        if collapse_key is None and expires == inf and due == -inf:
+            # One live entry more cannot break the bound.
+            self._places[key] = place
+            heappush(self._ready, place)
             return []
-        place = _Place(priority, self._order, (collapse_key, sos), expires, due)
-        replaced = []
-        for scope in [(collapse_key, False), (collapse_key, True)][: 1 + sos]:
-            older = self._newest.get(scope)
-            if older is not None and older not in self._taken:
-                place = self._inherit(place, self._places[older])
-                self.remove(older)
-                replaced.append(older)
-        self._newest[(collapse_key, sos)] = key
-        self._insert(key, place)
+        collapse = None if collapse_key is None else (collapse_key, sos)
+        terms = _Terms(collapse, expires, due)
+        replaced = self._replaceable(collapse)
+        for older in replaced:
+            place, terms = self._inherit(place, terms, older)
+            self.remove(older)
+        if collapse is not None:
+            self._newest[collapse] = key
+        self._insert(place, terms)
         return replaced
 
-    @staticmethod
-    def _inherit(newer: _Place, older: _Place) -> _Place:
-        if newer.priority != older.priority:
-            return newer
-        return newer._replace(order=min(newer.order, older.order), due=max(newer.due, older.due))
+    def _replaceable(self, collapse: tuple[int, bool] | None) -> list[int]:
+        if collapse is None:
+            return []
+        collapse_key, sos = collapse
+        newest = [self._newest.get((collapse_key, kind)) for kind in [False, True][: 1 + sos]]
+        return [key for key in newest if key is not None and key not in self._taken]
 
-    def _insert(self, key: int, place: _Place) -> None:
+    def _inherit(self, place: Place, terms: _Terms, older: int) -> tuple[Place, _Terms]:
+        priority, order, key = place
+        older_priority, older_order, _ = self._places[older]
+        if priority != older_priority:
+            return place, terms
+        due = max(terms.due, self._terms.get(older, _PLAIN).due)
+        return (priority, min(order, older_order), key), terms._replace(due=due)
+
+    def _insert(self, place: Place, terms: _Terms) -> None:
+        key = place[2]
         self._places[key] = place
-        if place.due > -inf:
-            self._due.pop(key, None)
-            heappush(self._delayed, (place.due, key))
+        self._terms[key] = terms
+        if terms.due > -inf:
+            heappush(self._delayed, (terms.due, key))
         else:
-            self._due[key] = place.order
-            heappush(self._ready, (-place.priority, place.order, key))
-        if place.expires < inf:
-            heappush(self._expiries, (place.expires, key))
+            heappush(self._ready, place)
+        if terms.expires < inf:
+            heappush(self._expiries, (terms.expires, key))
         self._bound()
 
     def foremost(self, now: float) -> int | None:
         """What `take` would take."""
-        if self._delayed:
-            self._promote(now)
-        ready, due = self._ready, self._due
+        self._promote(now)
+        ready = self._ready
         while ready:
-            _, order, key = ready[0]
-            if due.get(key) == order:
-                return key
+            if self._stands(ready[0]):
+                return ready[0][2]
             heappop(ready)
         return None
 
     def take(self, now: float) -> int | None:
         """The most urgent Package that is due; it is the taker's until put_back or remove."""
-        key = self.foremost(now)
-        if key is not None:
-            heappop(self._ready)
-            del self._due[key]
-            self._taken.add(key)
-        return key
+        if self._delayed:
+            self._promote(now)
+        ready, places, taken = self._ready, self._places, self._taken
+        while ready:
+            place = heappop(ready)
+            key = place[2]
+            if places.get(key) is place and key not in taken:
+                taken.add(key)
+                return key
+        return None
+
+    def hold(self, key: int) -> None:
+        """Make a waiting key a taken one: its transmission began before the program did."""
+        self._taken.add(key)
 
     def put_back(self, key: int, due: float = -inf) -> bool:
         """It was not sent: it waits in its old place, until `due`.
@@ -133,59 +164,47 @@ class Queue:
         False when a newer Package has its collapseKey by now: that one gets the place, and `key`
         is forgotten.
         """
-        place = self._places[key]._replace(due=due)
         self._taken.discard(key)
-        newer = self._superseded_by(key, place)
+        terms = self._terms.get(key, _PLAIN)._replace(due=due)
+        self._terms[key] = terms
+        newer = self._superseded_by(key, terms)
         if newer is None:
-            self._insert(key, place)
+            priority, order, _ = self._places[key]
+            self._insert((priority, order, key), terms)
             return True
+        place, newer_terms = self._inherit(self._places[newer], self._terms[newer], key)
         self.remove(key)
         if newer not in self._taken:
-            self._insert(newer, self._inherit(self._places[newer], place))
+            self._insert(place, newer_terms)
         return False
 
-    def _superseded_by(self, key: int, place: _Place) -> int | None:
-        if place.collapse is None:
+    def _superseded_by(self, key: int, terms: _Terms) -> int | None:
+        if terms.collapse is None:
             return None
-        collapse_key, sos = place.collapse
-        rivals = [self._newest.get((collapse_key, True))]
-        if not sos:
-            rivals.append(self._newest.get((collapse_key, False)))
+        collapse_key, sos = terms.collapse
+        rivals = [self._newest.get((collapse_key, kind)) for kind in [True, False][: 2 - sos]]
         return max((rival for rival in rivals if rival is not None and rival > key), default=None)
 
     def remove(self, key: int) -> bool:
         """It ended: sent, failed or canceled. False when it is not here."""
-        place = self._places.pop(key, None)
-        if place is None:
+        if self._places.pop(key, None) is None:
             return False
         self._taken.discard(key)
-        self._due.pop(key, None)
-        if place.collapse is not None and self._newest.get(place.collapse) == key:
-            del self._newest[place.collapse]
-        self._bound()
+        if self._terms:
+            terms = self._terms.pop(key, _PLAIN)
+            if terms.collapse is not None and self._newest.get(terms.collapse) == key:
+                del self._newest[terms.collapse]
+        if len(self._ready) > SLACK or self._delayed or self._expiries:
+            self._bound()
         return True
-
-    def hold(self, key: int) -> None:
-        """Make a waiting key a taken one: its transmission began before the program did."""
-        self._due.pop(key, None)
-        self._taken.add(key)
-
-    def priority(self, key: int) -> int:
-        return self._places[key].priority
-
-    def keys(self) -> list[int]:
-        return list(self._places)
-
-    def is_taken(self, key: int) -> bool:
-        return key in self._taken
 
     def expire(self, now: float) -> list[int]:
         """Forget and return what has outlived its time; a taken one is left until put back."""
         ended = []
         while self._expiries and self._expiries[0][0] <= now:
-            expires, key = heappop(self._expiries)
-            place = self._places.get(key)
-            if place is not None and place.expires == expires and key not in self._taken:
+            timer = heappop(self._expiries)
+            key = timer[1]
+            if self._runs(timer) and key not in self._taken:
                 self.remove(key)
                 ended.append(key)
         return ended
@@ -205,34 +224,34 @@ class Queue:
         heaps = (self._ready, self._delayed, self._expiries)
         return Sizes(len(self._places), tuple(len(heap) for heap in heaps))
 
-    def _is_ready(self, entry: tuple[int, int, int]) -> bool:
-        return self._due.get(entry[2]) == entry[1]
+    def _stands(self, place: Place) -> bool:
+        return self._places.get(place[2]) is place and place[2] not in self._taken
 
-    def _is_timed(self, entry: tuple[float, int]) -> bool:
-        place = self._places.get(entry[1])
-        return place is not None and entry[0] in (place.due, place.expires)
+    def _runs(self, timer: Timer) -> bool:
+        time, key = timer
+        return time in self._terms.get(key, _PLAIN)[1:]
 
     def _promote(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             due, key = heappop(self._delayed)
-            place = self._places.get(key)
-            if place is not None and place.due == due and key not in self._taken:
-                self._places[key] = place._replace(due=-inf)
-                self._due[key] = place.order
-                heappush(self._ready, (-place.priority, place.order, key))
+            terms = self._terms.get(key, _PLAIN)
+            if terms.due == due and key not in self._taken:
+                self._terms[key] = terms._replace(due=-inf)
+                heappush(self._ready, self._places[key])
 
-    def _first(self, heap: list[tuple[float, int]]) -> float:
-        while heap and not self._is_timed(heap[0]):
-            heappop(heap)
-        return heap[0][0] if heap else inf
+    def _first(self, timers: list[Timer]) -> float:
+        while timers and not self._runs(timers[0]):
+            heappop(timers)
+        return timers[0][0] if timers else inf
 
     def _bound(self) -> None:
         most = 2 * len(self._places) + SLACK
         if len(self._ready) > most:
-            _rebuild(self._ready, self._is_ready)
-        for heap in (self._delayed, self._expiries) if self._delayed or self._expiries else ():
-            if len(heap) > most:
-                _rebuild(heap, self._is_timed)
+            _rebuild(self._ready, self._stands)
+        if len(self._delayed) > most:
+            _rebuild(self._delayed, self._runs)
+        if len(self._expiries) > most:
+            _rebuild(self._expiries, self._runs)
 
 
 def _rebuild(heap: list[Entry], lives: Callable[[Entry], bool]) -> None:

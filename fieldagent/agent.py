@@ -1,0 +1,263 @@
+"""The agent: the nursery that ties queue, journal, channels, hooks and local API together."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import trio
+
+from fieldagent import __version__
+from fieldagent.api import LocalApi
+from fieldagent.channels import Link, satellite
+from fieldagent.http.guard import loopback_guard
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from fieldagent.inbound.hooks import Hook, hooks_of, run_hook
+from fieldagent.inbox import Inbox
+from fieldagent.intake import Intake
+from fieldagent.journal import inbound, outbound
+from fieldagent.journal.commit import Journal
+from fieldagent.journal.outbound import Ended, Spent
+from fieldagent.outbox import ChannelOutbox
+from fieldagent.package import Channel
+from fieldagent.progress import Progress
+from fieldagent.settings import Settings
+from fieldagent.systemd_notify import notify, watchdog_interval
+from fieldagent.wire.envelope import derive_key
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING = 3600.0
+"""Seconds between two looks at what may be forgotten."""
+
+
+class AlreadyRunning(Exception):
+    """Another agent holds the state directory."""
+
+
+@dataclass(slots=True)
+class Agent:
+    """Everything that one agent consists of; nothing in it is global."""
+
+    settings: Settings
+    journal: Journal
+    inbox: Inbox
+    outboxes: dict[Channel, ChannelOutbox]
+    intake: Intake
+    hooks: list[Hook]
+    progress: Progress
+    started: float
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "uptime": round(trio.current_time() - self.started, 3),
+            "channels": {channel: self._channel(channel) for channel in Channel},
+        }
+
+    def _channel(self, channel: Channel) -> dict[str, Any]:
+        outbox = self.outboxes.get(channel)
+        if outbox is None:
+            return _channel_status(configured=False, link=Link(), queued=0, spent=Spent())
+        return _channel_status(True, outbox.link, len(outbox), outbox.spent())
+
+    def healthy(self) -> str | None:
+        if self.journal.failed is not None:
+            return f"{self.journal.failed}; check the disk and restart the agent"
+        silent = self.progress.silent()
+        return f"no progress in: {', '.join(silent)}" if silent else None
+
+
+def _channel_status(configured: bool, link: Link, queued: int, spent: Spent) -> dict[str, Any]:
+    return {
+        "configured": configured,
+        "state": link.state.value if configured else None,
+        "reason": link.reason,
+        "signal": link.signal,
+        "lastSuccess": link.last_success,
+        "queued": queued,
+        "bytesToday": spent.bytes,
+        "creditsToday": spent.credits,
+        **link.facts,
+    }
+
+
+def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
+    """Put the parts together; nothing runs yet, and what waited before is queued again."""
+    hooks = hooks_of(settings, journal, emit)
+    keys = [derive_key(master, "MT") for master in settings.satellite_key]
+    inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, keys=keys)
+    outboxes: dict[Channel, ChannelOutbox] = {}
+    intake = Intake(journal, outboxes, time_to_live=settings.package_time_to_live, clock=time.time)
+    if settings.satellite_port is not None:
+        outboxes[Channel.SATELLITE] = _satellite_outbox(settings, journal, inbox, intake.end)
+    resumed = intake.resume()
+    if resumed:
+        log.info("%d Packages that waited go on", resumed)
+    return Agent(
+        settings,
+        journal,
+        inbox,
+        outboxes,
+        intake,
+        hooks,
+        Progress(trio.current_time),
+        trio.current_time(),
+    )
+
+
+def _satellite_outbox(
+    settings: Settings, journal: Journal, inbox: Inbox, end: Callable[[list[Ended]], Any]
+) -> ChannelOutbox:
+    masters = settings.satellite_key
+    return ChannelOutbox(
+        Channel.SATELLITE,
+        journal,
+        inbox,
+        clock=time.time,
+        end=end,
+        key=derive_key(masters[0], "MO") if masters else None,
+        budget=settings.satellite_credits_per_day,
+        reserve=settings.satellite_sos_reserve,
+    )
+
+
+async def run(
+    settings: Settings,
+    emit: Callable[[str], None],
+    *,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the local API.
+
+    Raises AlreadyRunning, OSError (the port is taken), JournalFailed.
+    """
+    with _only_one(settings.state_directory):
+        listeners = open_listeners(settings.api_port)
+        journal = Journal(settings.state_directory / "journal.sqlite3")
+        stopping = trio.Event()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_run_journal, journal, stopping)
+                agent = assemble(settings, journal, emit)
+                await _run_parts(agent, listeners, stopping, task_status)
+                nursery.cancel_scope.cancel()
+        finally:
+            journal.close()
+        if journal.failed is not None:
+            raise journal.failed
+
+
+async def _run_journal(journal: Journal, stopping: trio.Event) -> None:
+    """A journal that failed stops the agent in good order: everyone still gets an answer."""
+    await journal.run()
+    log.critical("%s; nothing more is accepted", journal.failed)
+    stopping.set()
+
+
+async def _run_parts(
+    agent: Agent,
+    listeners: list[socket.socket],
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[int],
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_at_signal, stopping)
+        nursery.start_soon(_keep_house, agent)
+        nursery.start_soon(_show_life, agent)
+        for hook in agent.hooks:
+            nursery.start_soon(run_hook, hook, agent.inbox)
+        for outbox in agent.outboxes.values():
+            nursery.start_soon(outbox.run)
+        if Channel.SATELLITE in agent.outboxes:
+            nursery.start_soon(_run_satellite, agent)
+        await _serve_api(agent, listeners, stopping, task_status)
+        nursery.cancel_scope.cancel()
+
+
+async def _serve_api(
+    agent: Agent,
+    listeners: list[socket.socket],
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[int],
+) -> None:
+    """Returns once `stopping` is set and everyone who waited has an answer."""
+    port = port_of(listeners)
+    handler = router(LocalApi(agent.journal, agent.intake, agent.inbox, agent).routes())
+    guard = loopback_guard(port)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, handler, listeners, stopping=stopping, guard=guard))
+        log.info("the local API answers at http://127.0.0.1:%d", port)
+        notify("READY=1")
+        task_status.started(port)
+        await stopping.wait()
+        log.info("stopping: what waits is kept and goes on at the next start")
+        notify("STOPPING=1")
+        agent.intake.stop()
+
+
+async def _run_satellite(agent: Agent) -> None:
+    settings, outbox = agent.settings, agent.outboxes[Channel.SATELLITE]
+    assert settings.satellite_port is not None
+    await satellite.run(
+        settings.satellite_port,
+        outbox,
+        outbox.link,
+        baud=settings.satellite_baud,
+        random=random.Random(),
+        mailbox_check=settings.satellite_mailbox_check,
+        progress=agent.progress.watch("satellite"),
+    )
+
+
+async def _stop_at_signal(stopping: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            stopping.set()
+
+
+async def _keep_house(agent: Agent) -> None:
+    settings = agent.settings
+    while True:
+        before = time.time() - settings.keep_ended_days * 86_400
+        keep = settings.keep_ended_count
+        await agent.journal.commit(outbound.forget(before=before, keep=keep))
+        await agent.journal.commit(inbound.forget(before=before, keep=keep))
+        await trio.sleep(HOUSEKEEPING)
+
+
+async def _show_life(agent: Agent) -> None:
+    """Feed systemd's watchdog while the journal takes transactions and every loop turns."""
+    interval = watchdog_interval()
+    while interval is not None:
+        await agent.journal.commit(lambda db: None)
+        if trouble := agent.healthy():
+            log.error("%s; systemd will restart the agent", trouble)
+        else:
+            notify("WATCHDOG=1")
+        await trio.sleep(interval / 3)
+
+
+@contextmanager
+def _only_one(directory: Path) -> Iterator[IO[str]]:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "agent.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AlreadyRunning(
+                f"another agent uses {directory}; stop it, or set state-directory"
+            ) from None
+        yield lock

@@ -1,0 +1,197 @@
+"""The command line: every subcommand, its arguments, and the module that carries it out.
+
+Modules are imported when their command runs: one that only talks HTTP starts without trio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from fieldagent import __version__
+from fieldagent.cli.exit_codes import MEANINGS, USAGE
+
+CHANNELS = ("Satellite", "Radio", "Cellular")
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    parser = build_parser()
+    given = parser.parse_args(arguments)
+    if given.carry_out is None:
+        given.parser.print_help(sys.stderr)
+        return USAGE
+    module, function = given.carry_out
+    carry_out: Callable[[argparse.Namespace], int] = getattr(
+        importlib.import_module(f"fieldagent.cli.{module}"), function
+    )
+    try:
+        return carry_out(given)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain at exit either.
+        sys.stdout = None
+        return 141
+
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fieldagent",
+        description="Links people and assets in the field with systems elsewhere.",
+        epilog=MEANINGS,
+    )
+    parser.add_argument("--version", action="version", version=f"fieldagent {__version__}")
+    parser.set_defaults(carry_out=None, parser=parser)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    _add_run(commands)
+    _add_demo(commands)
+    _add_send(commands)
+    _add_sos(commands)
+    _add_watching(commands)
+    _add_inbound(commands)
+    _add_check(commands)
+    _add_simulate(commands)
+    return parser
+
+
+def _command(
+    commands: Subparsers,
+    name: str,
+    carry_out: tuple[str, str] | None,
+    summary: str,
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:] + "."
+    )
+    parser.set_defaults(carry_out=carry_out, parser=parser)
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
+
+
+def _add_local(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=9091, help="port of the agent (9091)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_run(commands: Subparsers) -> None:
+    run = _command(commands, "run", ("run", "run"), "run the agent")
+    _add_config(run)
+    run.add_argument("-v", "--verbose", action="store_true", help="log every step")
+
+
+def _add_demo(commands: Subparsers) -> None:
+    demo = _command(
+        commands, "demo", ("demo", "demo"), "simulated modem, agent and a printing hook in one"
+    )
+    demo.add_argument("--port", type=int, default=9091, help="port of the agent (9091)")
+    demo.add_argument("--latency", type=float, default=2.0, help="seconds a session takes (2)")
+    demo.add_argument("-v", "--verbose", action="store_true", help="log every step")
+
+
+def _add_send(commands: Subparsers) -> None:
+    send = _command(commands, "send", None, "send a Package and wait for its status")
+    kinds = send.add_subparsers(metavar="KIND", title="kinds")
+    message = _send_kind(kinds, "message", "send a text message")
+    message.add_argument("content", help="the text; - reads standard input")
+    location = _send_kind(kinds, "location", "send a position report")
+    _add_position(location)
+    location.add_argument("--altitude", type=float, help="metres above mean sea level")
+    location.add_argument("--speed", type=float, help="speed over ground, m/s")
+    location.add_argument("--course", type=float, help="degrees clockwise from true north")
+    waypoint = _send_kind(kinds, "waypoint", "send a point of interest")
+    _add_position(waypoint)
+    waypoint.add_argument("name")
+    waypoint.add_argument("--notes")
+    data = _send_kind(kinds, "data", "send raw bytes")
+    data.add_argument("file", help="the file to send; - reads standard input")
+
+
+def _send_kind(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentParser:
+    parser = _command(kinds, name, ("send", name), summary)
+    parser.add_argument("--id", type=int, help="Package id; the agent chooses a free one otherwise")
+    parser.add_argument("--channel", action="append", choices=CHANNELS, dest="channels")
+    parser.add_argument("--priority", type=int)
+    parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
+    parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
+    _add_waiting(parser)
+    return parser
+
+
+def _add_waiting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-wait", action="store_true", help="return once it is queued")
+    _add_local(parser)
+
+
+def _add_position(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("latitude", help="decimal degrees, WGS84")
+    parser.add_argument("longitude", help="decimal degrees, WGS84")
+    parser.add_argument("--timestamp", help="ISO 8601; now otherwise")
+
+
+def _add_sos(commands: Subparsers) -> None:
+    sos = _command(commands, "sos", ("send", "sos"), "send an SOS: ahead of all else, for ever")
+    sos.add_argument("content", nargs="?", default="SOS", help="the text (SOS)")
+    sos.add_argument(
+        "--position", nargs=2, metavar=("LATITUDE", "LONGITUDE"), help="send the position too"
+    )
+    sos.add_argument("--yes", action="store_true", help="do not ask before sending")
+    _add_waiting(sos)
+
+
+def _add_watching(commands: Subparsers) -> None:
+    cancel = _command(commands, "cancel", ("watch", "cancel"), "cancel a Package that waits")
+    cancel.add_argument("id", type=int)
+    cancel.add_argument("--channel", choices=CHANNELS, help="on this channel only")
+    _add_local(cancel)
+    queue = _command(commands, "queue", ("watch", "queue"), "show or clear what waits")
+    queue.add_argument("--channel", choices=CHANNELS)
+    queue.add_argument("--clear", action="store_true", help="cancel all of it")
+    _add_local(queue)
+    _add_local(_command(commands, "status", ("watch", "status"), "show how the agent is doing"))
+
+
+def _add_inbound(commands: Subparsers) -> None:
+    inbound = _command(commands, "inbound", None, "what came in, and what became of it")
+    actions = inbound.add_subparsers(metavar="ACTION", title="actions")
+    listing = _command(actions, "list", ("watch", "inbound_list"), "list inbound payloads")
+    listing.add_argument("--state", choices=("waiting", "handed", "dead"))
+    _add_local(listing)
+    replay = _command(actions, "replay", ("watch", "inbound_replay"), "hand payloads over again")
+    replay.add_argument("request_id", nargs="*", metavar="REQUEST_ID")
+    replay.add_argument("--dead", action="store_true", help="all that no hook would take")
+    _add_local(replay)
+
+
+def _add_check(commands: Subparsers) -> None:
+    check = _command(
+        commands, "check", ("check", "check"), "check settings and ports, and say what to mend"
+    )
+    _add_config(check)
+    check.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_simulate(commands: Subparsers) -> None:
+    simulate = _command(commands, "simulate", None, "stand-ins for hardware")
+    kinds = simulate.add_subparsers(metavar="WHAT", title="what")
+    satellite = _command(
+        kinds,
+        "satellite",
+        ("simulate", "satellite"),
+        "an Iridium 9602 on a pty with the operator's gateway behind it",
+    )
+    satellite.add_argument(
+        "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
+    )
+    satellite.add_argument("--imei", default="300234010000001", help="15 digits")
+    satellite.add_argument("--latency", type=float, default=2.0, help="seconds a session takes (2)")
+    satellite.add_argument("--key", help="the kit's satellite-key")

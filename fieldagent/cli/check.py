@@ -1,0 +1,115 @@
+"""`fieldagent check`: whether the agent could work here, and what to mend if it could not."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import grp
+import json
+import os
+import shlex
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fieldagent.cli.exit_codes import OK, SETTINGS
+from fieldagent.settings import InvalidSettings, Settings, load
+
+
+class Finding(NamedTuple):
+    good: bool
+    text: str
+
+
+def check(given: argparse.Namespace) -> int:
+    try:
+        settings = load(given.config)
+    except InvalidSettings as invalid:
+        findings = [Finding(False, str(line)) for line in str(invalid).splitlines()]
+    except OSError as error:
+        findings = [Finding(False, f"the settings cannot be read: {error}")]
+    else:
+        findings = [Finding(True, "the settings are understood"), *_findings(settings)]
+    good = all(finding.good for finding in findings)
+    if given.json:
+        print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
+    else:
+        for finding in findings:
+            mark = "ok " if finding.good else "BAD"
+            print(f"{mark} {finding.text}", file=sys.stdout if finding.good else sys.stderr)
+    return OK if good else SETTINGS
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    yield _state_directory(settings.state_directory)
+    yield _api_port(settings.api_port)
+    if settings.satellite_port is None:
+        yield Finding(False, "no channel is configured: set satellite-port, such as /dev/ttyUSB0")
+    else:
+        yield _serial_port(Path(settings.satellite_port))
+    if settings.inbound_hook is not None:
+        yield _hook(settings.inbound_hook)
+    if settings.inbound_hook is None and settings.webhook_address is None:
+        yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
+
+
+def _state_directory(directory: Path) -> Finding:
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Finding(False, f"{existing} cannot be written: change its owner or state-directory")
+    free = shutil.disk_usage(existing).free
+    if free < 20_000_000:
+        return Finding(False, f"{existing} has {free // 1000} kB left: the journal needs 20 MB")
+    return Finding(True, f"the journal can be written in {directory}")
+
+
+def _api_port(port: int) -> Finding:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                what = "an agent or something else listens there; `fieldagent status` tells"
+                return Finding(False, f"port {port} is taken: {what}")
+            return Finding(False, f"port {port} cannot be used: {error.strerror}")
+    return Finding(True, f"port {port} is free for the local API")
+
+
+def _serial_port(port: Path) -> Finding:
+    try:
+        mode = port.stat()
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            return Finding(False, f"{port}: {error.strerror}")
+        return Finding(False, f"{port} is not there: is the modem plugged in? {_present()}")
+    if not stat.S_ISCHR(mode.st_mode):
+        return Finding(False, f"{port} is no serial port")
+    if not os.access(port, os.R_OK | os.W_OK):
+        group = grp.getgrgid(mode.st_gid).gr_name
+        return Finding(False, f"{port} may not be opened: add this user to the group {group}")
+    return Finding(True, f"{port} can be opened")
+
+
+def _present() -> str:
+    found = sorted(
+        str(path)
+        for pattern in ("ttyUSB*", "ttyACM*", "ttyAMA*", "fieldagent-*")
+        for path in Path("/dev").glob(pattern)
+    )
+    return f"Present are {', '.join(found)}" if found else "No serial port is present"
+
+
+def _hook(command: str) -> Finding:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return Finding(False, f"inbound-hook is no shell command line: {error}")
+    program = next((word for word in words if "=" not in word), "")
+    if "/" in program and not os.access(program, os.X_OK):
+        return Finding(False, f"inbound-hook: {program} is not there or not executable")
+    return Finding(True, f"inbound-hook runs {program}")

@@ -1,0 +1,26 @@
+"""What a script learns from how a command ends; sysexits.h where it has a word for it."""
+
+from __future__ import annotations
+
+OK = 0
+"""Delivered, or the command did what it was asked to."""
+ERROR = 1
+"""The Package ended as Error."""
+USAGE = 2
+COLLAPSED = 3
+CANCELED = 4
+REFUSED = 65
+"""EX_DATAERR: the agent refused the request; nothing was queued."""
+UNAVAILABLE = 69
+"""EX_UNAVAILABLE: no agent answers there."""
+IO_FAILED = 74
+"""EX_IOERR: the journal cannot be written."""
+SETTINGS = 78
+"""EX_CONFIG: the settings file is wrong."""
+
+OF_STATUS = {"Delivered": OK, "Error": ERROR, "Collapsed": COLLAPSED, "Canceled": CANCELED}
+
+MEANINGS = (
+    "exit codes: 0 Delivered or done, 1 Error, 2 wrong usage, 3 Collapsed, 4 Canceled, 65 refused,"
+    " 69 no agent answers, 74 disk trouble, 78 wrong settings"
+)

@@ -1,0 +1,75 @@
+"""Calls to the agent on this machine; without trio, so that they start quickly."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from http.client import HTTPConnection, HTTPException
+from typing import Any, NamedTuple
+
+from fieldagent.cli.exit_codes import REFUSED, UNAVAILABLE
+
+TIMEOUT = 150.0
+"""Seconds; longer than a session, for whose end a cancel call waits."""
+
+
+class CallFailed(Exception):
+    """A call had no success; `code` is how the command ends."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any
+
+
+def call(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
+    """Ask the agent. Raises CallFailed where there is none, or where it refuses."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+    content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
+    headers = {"Content-Type": "application/json"} if content is not None else {}
+    try:
+        connection.request(method, path, content, headers)
+        response = connection.getresponse()
+        text = response.read()
+    except (OSError, HTTPException) as error:
+        raise CallFailed(
+            f"no agent answers on 127.0.0.1:{port} ({error}); start one with `fieldagent run`"
+            " or `fieldagent demo`, or name its port with --port",
+            UNAVAILABLE,
+        ) from None
+    finally:
+        connection.close()
+    answer = Answer(response.status, _parsed(text))
+    if answer.status >= 400:
+        raise CallFailed(_explain(answer), UNAVAILABLE if answer.status >= 500 else REFUSED)
+    return answer
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text or b"null")
+    except ValueError:
+        raise CallFailed(
+            "what answers there is no fieldagent: its answer is not JSON", UNAVAILABLE
+        ) from None
+
+
+def _explain(answer: Answer) -> str:
+    problem = answer.body if isinstance(answer.body, dict) else {}
+    lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {answer.status}")]
+    lines += [f"  {fault['pointer']}: {fault['detail']}" for fault in problem.get("errors", [])]
+    return "\n".join(lines)
+
+
+def report(failed: CallFailed) -> int:
+    print(f"fieldagent: {failed}", file=sys.stderr)
+    return failed.code
+
+
+def show(given: argparse.Namespace, value: Any, text: str) -> None:
+    print(json.dumps(value) if given.json else text)

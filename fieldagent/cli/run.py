@@ -1,0 +1,63 @@
+"""`fieldagent run`: the agent in the foreground, as systemd starts it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable
+
+import trio
+
+from fieldagent import agent
+from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
+from fieldagent.http.listeners import ListenFailed
+from fieldagent.journal.commit import JournalFailed
+from fieldagent.settings import InvalidSettings, load
+
+log = logging.getLogger(__name__)
+
+
+def start_logging(verbose: bool) -> None:
+    """To standard error; under systemd the journal adds the time itself."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(levelname)-7s %(message)s"
+        if not sys.stderr.isatty()
+        else "%(asctime)s %(levelname)-7s %(message)s",
+        datefmt="%H:%M:%S",
+    )
+
+
+def emit(line: str) -> None:
+    """A line that the inbound hook wrote."""
+    print(line, flush=True)
+
+
+def run(given: argparse.Namespace) -> int:
+    start_logging(given.verbose)
+    try:
+        settings = load(given.config)
+    except (InvalidSettings, OSError) as error:
+        print(f"fieldagent: {error}", file=sys.stderr)
+        print("fieldagent: mend the settings; `fieldagent check` looks again", file=sys.stderr)
+        return SETTINGS
+    if settings.satellite_port is None:
+        log.warning("no channel is configured: set satellite-port in the settings file")
+    return ended(lambda: trio.run(agent.run, settings, emit))
+
+
+def ended(start: Callable[[], None]) -> int:
+    """Run it, and turn what may stop an agent into a message and an exit code."""
+    try:
+        start()
+    except agent.AlreadyRunning as error:
+        print(f"fieldagent: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    except JournalFailed as error:
+        print(f"fieldagent: {error}; check the disk", file=sys.stderr)
+        return IO_FAILED
+    except (ListenFailed, OSError) as error:
+        print(f"fieldagent: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    return OK

@@ -1,0 +1,148 @@
+"""`fieldagent send` and `fieldagent sos`: post a Package and wait for its terminal status."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
+from fieldagent.cli.local_http import CallFailed, call, report, show
+
+SOS_PRIORITY = 100
+
+
+def message(given: argparse.Namespace) -> int:
+    content = sys.stdin.read() if given.content == "-" else given.content
+    return _send(given, {"message": {"content": content}})
+
+
+def location(given: argparse.Namespace) -> int:
+    members = {
+        **_position(given),
+        "altitude": given.altitude,
+        "speedOverGround": given.speed,
+        "courseOverGround": given.course,
+    }
+    return _send(given, {"location": members})
+
+
+def waypoint(given: argparse.Namespace) -> int:
+    return _send(
+        given, {"waypoint": {**_position(given), "name": given.name, "notes": given.notes}}
+    )
+
+
+def data(given: argparse.Namespace) -> int:
+    try:
+        raw = sys.stdin.buffer.read() if given.file == "-" else Path(given.file).read_bytes()
+    except OSError as error:
+        print(f"fieldagent: cannot read {given.file}: {error.strerror}", file=sys.stderr)
+        return USAGE
+    return _send(given, {"data": {"payload": base64.b64encode(raw).decode()}})
+
+
+def sos(given: argparse.Namespace) -> int:
+    if not given.yes and not _confirmed():
+        print("fieldagent: no SOS was sent; use --yes where nobody can be asked", file=sys.stderr)
+        return USAGE
+    items: list[dict[str, Any]] = [{"message": {"content": given.content}}]
+    if given.position is not None:
+        latitude, longitude = given.position
+        items.insert(0, {"location": {"latitude": latitude, "longitude": longitude}})
+    try:
+        # All are queued before any is waited for: they share a session.
+        posted = [_post(given, {**item, "priority": SOS_PRIORITY}) for item in items]
+        return max([_finish(given, package) for package in posted])
+    except CallFailed as failed:
+        return report(failed)
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input("Send an SOS now? Type SOS to confirm: ").strip().upper() == "SOS"
+
+
+def _position(given: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "latitude": given.latitude,
+        "longitude": given.longitude,
+        "timestamp": given.timestamp,
+    }
+
+
+def _send(given: argparse.Namespace, item: dict[str, Any]) -> int:
+    body = {
+        **item,
+        "id": given.id,
+        "channels": given.channels,
+        "priority": given.priority,
+        "collapseKey": given.collapse_key,
+        "timeToLive": given.time_to_live,
+    }
+    try:
+        return _finish(given, _post(given, body))
+    except CallFailed as failed:
+        return report(failed)
+
+
+def _post(given: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
+    body = {name: value for name, value in body.items() if value is not None}
+    queued: dict[str, Any] = call(given.port, "POST", "/api/package/async", body).body
+    return queued
+
+
+def _finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
+    if not given.no_wait:
+        package = _wait(given.port, package)
+    status = package["status"]
+    show(given, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
+    return OF_STATUS[status] if status else OK
+
+
+def _reasons(package: dict[str, Any]) -> str:
+    legs = package.get("channels", {}).items()
+    told = [f"{name}: {leg['reason']}" for name, leg in legs if leg.get("reason")]
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
+    """Ask until it has ended; on a terminal, say meanwhile what the channels are doing."""
+    began = time.monotonic()
+    telling = sys.stderr.isatty()
+    pause = 0.05
+    try:
+        while package["status"] is None:
+            if telling:
+                waited = int(time.monotonic() - began)
+                print(f"\r\x1b[K{waited} s: {_doing(port)}", end="", file=sys.stderr, flush=True)
+            time.sleep(pause)
+            pause = min(1.0, pause * 1.5)
+            package = call(port, "GET", f"/api/package/{package['id']}").body
+    except KeyboardInterrupt:
+        number = package["id"]
+        print(
+            f"\nPackage {number} stays in the queue; `fieldagent cancel {number}` withdraws it",
+            file=sys.stderr,
+        )
+        raise
+    finally:
+        if telling:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return package
+
+
+def _doing(port: int) -> str:
+    channels = call(port, "GET", "/api/status").body["channels"]
+    told = [
+        f"{name} {channel['state']}"
+        + (f", {channel['signal']} of 5 bars" if channel["signal"] is not None else "")
+        + (f" ({channel['reason']})" if channel["reason"] else "")
+        for name, channel in channels.items()
+        if channel["configured"]
+    ]
+    return "; ".join(told) or "no channel is configured"

@@ -1,0 +1,133 @@
+"""`fieldagent cancel`, `queue`, `status` and `inbound`: what waits, how it goes, what came."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any
+
+from fieldagent.cli.exit_codes import OK, USAGE
+from fieldagent.cli.local_http import CallFailed, call, report, show
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def _calls(command: Command) -> Command:
+    @wraps(command)
+    def reported(given: argparse.Namespace) -> int:
+        try:
+            return command(given)
+        except CallFailed as failed:
+            return report(failed)
+
+    return reported
+
+
+def _query(given: argparse.Namespace) -> str:
+    return f"?channel={given.channel}" if given.channel else ""
+
+
+@_calls
+def cancel(given: argparse.Namespace) -> int:
+    path = f"/api/package/{given.id}/cancel{_query(given)}"
+    package = call(given.port, "POST", path).body
+    status = package["status"] or "still waits on its other channels"
+    show(given, package, f"Package {given.id}: {status}")
+    return OK
+
+
+@_calls
+def queue(given: argparse.Namespace) -> int:
+    if given.clear:
+        deleted = call(given.port, "DELETE", f"/api/queue{_query(given)}").body
+        show(given, deleted, f"{deleted['deleted']} canceled")
+        return OK
+    waiting = call(given.port, "GET", f"/api/queue{_query(given)}").body
+    show(given, waiting, "\n".join(_queue_lines(waiting)))
+    return OK
+
+
+def _queue_lines(waiting: dict[str, Any]) -> list[str]:
+    if not waiting["queued"]:
+        return ["nothing waits"]
+    lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels"]
+    lines += [
+        f"{package['id']:>10}  {package['kind']:<8}  {package['priority']:>8}"
+        f"  {_time(package['accepted']):<20}  {' '.join(package['channels'])}"
+        for package in waiting["packages"]
+    ]
+    left = waiting["queued"] - len(waiting["packages"])
+    return [*lines, f"and {left} more"] if left else lines
+
+
+@_calls
+def status(given: argparse.Namespace) -> int:
+    answer = call(given.port, "GET", "/api/status").body
+    lines = [f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s"]
+    for name, channel in answer["channels"].items():
+        lines += _channel_lines(name, channel)
+    show(given, answer, "\n".join(lines))
+    return OK
+
+
+def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
+    if not channel["configured"]:
+        return [f"{name}: not configured"]
+    signal = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
+    last = channel["lastSuccess"]
+    reason = f": {channel['reason']}" if channel["reason"] else ""
+    return [
+        f"{name}: {channel['state']}{reason}",
+        f"  signal {signal}, {channel['queued']} queued, last success"
+        f" {_time(last) if last else 'none yet'}",
+        f"  today {channel['bytesToday']} bytes, {channel['creditsToday']} credits",
+    ]
+
+
+@_calls
+def inbound_list(given: argparse.Namespace) -> int:
+    state = f"?state={given.state}" if given.state else ""
+    answer = call(given.port, "GET", f"/api/inbound{state}").body
+    show(given, answer, "\n".join(_inbound_lines(answer["payloads"])) or "nothing came in yet")
+    return OK
+
+
+def _inbound_lines(payloads: list[dict[str, Any]]) -> list[str]:
+    return [line for payload in payloads for line in _payload_lines(payload)]
+
+
+def _payload_lines(payload: dict[str, Any]) -> list[str]:
+    entry = payload["body"]["payloads"][0]
+    sender, event = entry["identity"], entry["events"][0]
+    what = event.get("content") or event.get("name") or event.get("latitude") or ""
+    lines = [
+        f"{payload['requestId']}  {_time(payload['received'])}  {event['type']} from"
+        f" {sender['name'] or sender['id']}  {what[:60]}"
+    ]
+    lines += [
+        f"    {hook}: {hand['state']} after {hand['attempts']} attempt(s) {hand['reason']}".rstrip()
+        for hook, hand in payload["hooks"].items()
+    ]
+    return lines
+
+
+@_calls
+def inbound_replay(given: argparse.Namespace) -> int:
+    wanted = list(given.request_id)
+    if given.dead:
+        payloads = call(given.port, "GET", "/api/inbound?state=dead").body["payloads"]
+        wanted += [payload["requestId"] for payload in reversed(payloads)]
+    if not wanted and not given.dead:
+        print("fieldagent: name a requestId (see `inbound list`), or --dead", file=sys.stderr)
+        return USAGE
+    for request_id in wanted:
+        call(given.port, "POST", f"/api/inbound/{request_id}/replay")
+    show(given, {"replayed": wanted}, f"{len(wanted)} handed over again")
+    return OK
+
+
+def _time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

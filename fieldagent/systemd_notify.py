@@ -1,0 +1,25 @@
+"""Tells systemd that the agent is ready, alive or stopping: sd_notify(3), without the library."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import MutableMapping
+
+
+def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
+    """Send one line, such as `READY=1`. False where systemd did not start us."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@"):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as peer:
+        peer.sendto(state.encode(), address.replace("@", "\0", 1))
+    return True
+
+
+def watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float | None:
+    """Seconds between signs of life that systemd expects at most; None when it expects none."""
+    if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    microseconds = environ.get("WATCHDOG_USEC", "")
+    return int(microseconds) / 1e6 if microseconds.isdigit() and int(microseconds) else None
