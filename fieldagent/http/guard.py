@@ -8,11 +8,10 @@ keeps web pages in the user's browser away from an API without authentication.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Request
-from fieldagent.http.problem import Problem
+from fieldagent.http.problem import Problem, too_large
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -23,8 +22,6 @@ _REQUEST_LINE = re.compile(
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _FOLD = re.compile(rb"\r\n[ \t]")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:;[\t\x20-\x7e\x80-\xff]*)?")
-_CHUNK_LINE_SIZE = 256
 _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
 
 
@@ -87,57 +84,6 @@ def _screen_framing(head: bytes, minor: bytes) -> None:
         raise Problem(400, "more than one Content-Length (RFC 9112 6.3)")
 
 
-@dataclass(slots=True)
-class ChunkedExtent:
-    """Where a chunked body ends, followed over what has come of it so far."""
-
-    limits: Limits
-    raw: int = 0
-    """Bytes up to the last chunk boundary, or the whole body's."""
-    content: int = 0
-    complete: bool = False
-
-    def advance(self, data: bytearray) -> None:
-        """Look at all of the body that has come: `data` begins with it.
-
-        413 for a declared size that leads over the limit, however little of it has come.
-        """
-        while (end := data.find(b"\r\n", self.raw)) >= 0:
-            line = _CHUNK_LINE.fullmatch(data, self.raw, end)
-            if line is None or end - self.raw > _CHUNK_LINE_SIZE:
-                raise Problem(400, "a chunk does not begin with its size (RFC 9112 7.1)")
-            size = int(line[1], 16)
-            if size == 0:
-                return self._advance_trailers(data, end)
-            after = end + 2 + size + 2
-            self._check(size, after)
-            if len(data) < after:
-                return None
-            self.raw, self.content = after, self.content + size
-        if len(data) - self.raw > _CHUNK_LINE_SIZE or _BARE_LF.search(data, self.raw):
-            raise Problem(
-                400, f"a chunk's size line ends in LF or is over {_CHUNK_LINE_SIZE} bytes"
-            )
-        return None
-
-    def _check(self, size: int, after: int) -> None:
-        content = self.content + size
-        if content > self.limits.body:
-            raise too_large(self.limits)
-        if after - content > self.limits.chunk_framing:
-            raise Problem(413, "the chunks are too small: send fewer, larger ones")
-
-    def _advance_trailers(self, data: bytearray, start: int) -> None:
-        end = data.find(b"\r\n\r\n", start)
-        trailers = data[start : None if end < 0 else end + 4]
-        if _BARE_LF.search(trailers) or _FOLD.search(trailers):
-            raise Problem(400, "a trailer line is folded or ends in LF alone (RFC 9112 7.1.2)")
-        if len(trailers) > self.limits.head:
-            raise Problem(431, f"the trailers are larger than {self.limits.head} bytes")
-        if end >= 0:
-            self.raw, self.complete = end + 4, True
-
-
 def check_head(request: Request, *, content: bool, limits: Limits) -> None:
     """Refuse what is well-formed but not wanted; `content` tells that a body follows."""
     headers = request.headers
@@ -147,7 +93,7 @@ def check_head(request: Request, *, content: bool, limits: Limits) -> None:
     if not content:
         return
     if int(headers.get("content-length", "0")) > limits.body:
-        raise too_large(limits)
+        raise too_large(limits.body)
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
         raise Problem(
@@ -158,10 +104,6 @@ def check_head(request: Request, *, content: bool, limits: Limits) -> None:
     if not _JSON.fullmatch(headers.get("content-type", "")):
         accepted = (("Accept", "application/json"),)
         raise Problem(415, "send the body with Content-Type: application/json", headers=accepted)
-
-
-def too_large(limits: Limits) -> Problem:
-    return Problem(413, f"the body is larger than {limits.body} bytes")
 
 
 def required_body(request: Request) -> bytes:

@@ -46,3 +46,7 @@ class Problem(Exception):
             ]
         answer = json_response(document, self.status, self.headers)
         return replace(answer, content_type="application/problem+json")
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(413, f"the body is larger than {limit} bytes")

@@ -1,18 +1,20 @@
 """HTTP/1.1 from the server's side: bytes in, requests out; responses in, bytes out.
 
-h11 parses heads and keeps the state of the exchange. It is handed whole heads and whole bodies
-only, after `guard` has screened the raw bytes and settled where they end: bytes of the next
-request never reach it early. No I/O, no clock.
+h11 parses request heads, writes responses and tells whether the connection may go on: one h11
+connection for each exchange. It gets whole heads only, which `guard` has screened in the raw, and
+never sees a body: where that ends is settled here and in `chunked`. No I/O, no clock.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from http import HTTPStatus
 
 import h11
 
 from fieldagent.http import guard as guards
+from fieldagent.http.chunked import ChunkedBody
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Request, Response
 from fieldagent.http.problem import Problem
@@ -20,7 +22,6 @@ from fieldagent.http.target import query_pairs
 
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _BODYLESS = frozenset({204, 304})
-_CLOSE = (b"connection", b"close")
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
@@ -40,12 +41,12 @@ class ServerProtocol:
     def __init__(self, limits: Limits, guard: Guard | None = None) -> None:
         self._limits = limits
         self._guard = guard
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * limits.head)
+        self._h11 = h11.Connection(h11.SERVER)
         self._buffer = bytearray()
         self._ended = False
-        self._head: Request | None = None
         self._scanned = 0
-        self._chunks: guards.ChunkedExtent | None = None
+        self._head: Request | None = None
+        self._chunked: ChunkedBody | None = None
         self._length = 0
 
     def receive(self, data: bytes) -> None:
@@ -96,7 +97,7 @@ class ServerProtocol:
         head = _request(event)
         headers = head.headers
         chunked = "transfer-encoding" in headers
-        self._chunks = guards.ChunkedExtent(self._limits) if chunked else None
+        self._chunked = ChunkedBody(self._limits) if chunked else None
         self._length = int(headers.get("content-length", "0"))
         if self._guard is not None:
             self._guard(head)
@@ -104,66 +105,47 @@ class ServerProtocol:
         self._head = head
 
     def _read_body(self) -> Request | Wait:
-        extent = self._length
-        complete = len(self._buffer) >= extent
-        if self._chunks is not None:
-            self._chunks.advance(self._buffer)
-            extent, complete = self._chunks.raw, self._chunks.complete
-        if not complete:
+        assert self._head is not None
+        body = self._take_fixed() if self._chunked is None else self._take_chunked(self._chunked)
+        if body is None:
             self._expect_more("body")
             return Wait.BODY
-        return self._complete(extent)
-
-    def _expect_more(self, part: str) -> None:
-        if self._ended:
-            raise Problem(400, f"the connection ended before the request's {part} did")
-
-    def _complete(self, extent: int) -> Request:
-        assert self._head is not None
         head, self._head = self._head, None
-        body = self._take_body(extent)
         if not body:
             return head
         return Request(head.method, head.path, head.query, head.headers, body)
 
-    def _take_body(self, extent: int) -> bytes:
-        if extent:
-            self._h11.receive_data(bytes(self._buffer[:extent]))
-            del self._buffer[:extent]
-        pieces = []
-        while isinstance(event := self._h11.next_event(), h11.Data):
-            pieces.append(bytes(event.data))
-        if not isinstance(event, h11.EndOfMessage):
-            raise Problem(400, "the body does not end where its framing says")
-        return b"".join(pieces)
+    def _take_fixed(self) -> bytes | None:
+        if len(self._buffer) < self._length:
+            return None
+        body = bytes(self._buffer[: self._length])
+        del self._buffer[: self._length]
+        return body
+
+    def _take_chunked(self, chunked: ChunkedBody) -> bytes | None:
+        return bytes(chunked.content) if chunked.take(self._buffer) else None
+
+    def _expect_more(self, part: str) -> None:
+        if self._ended:
+            raise Problem(400, f"the connection ended before the request's {part} did")
 
     def respond(self, response: Response, *, date: bytes, close: bool, head_only: bool) -> bytes:
         """The head and, unless it is a stream, the whole of a response.
 
         `head_only` answers a HEAD request: the length is told, the body is not sent.
         """
+        length = None if response.stream is not None else len(response.body)
+        close = close or response.stream is not None
         send = self._h11.send
-        head = send(self._response_head(response, date, close)) or b""
+        head = send(
+            _response_head(
+                response.status, response.content_type, length, response.headers, date, close
+            )
+        )
         if response.stream is not None and not head_only:
-            return head
-        body = b"" if head_only else response.body
-        data = (send(h11.Data(data=body)) or b"") if body else b""
-        return head + data + (send(h11.EndOfMessage()) or b"")
-
-    def _response_head(self, response: Response, date: bytes, close: bool) -> h11.Response:
-        headers = [(b"date", date)]
-        if response.body or response.stream is not None:
-            headers.append((b"content-type", response.content_type.encode("ascii")))
-        if response.stream is None and response.status not in _BODYLESS:
-            headers.append((b"content-length", b"%d" % len(response.body)))
-        headers += _EVERY_RESPONSE
-        headers += [
-            (name.encode("ascii"), value.encode("ascii")) for name, value in response.headers
-        ]
-        if close or response.stream is not None:
-            headers.append(_CLOSE)
-        reason = _REASONS.get(response.status, b"")
-        return h11.Response(status_code=response.status, headers=headers, reason=reason)
+            return head or b""
+        body = send(h11.Data(data=response.body)) if response.body and not head_only else b""
+        return (head or b"") + (body or b"") + (send(h11.EndOfMessage()) or b"")
 
     def piece(self, data: bytes) -> bytes:
         """One piece of a stream's body."""
@@ -175,17 +157,41 @@ class ServerProtocol:
 
     def next_cycle(self) -> bool:
         """After a whole response: whether the connection may carry another request."""
-        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+        if self._h11.our_state is not h11.DONE:
             return False
-        self._h11.start_next_cycle()
+        self._h11 = h11.Connection(h11.SERVER)
         return True
 
 
 def _request(event: h11.Request) -> Request:
     headers: dict[str, str] = {}
-    for raw_name, raw_value in event.headers:
-        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+    for raw_name, raw_value in event.headers.raw_items():
+        name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     path, _, query = event.target.decode("ascii").partition("?")
     pairs = query_pairs(query) if query else ()
     return Request(event.method.decode("ascii"), path, pairs, headers)
+
+
+@lru_cache(maxsize=64)
+def _response_head(
+    status: int,
+    content_type: str,
+    length: int | None,
+    extra: tuple[tuple[str, str], ...],
+    date: bytes,
+    close: bool,
+) -> h11.Response:
+    """Under load the same head is sent many times a second, and h11 takes its time to check one.
+
+    `length` is None for a stream.
+    """
+    headers = [(b"date", date), *_EVERY_RESPONSE]
+    if length != 0:
+        headers.append((b"content-type", content_type.encode("ascii")))
+    if length is not None and status not in _BODYLESS:
+        headers.append((b"content-length", b"%d" % length))
+    headers += [(name.encode("ascii"), text.encode("ascii")) for name, text in extra]
+    if close:
+        headers.append((b"connection", b"close"))
+    return h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, b""))

@@ -109,7 +109,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    handler: Handler | None = None, limits: Limits = Limits(), *, guarded: bool = True
+    handler: Handler | None = None, limits: Limits | None = None, *, guarded: bool = True
 ) -> AsyncIterator[Served]:
     listeners = open_listeners(0)
     port = port_of(listeners)
@@ -119,7 +119,7 @@ async def serving(
         handler or router(ROUTES),
         listeners,
         guard=loopback_guard(port) if guarded else None,
-        limits=limits,
+        limits=limits or Limits(),
         stopping=stopping,
     )
     async with trio.open_nursery() as nursery:

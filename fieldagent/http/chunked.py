@@ -1,0 +1,77 @@
+"""The chunked transfer coding of a request, RFC 9112 section 7.1, read strictly."""
+
+from __future__ import annotations
+
+import re
+
+from fieldagent.http.limits import Limits
+from fieldagent.http.problem import Problem, too_large
+
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_SIZE_LINE_BYTES = 256
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+_TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
+
+
+class ChunkedBody:
+    """Collects a body's content; sizes are refused when declared, however little has come."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.content = bytearray()
+        self._limits = limits
+        self._framing = 0
+        self._last_seen = False
+
+    def take(self, data: bytearray) -> bool:
+        """Take what is whole off the front of `data`; whether the body ends there."""
+        while not self._last_seen:
+            end = data.find(b"\r\n")
+            if end < 0:
+                _check_size_line_begins(data)
+                return False
+            size = _size(data, end)
+            if size == 0:
+                self._last_seen = True
+                del data[:end]  # its line end stays, for trailers begin with one or the empty line
+            elif not self._take_chunk(data, end + 2, size):
+                return False
+        return self._take_trailers(data)
+
+    def _take_chunk(self, data: bytearray, start: int, size: int) -> bool:
+        if len(self.content) + size > self._limits.body:
+            raise too_large(self._limits.body)
+        end = start + size
+        if len(data) < end + 2:
+            return False
+        if data[end : end + 2] != b"\r\n":
+            raise Problem(400, "a chunk does not end where its size says (RFC 9112 7.1)")
+        self._framing += start + 2
+        if self._framing > self._limits.chunk_framing:
+            raise Problem(413, "the chunks are too small: send fewer, larger ones")
+        self.content += data[start:end]
+        del data[: end + 2]
+        return True
+
+    def _take_trailers(self, data: bytearray) -> bool:
+        """They are checked and dropped: nothing here has a use for them."""
+        end = data.find(b"\r\n\r\n")
+        if (len(data) if end < 0 else end) > self._limits.head:
+            raise Problem(431, f"the trailers are larger than {self._limits.head} bytes")
+        if end < 0:
+            return False
+        if not _TRAILERS.fullmatch(data, 2, end + 4):
+            raise Problem(400, "a trailer is no header line (RFC 9112 7.1.2)")
+        del data[: end + 4]
+        return True
+
+
+def _size(data: bytearray, end: int) -> int:
+    line = _SIZE_LINE.fullmatch(data, 0, end)
+    if line is None or end > _SIZE_LINE_BYTES:
+        raise Problem(400, "a chunk does not begin with its size (RFC 9112 7.1)")
+    return int(line[1], 16)
+
+
+def _check_size_line_begins(data: bytearray) -> None:
+    if len(data) > _SIZE_LINE_BYTES or _BARE_LF.search(data):
+        raise Problem(400, "a chunk's size line ends in LF alone or is far too long")

@@ -1,0 +1,187 @@
+"""One HTTP/1.1 request to a webhook: h11 on trio, a total deadline, and failures told in words.
+
+Redirects are not followed and connections not kept: a webhook is called now and then.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+import h11
+import trio
+
+_PORTS = {"http": 80, "https": 443}
+_SAFE = "/%:@!$&'()*+,;=~-._?"
+_READ_SIZE = 16_384
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    """Lower-case names; lines of one name are joined with commas."""
+    body: bytes
+    """Cut off after `max_body` bytes."""
+
+
+class RequestFailed(Exception):
+    """There was no answer. `reason` tells people why: `connection refused`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+async def request(
+    method: str,
+    url: str,
+    *,
+    headers: tuple[tuple[str, str], ...] = (),
+    body: bytes = b"",
+    deadline: float,
+    ssl_context: ssl.SSLContext | None = None,
+    max_body: int = 65_536,
+) -> Reply:
+    """Send it and read the answer, of any status, within `deadline` seconds in all.
+
+    `user:password@` in the URL becomes Basic authentication. https is verified against the
+    system's certificates unless `ssl_context` says otherwise. Raises RequestFailed.
+    """
+    where = _split(url)
+    head = h11.Request(
+        method=method, target=_target(where), headers=_headers(where, headers, len(body))
+    )
+    with _told_in_words(), trio.move_on_after(deadline):
+        stream = await _connect(where, ssl_context)
+        try:
+            return await _exchange(stream, head, body, max_body)
+        finally:
+            await trio.aclose_forcefully(stream)
+    raise RequestFailed(f"no answer within {deadline:g} s")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        where = urlsplit(url)
+        well_formed = where.scheme in _PORTS and where.hostname and where.port != 0
+    except ValueError:
+        well_formed = False
+    if not well_formed or any(character <= " " for character in url):
+        raise RequestFailed(f"{url!r} is not a URL: it must be http:// or https:// and a host name")
+    return where
+
+
+def _target(where: SplitResult) -> str:
+    return quote((where.path or "/") + (f"?{where.query}" if where.query else ""), safe=_SAFE)
+
+
+def _host(where: SplitResult) -> str:
+    """The host name as it goes over the wire (RFC 3490)."""
+    try:
+        return (where.hostname or "").encode("idna").decode("ascii")
+    except UnicodeError:
+        raise RequestFailed(f"{where.hostname!r} is not a host name") from None
+
+
+def _headers(
+    where: SplitResult, extra: tuple[tuple[str, str], ...], length: int
+) -> list[tuple[str, str]]:
+    host = _host(where)
+    authority = f"[{host}]" if ":" in host else host
+    if where.port is not None:
+        authority += f":{where.port}"
+    headers = [("Host", authority), ("Connection", "close"), ("Content-Length", str(length))]
+    if where.username is not None:
+        secret = f"{unquote(where.username)}:{unquote(where.password or '')}".encode()
+        headers.append(("Authorization", f"Basic {base64.b64encode(secret).decode()}"))
+    return headers + list(extra)
+
+
+async def _connect(where: SplitResult, ssl_context: ssl.SSLContext | None) -> trio.abc.Stream:
+    host = _host(where)
+    stream = await trio.open_tcp_stream(host, where.port or _PORTS[where.scheme])
+    if where.scheme == "http":
+        return stream
+    context = ssl_context or ssl.create_default_context()
+    secured = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
+    try:
+        await secured.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return secured
+
+
+async def _exchange(
+    stream: trio.abc.Stream, head: h11.Request, body: bytes, max_body: int
+) -> Reply:
+    protocol = h11.Connection(h11.CLIENT)
+    data = (protocol.send(head) or b"") + (protocol.send(h11.Data(data=body)) or b"")
+    protocol.send(h11.EndOfMessage())
+    try:
+        await stream.send_all(data)
+    except trio.BrokenResourceError:
+        pass  # refused half-way: the answer may be there all the same
+    return await _read_reply(stream, protocol, max_body)
+
+
+async def _read_reply(stream: trio.abc.Stream, protocol: h11.Connection, max_body: int) -> Reply:
+    status, headers, body = 0, {}, bytearray()
+    while len(body) <= max_body:
+        event = protocol.next_event()
+        if event is h11.NEED_DATA:
+            protocol.receive_data(await stream.receive_some(_READ_SIZE))
+        elif isinstance(event, h11.Response):
+            status, headers = event.status_code, _joined(event)
+        elif isinstance(event, h11.Data):
+            body += event.data
+        elif not isinstance(event, h11.InformationalResponse):
+            break
+    return Reply(status, headers, bytes(body[:max_body]))
+
+
+def _joined(response: h11.Response) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in response.headers:
+        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+@contextmanager
+def _told_in_words() -> Iterator[None]:
+    try:
+        yield
+    except socket.gaierror as error:
+        raise RequestFailed(f"name not found: {error.strerror}") from error
+    except OSError as error:
+        raise RequestFailed(_reason(error)) from error
+    except trio.BrokenResourceError as error:
+        raise RequestFailed(_tls_reason(error.__cause__)) from error
+    except h11.RemoteProtocolError as error:
+        raise RequestFailed(f"the answer is not HTTP or was cut short: {error}") from error
+
+
+def _reason(error: OSError) -> str:
+    """trio tries every address of a name, and hangs their errors below its own."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower()
+    return str(error)
+
+
+def _tls_reason(cause: BaseException | None) -> str:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"TLS certificate not trusted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS failed: {cause.reason or cause}"
+    return "the connection was broken off before the answer"
