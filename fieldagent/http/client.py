@@ -6,10 +6,12 @@ Redirects are not followed and connections not kept: a webhook is called now and
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -107,7 +109,7 @@ async def _connect(where: SplitResult, ssl_context: ssl.SSLContext | None) -> tr
     stream = await trio.open_tcp_stream(host, where.port or _PORTS[where.scheme])
     if where.scheme == "http":
         return stream
-    context = ssl_context or ssl.create_default_context()
+    context = ssl_context or _system_trust()
     secured = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
     try:
         await secured.do_handshake()
@@ -117,16 +119,20 @@ async def _connect(where: SplitResult, ssl_context: ssl.SSLContext | None) -> tr
     return secured
 
 
+@cache
+def _system_trust() -> ssl.SSLContext:
+    """Reading the certificates takes time and memory: not before https is used, and once."""
+    return ssl.create_default_context()
+
+
 async def _exchange(
     stream: trio.abc.Stream, head: h11.Request, body: bytes, max_body: int
 ) -> Reply:
     protocol = h11.Connection(h11.CLIENT)
     data = (protocol.send(head) or b"") + (protocol.send(h11.Data(data=body)) or b"")
     protocol.send(h11.EndOfMessage())
-    try:
+    with suppress(trio.BrokenResourceError):  # refused half-way: there may be an answer yet
         await stream.send_all(data)
-    except trio.BrokenResourceError:
-        pass  # refused half-way: the answer may be there all the same
     return await _read_reply(stream, protocol, max_body)
 
 
@@ -135,7 +141,7 @@ async def _read_reply(stream: trio.abc.Stream, protocol: h11.Connection, max_bod
     while len(body) <= max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
-            protocol.receive_data(await stream.receive_some(_READ_SIZE))
+            protocol.receive_data(bytes(await stream.receive_some(_READ_SIZE)))
         elif isinstance(event, h11.Response):
             status, headers = event.status_code, _joined(event)
         elif isinstance(event, h11.Data):
@@ -174,8 +180,8 @@ def _reason(error: OSError) -> str:
         cause = cause.__cause__
     if isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror.lower()
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno).lower()
     return str(error)
 
 

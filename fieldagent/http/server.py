@@ -89,7 +89,7 @@ class _Server:
         self.guard = guard
         self.limits = limits
         self.stopping = stopping
-        self.connections: set[_Connection] = set()
+        self.connections: dict[_Connection, None] = {}  # in the order of their coming
         self.deadlines = {
             _Phase.HEAD: limits.head_deadline,
             _Phase.BODY: limits.body_deadline,
@@ -113,7 +113,7 @@ class _Server:
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = _Connection(self, peer)
             connection.refused = not self._make_room()
-            self.connections.add(connection)
+            self.connections[connection] = None
             nursery.start_soon(connection.run)
 
     async def _endure(self, error: OSError) -> None:
@@ -124,14 +124,17 @@ class _Server:
             await trio.sleep(0.1)
 
     def _make_room(self) -> bool:
-        return len(self.connections) < self.limits.connections or self._evict()
+        while len(self.connections) >= self.limits.connections:
+            if not self._evict():
+                return False
+        return True
 
     def _evict(self) -> bool:
         """End the connection that is worth least; False if every one has a handler running."""
         victim = min(self.connections, key=_Connection.worth, default=None)
         if victim is None or victim.phase is _Phase.HANDLING:
             return False
-        self.connections.discard(victim)
+        del self.connections[victim]
         victim.scope.cancel()
         return True
 
@@ -172,7 +175,7 @@ class _Connection:
         except* Exception:
             log.exception("A connection was given up, which is a fault here.")
         finally:
-            self._server.connections.discard(self)
+            self._server.connections.pop(self, None)
             self._socket.close()
 
     async def _within_scope(self, act: Callable[..., Awaitable[None]], *arguments: Problem) -> None:

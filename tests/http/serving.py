@@ -57,7 +57,10 @@ class Client:
         self._ended = False
 
     async def send(self, data: bytes) -> None:
-        await self.stream.send_all(data.replace(b"PORT", b"%d" % self.port))
+        await self.stream.send_all(self.filled(data))
+
+    def filled(self, data: bytes) -> bytes:
+        return data.replace(b"PORT", b"%d" % self.port)
 
     async def answer(self, method: str = "GET") -> tuple[h11.Response, bytes]:
         """The next whole answer as h11, an outsider to our framing, reads it."""
@@ -135,3 +138,37 @@ async def serving(
 def header(response: h11.Response, name: str) -> str | None:
     values = [value.decode() for key, value in response.headers if key == name.encode()]
     return ", ".join(values) if values else None
+
+
+class Ticks:
+    """A handler that answers with a stream, and what became of that."""
+
+    def __init__(self, count: int = 10**9, piece: bytes = b"data: 1\n\n") -> None:
+        self.count = count
+        self.piece = piece
+        self.more = trio.Event()
+        self.closed = trio.Event()
+
+    async def __call__(self, request: Request) -> Response:
+        return Response(200, content_type="text/event-stream", stream=self._pieces)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        try:
+            for _ in range(self.count):
+                yield self.piece
+                await self.more.wait()
+        finally:
+            self.closed.set()
+
+
+PACE = 4
+
+
+async def drip(client: Client, data: bytes) -> int:
+    """One byte every PACE seconds until the server has had enough: how many that took."""
+    for sent, octet in enumerate(client.filled(data)):
+        with trio.move_on_after(PACE):
+            await trio.lowlevel.wait_readable(client.stream.socket)
+            return sent
+        await client.stream.send_all(bytes([octet]))
+    raise AssertionError("the server has waited for all of it")

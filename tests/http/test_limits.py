@@ -1,0 +1,222 @@
+"""Slow, many and unfinished peers, in virtual time; and the end of the server."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.http.limits import Limits
+from fieldagent.http.message import Request, Response, json_response
+from tests.http.serving import HOST, JSON, PACE, Client, Ticks, drip, header, serving
+
+GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
+POST = b"POST /echo HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 99\r\n\r\n"
+FEW = Limits(connections=4)
+
+
+class Gate:
+    """A handler that answers when it is opened."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.opened = trio.Event()
+
+    async def __call__(self, request: Request) -> Response:
+        self.begun += 1
+        await self.opened.wait()
+        return json_response({})
+
+    async def has_begun(self, count: int) -> None:
+        while self.begun < count:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+@pytest.mark.parametrize(
+    ("before", "slow", "deadline"),
+    [(b"", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 99, 10), (POST, b" " * 99, 30)],
+    ids=["head", "body"],
+)
+async def test_a_slow_request_is_refused_by_a_total_deadline(
+    clock: trio.testing.MockClock, before: bytes, slow: bytes, deadline: int
+) -> None:
+    limits = Limits(head_deadline=10, body_deadline=30)
+    async with serving(limits=limits) as server, server.client() as client:
+        await client.send(before)
+        assert await drip(client, slow) <= deadline / PACE + 1
+        assert (await client.answer())[0].status_code == 408
+        assert await client.rest() == b""
+
+
+async def test_an_idle_connection_is_closed_without_a_word(clock: trio.testing.MockClock) -> None:
+    async with serving() as server:
+        async with server.client() as fresh:
+            assert await fresh.rest() == b""
+        async with server.client() as used:
+            assert await used.is_served()
+            assert await used.rest() == b""
+
+
+async def test_blank_lines_do_not_keep_a_connection_open(clock: trio.testing.MockClock) -> None:
+    async with serving(limits=Limits(idle_deadline=20)) as server, server.client() as client:
+        assert await drip(client, b"\r\n" * 99) <= 20 / PACE + 1
+
+
+async def test_a_handler_may_take_its_time(clock: trio.testing.MockClock) -> None:
+    async def slow(request: Request) -> Response:
+        await trio.sleep(3600)
+        return json_response({})
+
+    async with serving(slow) as server, server.client() as client:
+        await client.send(GET)
+        assert (await client.answer())[0].status_code == 200
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_who_does_not_read_is_dropped(clock: trio.testing.MockClock, streamed: bool) -> None:
+    size = 50_000_000
+    ticks = Ticks(1, b"a" * size)
+
+    async def large(request: Request) -> Response:
+        return Response(200, b"a" * size)
+
+    async with serving(ticks if streamed else large) as server, server.client() as client:
+        await client.send(GET)
+        await trio.sleep(40)
+        assert len(await client.rest()) < size
+        if streamed:
+            assert ticks.closed.is_set()
+
+
+async def test_a_slow_reader_in_time_gets_everything(clock: trio.testing.MockClock) -> None:
+    async def large(request: Request) -> Response:
+        return Response(200, b"a" * 20_000_000)
+
+    async with serving(large) as server, server.client() as client:
+        await client.send(GET)
+        await trio.sleep(20)
+        assert len((await client.answer())[1]) == 20_000_000
+
+
+async def crowd(stack: AsyncExitStack, clients: list[Client], data: bytes) -> None:
+    for client in clients:
+        await client.send(data)
+    await trio.testing.wait_all_tasks_blocked(0.02)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHo", POST], ids=["none", "head", "body"])
+async def test_an_honest_client_is_served_in_a_crowd_of_slow_ones(sent: bytes) -> None:
+    async with serving(limits=FEW) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(server.client()) for _ in range(12)]
+        await crowd(stack, clients, sent)
+        async with server.client() as honest:
+            assert await honest.is_served()
+        answers = [await client.rest() for client in clients[:8]]
+        assert all(answer == b"" or b" 408 " in answer for answer in answers)
+
+
+async def test_the_oldest_incomplete_goes_first_and_the_idle_stay() -> None:
+    async with serving(limits=FEW) as server, AsyncExitStack() as stack:
+        idle, older, newer, also_idle = [
+            await stack.enter_async_context(server.client()) for _ in range(4)
+        ]
+        assert await idle.is_served()
+        assert await also_idle.is_served()
+        for slow in (older, newer):
+            await crowd(stack, [slow], b"GET / HT")
+        async with server.client() as honest:
+            assert await honest.is_served()
+            assert (await older.answer())[0].status_code == 408
+            assert await idle.is_served()
+            assert await also_idle.is_served()
+            await newer.send(b"TP/1.1\r\n" + HOST + b"\r\n")
+            assert (await newer.answer())[0].status_code == 200
+
+
+async def test_the_longest_idle_goes_before_any_that_waits_for_its_answer() -> None:
+    gate = Gate()
+    async with serving(gate, FEW) as server, AsyncExitStack() as stack:
+        waiting = [await stack.enter_async_context(server.client()) for _ in range(3)]
+        await crowd(stack, waiting, GET)
+        await gate.has_begun(3)
+        idle = await stack.enter_async_context(server.client())
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        late = await stack.enter_async_context(server.client())
+        await late.send(GET)
+        assert await idle.rest() == b""
+        gate.opened.set()
+        for client in (*waiting, late):
+            assert (await client.answer())[0].status_code == 200
+
+
+async def test_when_all_wait_for_answers_the_next_is_asked_to_come_again() -> None:
+    gate = Gate()
+    async with serving(gate, FEW) as server, AsyncExitStack() as stack:
+        waiting = [await stack.enter_async_context(server.client()) for _ in range(4)]
+        await crowd(stack, waiting, GET)
+        await gate.has_begun(4)
+        for _ in range(6):
+            refused = await stack.enter_async_context(server.client())
+            response, _ = await refused.answer()
+            assert (response.status_code, header(response, "retry-after")) == (503, "1")
+        gate.opened.set()
+        for client in waiting:
+            assert (await client.answer())[0].status_code == 200
+        assert await waiting[0].is_served()
+
+
+async def test_a_stream_makes_room_when_nothing_else_can() -> None:
+    async with serving(Ticks(), Limits(connections=2)) as server, AsyncExitStack() as stack:
+        readers = []
+        for _ in range(3):
+            reader = await stack.enter_async_context(server.client())
+            readers.append(reader)
+            await reader.send(GET)
+            await reader.stream.receive_some()
+        assert (await readers[0].rest()).endswith(b"0\r\n\r\n")
+
+
+async def test_stopping_answers_what_is_pending() -> None:
+    gate = Gate()
+    async with serving(gate) as server, server.client() as pending, server.client() as idle:
+        await pending.send(GET)
+        await gate.has_begun(1)
+        server.stopping.set()
+        assert await idle.rest() == b""
+        with pytest.raises(OSError, match="all attempts"):
+            await trio.open_tcp_stream("127.0.0.1", server.port)
+        gate.opened.set()
+        response, _ = await pending.answer()
+        assert (response.status_code, header(response, "connection")) == (200, "close")
+        assert await pending.rest() == b""
+
+
+async def test_stopping_lets_a_request_under_way_arrive() -> None:
+    async with serving() as server, server.client() as client:
+        await client.send(b"GET / HTTP/1.1\r\nHo")
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        server.stopping.set()
+        await client.send(b"st: localhost:PORT\r\n\r\n")
+        assert (await client.answer())[0].status_code == 200
+        assert await client.rest() == b""
+
+
+async def test_stopping_ends_streams_in_order() -> None:
+    ticks = Ticks()
+    async with serving(ticks) as server, server.client() as client:
+        await client.send(GET)
+        await client.stream.receive_some()
+        server.stopping.set()
+        assert (await client.rest()).endswith(b"0\r\n\r\n")
+        assert ticks.closed.is_set()
+
+
+async def test_stopping_waits_no_longer_than_its_grace(clock: trio.testing.MockClock) -> None:
+    async with serving(Gate(), Limits(grace=5)) as server, server.client() as client:
+        await client.send(GET)
+        await trio.sleep(1)
+        server.stopping.set()
+        assert await client.rest() == b""
+        assert trio.current_time() < 60
