@@ -1,0 +1,216 @@
+"""The client against the standard library's server, TLS, and servers that misbehave."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.http.client import Reply, RequestFailed, request
+from fieldagent.http.listeners import open_listeners, port_of
+
+DEADLINE = 15.0
+UNTRUSTED = "^TLS certificate not trusted: "
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Answers with what it was sent; `/large`, `/moved` and `/empty` are as they say."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        told = f"{self.path} {self.headers['Host']} {self.headers['Authorization']}".encode() + body
+        answer = {"/large": b"a" * 200_000, "/moved": b"", "/empty": b""}.get(
+            self.path, told + body
+        )
+        self.send_response({"/moved": 302, "/empty": 204}.get(self.path, 200))
+        self.send_header("Location", "/elsewhere")
+        self.send_header("X-Many", "1")
+        self.send_header("X-Many", "2")
+        if self.path != "/empty":
+            self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+        pass
+
+
+@contextmanager
+def hooked(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    if context is not None:
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def post(url: str, body: bytes = b"{}", **options: Any) -> Reply:
+    return await request("POST", url, body=body, deadline=DEADLINE, **options)
+
+
+async def test_a_hook_is_called() -> None:
+    with hooked() as port:
+        reply = await post(f"http://127.0.0.1:{port}/a%20b?c=é", b'{"d":1}')
+    assert reply.status == 200
+    assert reply.body.decode() == f'/a%20b?c=%C3%A9 127.0.0.1:{port} None {{"d":1}}'
+    assert reply.headers["x-many"] == "1, 2"
+
+
+async def test_credentials_in_the_url_become_basic_authentication() -> None:
+    with hooked() as port:
+        reply = await post(f"http://us%40er:pa:ss@127.0.0.1:{port}/")
+    assert base64.b64encode(b"us@er:pa:ss") in reply.body
+    assert b"/ 127.0.0.1" in reply.body
+
+
+@pytest.mark.parametrize(("path", "status"), [("moved", 302), ("empty", 204)])
+async def test_every_status_is_a_reply_and_none_is_followed(path: str, status: int) -> None:
+    with hooked() as port:
+        assert (await post(f"http://127.0.0.1:{port}/{path}")).status == status
+
+
+async def test_a_large_reply_is_cut_off() -> None:
+    with hooked() as port:
+        reply = await post(f"http://127.0.0.1:{port}/large", max_body=1000)
+    assert (reply.status, reply.body) == (200, b"a" * 1000)
+
+
+@asynccontextmanager
+async def answering(answer: bytes, *, read: bool = True) -> AsyncIterator[int]:
+    """A server that sends `answer` whatever it hears, and closes unless that is empty."""
+    (listener,) = open_listeners(0, ("127.0.0.1",))
+
+    async def answer_once(stream: trio.SocketStream) -> None:
+        async with stream:
+            if read:
+                await stream.receive_some()
+            await stream.send_all(answer)
+            if not answer:
+                await trio.sleep_forever()
+
+    trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, answer_once, [trio_listener])
+        yield port_of([listener])
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_before_the_body_was_read_counts() -> None:
+    refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"
+    async with answering(refusal) as port:
+        reply = await post(f"http://127.0.0.1:{port}/", b"a" * 50_000)
+    assert reply.status == 413
+
+
+async def test_an_interim_answer_is_passed_over() -> None:
+    async with answering(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\nyes") as port:
+        assert (await post(f"http://127.0.0.1:{port}/")).body == b"yes"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"\n"],
+)
+async def test_no_proper_answer(answer: bytes) -> None:
+    async with answering(answer) as port:
+        with pytest.raises(RequestFailed, match="not HTTP or was cut short"):
+            await post(f"http://127.0.0.1:{port}/")
+
+
+async def test_no_answer_in_time(clock: trio.testing.MockClock) -> None:
+    async with answering(b"") as port:
+        with pytest.raises(RequestFailed, match="no answer within 15 s"):
+            await post(f"http://127.0.0.1:{port}/")
+
+
+async def test_connection_refused() -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        with pytest.raises(RequestFailed, match=r"^connection refused$"):
+            await post(f"http://127.0.0.1:{reserved.getsockname()[1]}/")
+
+
+async def test_name_not_found() -> None:
+    with pytest.raises(RequestFailed, match=r"^name not found: "):
+        await post("http://nowhere.invalid/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://a/", "http://", "http:///a", "http://a:99999/", "http://a b/", "a.example/b",
+     "http://[::1/", "http://a..b/", "http://a/\r\nX: y"],
+)  # fmt: skip
+async def test_what_is_not_a_url(url: str) -> None:
+    with pytest.raises(RequestFailed, match="is not a"):
+        await post(url)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    subprocess.run([*command, "-keyout", path, "-out", path.with_suffix(".crt")], check=True,
+                   capture_output=True)  # fmt: skip
+    path.write_bytes(path.read_bytes() + path.with_suffix(".crt").read_bytes())
+    return path
+
+
+def secured(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+async def test_https_to_a_trusted_server(certificate: Path) -> None:
+    trust = ssl.create_default_context(cafile=certificate)
+    with hooked(secured(certificate)) as port:
+        reply = await post(f"https://localhost:{port}/", ssl_context=trust)
+    assert reply.status == 200
+
+
+async def test_https_to_a_stranger(certificate: Path) -> None:
+    with (
+        hooked(secured(certificate)) as port,
+        pytest.raises(RequestFailed, match=UNTRUSTED + "self"),
+    ):
+        await post(f"https://localhost:{port}/")
+
+
+async def test_https_to_another_name(certificate: Path) -> None:
+    trust = ssl.create_default_context(cafile=certificate)
+    with (
+        hooked(secured(certificate)) as port,
+        pytest.raises(RequestFailed, match=UNTRUSTED + ".*mismatch"),
+    ):
+        await post(f"https://127.0.0.1:{port}/", ssl_context=trust)
+
+
+async def test_https_to_a_plain_server() -> None:
+    with hooked() as port, pytest.raises(RequestFailed, match=r"^TLS failed: "):
+        await post(f"https://127.0.0.1:{port}/")

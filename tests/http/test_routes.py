@@ -1,0 +1,145 @@
+"""The router, the targets it reads, and the sockets it is reached by."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route, router
+from fieldagent.http.target import query_pairs
+
+
+async def _package(request: Request, id: str) -> Response:  # noqa: A002 - named by the pattern
+    return json_response(["package", id])
+
+
+async def _cancel(request: Request, id: str, channel: str = "") -> Response:  # noqa: A002
+    return json_response(["cancel", id, channel])
+
+
+async def _submit(request: Request) -> Response:
+    return json_response(["submit"])
+
+
+ROUTE = router(
+    [
+        Route("GET", "/api/package/{id}", _package),
+        Route("DELETE", "/api/package/{id}", _cancel),
+        Route("POST", "/api/package/async", _submit),
+        Route("POST", "/api/package/{id}/cancel", _cancel),
+        Route("POST", "/api/{id}/{channel}", _cancel),
+    ]
+)
+
+
+async def ask(method: str, path: str) -> Response:
+    return await ROUTE(Request(method, path, (), {}))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "wanted"),
+    [
+        ("GET", "/api/package/7", ["package", "7"]),
+        ("HEAD", "/api/package/7", ["package", "7"]),
+        ("DELETE", "/api/package/7", ["cancel", "7", ""]),
+        ("POST", "/api/package/async", ["submit"]),
+        ("POST", "/api/package/7/cancel", ["cancel", "7", ""]),
+        ("POST", "/api/a/b", ["cancel", "a", "b"]),
+        ("GET", "/api/package/a%2Fb", ["package", "a/b"]),
+        ("GET", "/api/package/%E2%82%AC", ["package", "€"]),
+        ("GET", "/%61pi/package/7", ["package", "7"]),
+        ("GET", "/api/package/+", ["package", "+"]),
+    ],
+)
+async def test_a_route_is_found(method: str, path: str, wanted: list[str]) -> None:
+    assert json.loads((await ask(method, path)).body) == wanted
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "/", 404, None),
+        ("GET", "/api/package", 404, None),
+        ("GET", "/api/package/", 404, None),
+        ("GET", "/api/package/7/", 404, None),
+        ("GET", "//api/package/7", 404, None),
+        ("GET", "/api/package/%", 400, None),
+        ("GET", "/api/package/%0a", 400, None),
+        ("GET", "/api/package/%ed%a0%80", 400, None),
+        ("PUT", "/api/package/7", 405, "DELETE, GET, HEAD, OPTIONS"),
+        ("GET", "/api/package/7/cancel", 405, "OPTIONS, POST"),
+        ("GET", "/api/package/async", 405, "OPTIONS, POST"),
+    ],
+)
+async def test_no_route_is_found(method: str, path: str, status: int, allow: str | None) -> None:
+    with pytest.raises(Problem) as refused:
+        await ask(method, path)
+    assert refused.value.status == status
+    assert dict(refused.value.headers).get("Allow") == allow
+
+
+async def test_options_tell_what_is_allowed() -> None:
+    response = await ask("OPTIONS", "/api/package/7")
+    assert (response.status, response.headers) == (204, (("Allow", "DELETE, GET, HEAD, OPTIONS"),))
+
+
+@pytest.mark.parametrize(
+    ("query", "pairs"),
+    [
+        ("", ()),
+        ("a", (("a", ""),)),
+        ("a=1&b=2&a=3", (("a", "1"), ("b", "2"), ("a", "3"))),
+        ("&&a==b&", (("a", "=b"),)),
+        ("a+b=%2B+%26", (("a b", "+ &"),)),
+    ],
+)
+def test_queries(query: str, pairs: tuple[tuple[str, str], ...]) -> None:
+    assert query_pairs(query) == pairs
+
+
+def test_all_addresses_get_the_same_free_port() -> None:
+    listeners = open_listeners(0)
+    assert {listener.getsockname()[1] for listener in listeners} == {port_of(listeners)}
+    assert {listener.getsockname()[0] for listener in listeners} <= {"127.0.0.1", "::1"}
+    for listener in listeners:
+        listener.close()
+
+
+def test_a_port_in_use_is_told_with_what_to_do() -> None:
+    (taken,) = open_listeners(0, ("127.0.0.1",))
+    with taken, pytest.raises(ListenFailed, match=r"port \d+ on 127.0.0.1 is in use .*ss -ltnp"):
+        open_listeners(port_of([taken]), ("127.0.0.1",))
+
+
+def test_when_one_address_is_taken_the_others_are_given_back() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenFailed, match=r"on 127\.0\.0\.2"):
+            open_listeners(port, ("127.0.0.1", "127.0.0.2"))
+        open_listeners(port, ("127.0.0.1",))[0].close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])
+def test_only_loopback_is_listened_on(host: str) -> None:
+    with pytest.raises(ListenFailed, match="no authentication"):
+        open_listeners(0, (host,))
+
+
+def test_any_address_may_be_allowed() -> None:
+    (listener,) = open_listeners(0, ("0.0.0.0",), allow_remote=True)
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "says"), [("localhost", "IP address"), ("192.0.2.1", "none of the addresses")]
+)
+def test_an_address_that_is_not_here(host: str, says: str) -> None:
+    with pytest.raises(ListenFailed, match=says):
+        open_listeners(0, (host,), allow_remote=True)
