@@ -34,7 +34,7 @@ def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
         raise Problem(400, "this is not HTTP: the port speaks plain HTTP/1.1, without TLS")
     if _BARE_LF.search(data, max(0, scanned - 1)):
         raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")
-    if b"\r\n" not in data[: limits.target + 32] and len(data) > limits.target + 32:
+    if len(data) > limits.target + 32 and data.find(b"\r\n", 0, limits.target + 32) < 0:
         raise Problem(414, f"the request target is longer than {limits.target} bytes")
     if len(data) > limits.head:
         raise Problem(431, f"the head is larger than {limits.head} bytes")

@@ -1,7 +1,8 @@
 """The HTTP server: sockets, deadlines and connections around `protocol`.
 
-Each connection is one task with one cancel scope, whose deadline moves with the phase: that is
-all the time-keeping there is. Evicting a connection is its deadline come early.
+Each connection is one task. Whatever waits for the peer does so in one cancel scope, whose deadline
+moves with the phase, and handlers run outside of it: that is all the time-keeping there is.
+Evicting a connection is its deadline come early.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import errno
 import logging
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from email.utils import formatdate
 from enum import IntEnum
@@ -96,8 +97,6 @@ class _Server:
             _Phase.CLOSING: limits.linger,
             _Phase.IDLE: limits.idle_deadline,
             _Phase.WRITING: limits.write_deadline,
-            _Phase.STREAMING: float("inf"),
-            _Phase.HANDLING: float("inf"),
         }
 
     async def accept_from(self, listener: socket.socket, nursery: trio.Nursery) -> None:
@@ -119,9 +118,9 @@ class _Server:
     async def _endure(self, error: OSError) -> None:
         """A peer that left before it was accepted is nothing; a lack of files passes."""
         if error.errno in _OUT_OF_FILES:
-            log.error("No connection can be accepted now: %s. Trying again.", error.strerror)
+            log.error("No connection can be accepted now: %s. Trying on.", error.strerror)
             self._evict()
-            await trio.sleep(0.1)
+            await trio.sleep(1)
 
     def _make_room(self) -> bool:
         while len(self.connections) >= self.limits.connections:
@@ -135,6 +134,7 @@ class _Server:
         if victim is None or victim.phase is _Phase.HANDLING:
             return False
         del self.connections[victim]
+        victim.evicted = True
         victim.scope.cancel()
         return True
 
@@ -146,13 +146,13 @@ class _Server:
 class _Connection:
     def __init__(self, server: _Server, peer: socket.socket) -> None:
         self.refused = False
+        self.evicted = False
         self.scope = trio.CancelScope()
-        self.phase = _Phase.CLOSING
-        self._since = 0.0
+        self.phase = _Phase.HANDLING
+        self._since = trio.current_time()
         self._server = server
         self._socket = peer
         self._protocol = ServerProtocol(server.limits, server.guard)
-        self._enter(_Phase.IDLE)
 
     def worth(self) -> tuple[int, float]:
         """The lower, the sooner it is evicted: the incomplete first, then the longest so."""
@@ -164,12 +164,7 @@ class _Connection:
 
     async def run(self) -> None:
         try:
-            await self._within_scope(self._converse)
-            if self.phase in (_Phase.HEAD, _Phase.BODY):
-                part = self.phase.name.lower()
-                self.scope = trio.CancelScope()
-                late = Problem(408, f"the request's {part} took too long to arrive")
-                await self._within_scope(self._refuse, late)
+            await self._converse()
         except* OSError as broken:
             log.debug("A connection broke: %s", broken.exceptions[0])
         except* Exception:
@@ -178,14 +173,10 @@ class _Connection:
             self._server.connections.pop(self, None)
             self._socket.close()
 
-    async def _within_scope(self, act: Callable[..., Awaitable[None]], *arguments: Problem) -> None:
-        with self.scope:
-            await act(*arguments)
-
     async def _converse(self) -> None:
-        if self.refused:
-            return await self._refuse(_CROWDED)
         try:
+            if self.refused:
+                raise _crowded()
             while (request := await self._next_request()) is not None:
                 response = await self._answer(request)
                 if not await self._send(response, head_only=request.method == "HEAD"):
@@ -194,19 +185,31 @@ class _Connection:
             await self._refuse(problem)
 
     async def _next_request(self) -> Request | None:
-        """The next request, None when the peer has no more. Raises Problem."""
+        """The next request, None when there is no more to wait for. Raises Problem.
+
+        A request that is whole when its time runs out is answered: the scope ends here.
+        """
+        if self._server.stopping.is_set():
+            return None
+        with self._bounded(_Phase.IDLE):
+            return await self._read_request()
+        if self.phase is _Phase.IDLE:
+            return None
+        raise Problem(408, f"the request's {self.phase.name.lower()} took too long to arrive")
+
+    async def _read_request(self) -> Request | None:
         protocol = self._protocol
         buffered = True
         while True:
             outcome = protocol.next_request()
             if isinstance(outcome, Request):
-                self._enter(_Phase.HANDLING)
+                self.phase = _Phase.HANDLING
                 if buffered:  # a long pipeline must not keep the others waiting
                     await checkpoint()
                 return outcome
             if outcome is Wait.NOTHING:
                 return None
-            self._enter(_PHASES[outcome])
+            self._move_on(_PHASES[outcome])
             if outcome is Wait.BODY and (interim := protocol.interim()):
                 await self._write(interim)
             protocol.receive(await self._read())
@@ -224,7 +227,7 @@ class _Connection:
     async def _send(self, response: Response, *, head_only: bool) -> bool:
         """Send it; False when the connection can carry no other request after it."""
         protocol = self._protocol
-        close = self._server.stopping.is_set()
+        close = self.evicted or self._server.stopping.is_set()
         date = _http_date(int(time.time()))
         await self._write(protocol.respond(response, date=date, close=close, head_only=head_only))
         if response.stream is not None and not head_only:
@@ -232,19 +235,16 @@ class _Connection:
         return protocol.next_cycle()
 
     async def _send_stream(self, pieces: AsyncIterator[bytes]) -> None:
-        outer = self.scope
         try:
             async with trio.open_nursery() as nursery:
-                self.scope = nursery.cancel_scope
-                self._enter(_Phase.STREAMING)
-                if self._server.stopping.is_set():
-                    self.scope.cancel()
+                self.phase, self.scope = _Phase.STREAMING, nursery.cancel_scope
                 nursery.start_soon(self._cancel_when_peer_leaves, nursery.cancel_scope)
                 async for piece in pieces:
                     await self._write(self._protocol.piece(piece))
+                    if self._server.stopping.is_set():
+                        break
                 nursery.cancel_scope.cancel()
         finally:
-            self.scope = outer
             if isinstance(pieces, AsyncGenerator):
                 await pieces.aclose()
         if self.phase is _Phase.STREAMING:  # not in the middle of a piece
@@ -258,7 +258,6 @@ class _Connection:
         scope.cancel()
 
     async def _refuse(self, problem: Problem) -> None:
-        self._enter(_Phase.CLOSING)
         date = _http_date(int(time.time()))
         answer = problem.to_response()
         await self._write(self._protocol.respond(answer, date=date, close=True, head_only=False))
@@ -266,10 +265,10 @@ class _Connection:
 
     async def _linger(self) -> None:
         """Let the peer read the answer: closing with bytes unread would reset the connection."""
-        self._enter(_Phase.CLOSING)
         self._socket.shutdown(socket.SHUT_WR)
-        while await self._read():
-            pass
+        with self._bounded(_Phase.CLOSING):
+            while await self._read():
+                pass
 
     async def _read(self) -> bytes:
         while True:
@@ -289,25 +288,34 @@ class _Connection:
             await self._write_slowly(memoryview(data)[sent:])
 
     async def _write_slowly(self, data: memoryview) -> None:
-        phase = self.phase
-        self._enter(_Phase.WRITING)
-        while data:
-            await wait_writable(self._socket)
-            data = data[self._socket.send(data) :]
-        self._enter(phase)
+        phase, scope = self.phase, self.scope
+        with self._bounded(_Phase.WRITING):
+            while data:
+                await wait_writable(self._socket)
+                data = data[self._socket.send(data) :]
+        if data:
+            raise TimeoutError("the peer did not read its answer in time")
+        self.phase, self.scope = phase, scope
 
-    def _enter(self, phase: _Phase) -> None:
-        if phase is self.phase:
-            return
-        now = trio.current_time()
+    def _bounded(self, phase: _Phase) -> trio.CancelScope:
+        """A phase begins: the scope to wait in, until the phase's deadline or an eviction."""
         self.phase = phase
-        self._since = now
-        self.scope.deadline = now + self._server.deadlines[phase]
+        self._since = trio.current_time()
+        deadline = self._since + self._server.deadlines[phase]
+        self.scope = trio.CancelScope(deadline=deadline)
+        return self.scope
+
+    def _move_on(self, phase: _Phase) -> None:
+        """The next phase begins in the scope that is open."""
+        if phase is not self.phase:
+            self.phase = phase
+            self._since = trio.current_time()
+            self.scope.deadline = self._since + self._server.deadlines[phase]
 
 
-_CROWDED = Problem(
-    503, "every connection is waiting for its answer; try again", headers=(("Retry-After", "1"),)
-)
+def _crowded() -> Problem:
+    again = (("Retry-After", "1"),)
+    return Problem(503, "every connection is waiting for its answer; try again", headers=again)
 
 
 @lru_cache(maxsize=2)
