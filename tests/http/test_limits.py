@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, ClassVar
 
 import pytest
 import trio
 import trio.testing
 
 from fieldagent.http.limits import Limits
+from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response, json_response
-from tests.http.serving import HOST, JSON, PACE, Client, Ticks, drip, header, serving
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from tests.http.serving import HOST, JSON, PACE, ROUTES, Client, Ticks, drip, header, serving
 
 GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
 POST = b"POST /echo HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 99\r\n\r\n"
@@ -100,7 +108,7 @@ async def test_a_slow_reader_in_time_gets_everything(clock: trio.testing.MockClo
         assert len((await client.answer())[1]) == 20_000_000
 
 
-async def crowd(stack: AsyncExitStack, clients: list[Client], data: bytes) -> None:
+async def crowd(clients: list[Client], data: bytes) -> None:
     for client in clients:
         await client.send(data)
     await trio.testing.wait_all_tasks_blocked(0.02)
@@ -110,7 +118,7 @@ async def crowd(stack: AsyncExitStack, clients: list[Client], data: bytes) -> No
 async def test_an_honest_client_is_served_in_a_crowd_of_slow_ones(sent: bytes) -> None:
     async with serving(limits=FEW) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(server.client()) for _ in range(12)]
-        await crowd(stack, clients, sent)
+        await crowd(clients, sent)
         async with server.client() as honest:
             assert await honest.is_served()
         answers = [await client.rest() for client in clients[:8]]
@@ -125,7 +133,7 @@ async def test_the_oldest_incomplete_goes_first_and_the_idle_stay() -> None:
         assert await idle.is_served()
         assert await also_idle.is_served()
         for slow in (older, newer):
-            await crowd(stack, [slow], b"GET / HT")
+            await crowd([slow], b"GET / HT")
         async with server.client() as honest:
             assert await honest.is_served()
             assert (await older.answer())[0].status_code == 408
@@ -139,7 +147,7 @@ async def test_the_longest_idle_goes_before_any_that_waits_for_its_answer() -> N
     gate = Gate()
     async with serving(gate, FEW) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(3)]
-        await crowd(stack, waiting, GET)
+        await crowd(waiting, GET)
         await gate.has_begun(3)
         idle = await stack.enter_async_context(server.client())
         await trio.testing.wait_all_tasks_blocked(0.02)
@@ -155,7 +163,7 @@ async def test_when_all_wait_for_answers_the_next_is_asked_to_come_again() -> No
     gate = Gate()
     async with serving(gate, FEW) as server, AsyncExitStack() as stack:
         waiting = [await stack.enter_async_context(server.client()) for _ in range(4)]
-        await crowd(stack, waiting, GET)
+        await crowd(waiting, GET)
         await gate.has_begun(4)
         for _ in range(6):
             refused = await stack.enter_async_context(server.client())
@@ -220,3 +228,55 @@ async def test_stopping_waits_no_longer_than_its_grace(clock: trio.testing.MockC
         server.stopping.set()
         assert await client.rest() == b""
         assert trio.current_time() < 60
+
+
+async def test_a_request_that_is_whole_at_its_deadline_is_answered(
+    clock: trio.testing.MockClock,
+) -> None:
+    async def slow(request: Request) -> Response:
+        await trio.sleep(1)
+        return json_response({})
+
+    async with serving(slow) as server, server.client() as client:
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        clock.jump(3600)
+        os.write(client.stream.socket.fileno(), client.filled(GET))
+        assert (await client.answer())[0].status_code == 200
+
+
+class Refusing(socket.socket):
+    """A listener whose first connections cannot be accepted."""
+
+    faults: ClassVar[list[int]] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.faults:
+            raise OSError(self.faults.pop(), "as a test")
+        return super().accept()
+
+
+@pytest.mark.parametrize("fault", [errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.EAGAIN])
+async def test_connections_that_cannot_be_accepted_do_not_end_the_server(
+    clock: trio.testing.MockClock, fault: int
+) -> None:
+    (listener,) = open_listeners(0, ("127.0.0.1",))
+    port, refusing = port_of([listener]), Refusing(fileno=listener.detach())
+    Refusing.faults = [fault] * 3
+    stopping = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(serve, router(ROUTES), [refusing], stopping=stopping))
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            assert await Client(stream, port).is_served()
+        stopping.set()
+    assert Refusing.faults == []
+
+
+async def test_many_streams_and_a_stop_in_the_middle_of_a_piece(
+    clock: trio.testing.MockClock,
+) -> None:
+    async with serving(Ticks(piece=b"a" * 30_000_000)) as server, AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(server.client()) for _ in range(3)]
+        await crowd(readers, GET)
+        server.stopping.set()
+        for reader in readers:
+            assert (await reader.rest()).endswith(b"\r\n0\r\n\r\n")
