@@ -36,7 +36,8 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[], AsyncIterator[bytes]] | None = None
     """Instead of `body`: pieces sent as they come, until it ends, the peer leaves or the server
-    stops. An iterator with `aclose` is closed then."""
+    stops. It is closed then, if it has an `aclose`. A generator here must not yield from within a
+    nursery or cancel scope (trio's rule); a memory channel fed by a task elsewhere may."""
 
 
 Handler = Callable[[Request], Awaitable[Response]]

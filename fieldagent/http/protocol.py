@@ -70,7 +70,7 @@ class ServerProtocol:
         if self._buffer or not self._h11.they_are_waiting_for_100_continue:
             return b""
         interim = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
-        return self._h11.send(interim) or b""
+        return self._send(interim)
 
     def _read_head(self) -> Wait | None:
         buffer = self._buffer
@@ -134,26 +134,32 @@ class ServerProtocol:
 
         `head_only` answers a HEAD request: the length is told, the body is not sent.
         """
-        length = None if response.stream is not None else len(response.body)
-        close = close or response.stream is not None
-        send = self._h11.send
-        head = send(
+        streamed = response.stream is not None
+        head = self._send(
             _response_head(
-                response.status, response.content_type, length, response.headers, date, close
+                response.status,
+                response.content_type,
+                None if streamed else len(response.body),
+                response.headers,
+                date,
+                close or streamed,
             )
         )
-        if response.stream is not None and not head_only:
-            return head or b""
-        body = send(h11.Data(data=response.body)) if response.body and not head_only else b""
-        return (head or b"") + (body or b"") + (send(h11.EndOfMessage()) or b"")
+        if streamed and not head_only:
+            return head
+        body = self.piece(response.body) if response.body and not head_only else b""
+        return head + body + self.end()
 
     def piece(self, data: bytes) -> bytes:
-        """One piece of a stream's body."""
-        return self._h11.send(h11.Data(data=data)) or b""
+        """A body, or one piece of a stream's."""
+        return self._send(h11.Data(data=data))
 
     def end(self) -> bytes:
-        """The end of a stream's body."""
-        return self._h11.send(h11.EndOfMessage()) or b""
+        """The end of a body."""
+        return self._send(h11.EndOfMessage())
+
+    def _send(self, event: h11.Event) -> bytes:
+        return self._h11.send(event) or b""
 
     def next_cycle(self) -> bool:
         """After a whole response: whether the connection may carry another request."""

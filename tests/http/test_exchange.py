@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 
 import pytest
 import trio
@@ -252,3 +254,29 @@ async def test_a_hub_may_do_without_the_loopback_guard() -> None:
     async with serving(guarded=False) as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: hub.example\r\nOrigin: http://a\r\n\r\n")
         assert (await client.answer())[0].status_code == 200
+
+
+async def test_answers_are_dated_as_http_wants_it() -> None:
+    async with serving() as server, server.client() as client:
+        await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+        response, _ = await client.answer()
+    told = header(response, "date") or ""
+    then = parsedate_to_datetime(told)
+    assert format_datetime(then, usegmt=True) == told
+    assert abs(datetime.now(UTC) - then) < timedelta(minutes=2)
+
+
+async def test_a_memory_channel_is_streamed_and_closed() -> None:
+    feed, pieces = trio.open_memory_channel[bytes](2)
+
+    async def answer(request: Request) -> Response:
+        return Response(200, content_type="text/event-stream", stream=lambda: pieces)
+
+    async with serving(answer) as server:
+        async with server.client() as client:
+            await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+            await feed.send(b"data: 1\n\n")
+            await client.stream.receive_some()
+        with pytest.raises(trio.BrokenResourceError):
+            while True:
+                await feed.send(b"data: 2\n\n")
