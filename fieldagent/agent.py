@@ -20,6 +20,7 @@ import trio
 from fieldagent import __version__
 from fieldagent.api import LocalApi
 from fieldagent.channels import Link, satellite
+from fieldagent.events import Events
 from fieldagent.http.guard import loopback_guard
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
@@ -57,6 +58,7 @@ class Agent:
     outboxes: dict[Channel, ChannelOutbox]
     intake: Intake
     hooks: list[Hook]
+    events: Events
     progress: Progress
     started: float
 
@@ -98,9 +100,16 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     """Put the parts together; nothing runs yet, and what waited before is queued again."""
     hooks = hooks_of(settings, journal, emit)
     keys = [derive_key(master, "MT") for master in settings.satellite_key]
-    inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, keys=keys)
+    events = Events()
+    inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, events=events, keys=keys)
     outboxes: dict[Channel, ChannelOutbox] = {}
-    intake = Intake(journal, outboxes, time_to_live=settings.package_time_to_live, clock=time.time)
+    intake = Intake(
+        journal,
+        outboxes,
+        time_to_live=settings.package_time_to_live,
+        clock=time.time,
+        events=events,
+    )
     if settings.satellite_port is not None:
         outboxes[Channel.SATELLITE] = _satellite_outbox(settings, journal, inbox, intake.end)
     resumed = intake.resume()
@@ -113,6 +122,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes,
         intake,
         hooks,
+        events,
         Progress(trio.current_time),
         trio.current_time(),
     )
@@ -177,6 +187,7 @@ async def _run_parts(
         nursery.start_soon(_stop_at_signal, stopping)
         nursery.start_soon(_keep_house, agent)
         nursery.start_soon(_show_life, agent)
+        nursery.start_soon(_tell_links, agent)
         for hook in agent.hooks:
             nursery.start_soon(run_hook, hook, agent.inbox)
         for outbox in agent.outboxes.values():
@@ -195,7 +206,9 @@ async def _serve_api(
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
     port = port_of(listeners)
-    handler = router(LocalApi(agent.journal, agent.intake, agent.inbox, agent).routes())
+    handler = router(
+        LocalApi(agent.journal, agent.intake, agent.inbox, agent.events, agent).routes()
+    )
     guard = loopback_guard(port)
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(serve, handler, listeners, stopping=stopping, guard=guard))
@@ -236,6 +249,20 @@ async def _keep_house(agent: Agent) -> None:
         await agent.journal.commit(outbound.forget(before=before, keep=keep))
         await agent.journal.commit(inbound.forget(before=before, keep=keep))
         await trio.sleep(HOUSEKEEPING)
+
+
+async def _tell_links(agent: Agent) -> None:
+    """Publish each channel's condition when it changes, for as long as somebody listens."""
+    told: dict[str, Any] = {}
+    while True:
+        if agent.events:
+            for name, channel in agent.status()["channels"].items():
+                if channel["configured"] and told.get(name) != channel:
+                    told[name] = channel
+                    agent.events.publish("link", {"channel": name, **channel})
+        else:
+            told.clear()
+        await trio.sleep(1)
 
 
 async def _show_life(agent: Agent) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from fieldagent.delivery import Leg
+from fieldagent.events import TOPICS, Events
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -24,6 +25,7 @@ from fieldagent.package import (
     kind_of,
     parse_package,
 )
+from fieldagent.page import PAGE, POLICY
 
 Handler = Callable[..., Awaitable[Response]]
 
@@ -44,11 +46,17 @@ class LocalApi:
     """Handlers for `http.routes`; every error leaves as a Problem."""
 
     def __init__(
-        self, journal: Journal, intake: Intake, inbox: Inbox, condition: Condition
+        self,
+        journal: Journal,
+        intake: Intake,
+        inbox: Inbox,
+        events: Events,
+        condition: Condition,
     ) -> None:
         self._journal = journal
         self._intake = intake
         self._inbox = inbox
+        self._events = events
         self._condition = condition
 
     def routes(self) -> list[Route]:
@@ -64,7 +72,9 @@ class LocalApi:
             Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
             Route("GET", "/api/health", _guarded(self.health)),
             Route("GET", "/api/status", _guarded(self.status)),
+            Route("GET", "/api/events", _guarded(self.listen)),
             Route("GET", "/metrics", _guarded(self.metrics)),
+            Route("GET", "/", _guarded(self.page)),
         ]
 
     async def send(self, request: Request) -> Response:
@@ -152,6 +162,19 @@ class LocalApi:
 
     async def status(self, request: Request) -> Response:
         return json_response(self._condition.status())
+
+    async def listen(self, request: Request) -> Response:
+        wanted = dict(request.query).get("topics", ",".join(TOPICS)).split(",")
+        if not set(wanted) <= set(TOPICS):
+            raise Problem(400, f"?topics= holds some of {','.join(TOPICS)}")
+        topics = frozenset(wanted)
+        return Response(
+            200, content_type="text/event-stream", stream=lambda: self._events.listen(topics)
+        )
+
+    async def page(self, request: Request) -> Response:
+        headers = (("Content-Security-Policy", POLICY),)
+        return Response(200, PAGE.encode(), "text/html; charset=utf-8", headers)
 
     async def metrics(self, request: Request) -> Response:
         text = "".join(_metric_lines(self._condition.status()))

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import trio
 
+from fieldagent.events import Events
 from fieldagent.journal import inbound
 from fieldagent.journal.commit import Journal
 from fieldagent.journal.inbound import Received
@@ -45,6 +46,7 @@ class Repeater(Protocol):
 class _Taken:
     """What one message turned out to hold."""
 
+    now: float
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
@@ -60,8 +62,10 @@ class Inbox:
         hooks: Sequence[str],
         *,
         clock: Callable[[], float],
+        events: Events,
         keys: Sequence[bytes] = (),
     ) -> None:
+        self._events = events
         self._journal = journal
         self.hooks = hooks
         self._clock = clock
@@ -76,11 +80,14 @@ class Inbox:
         except RemoteProtocolError as error:
             log.error("a message of %d bytes could not be read: %s", len(body), error)
             return
-        taken = await self._journal.commit(lambda db: self._store(db, envelope))
+        now = self._clock()
+        taken = await self._journal.commit(lambda db: self._store(db, envelope, now))
         for trouble in (*envelope.not_understood, *taken.troubles):
             log.error("part of a message could not be used: %s", trouble)
         if taken.duplicates:
             log.info("%d came again and went no further", taken.duplicates)
+        for payload in taken.payloads:
+            self._events.publish("inbound", payload.body)
         if taken.payloads:
             self.wake()
         for sequence, report in taken.reports:
@@ -92,8 +99,8 @@ class Inbox:
         self.news.set()
         self.news = trio.Event()
 
-    def _store(self, db: sqlite3.Connection, envelope: Envelope) -> _Taken:
-        taken = _Taken()
+    def _store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> _Taken:
+        taken = _Taken(now)
         for entry in envelope.entries:
             self._store_entry(db, envelope.origin, entry, taken)
         return taken
@@ -106,18 +113,18 @@ class Inbox:
             inbound.introduce(db, entry.sequence, content.identity)
         elif isinstance(content, Report):
             taken.reports.append((entry.sequence, content))
-        elif inbound.seen(db, origin, entry.sequence, _digest(entry), self._clock()):
+        elif inbound.seen(db, origin, entry.sequence, _digest(entry), taken.now):
             taken.duplicates += 1
         elif isinstance(content, Fragment):
             self._store_fragment(db, origin, entry.sequence, content, taken)
         else:
-            taken.payloads.append(self._spool(db, origin, content, entry.time))
+            taken.payloads.append(self._spool(db, origin, content, entry.time, taken.now))
 
     def _store_fragment(
         self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: _Taken
     ) -> None:
         key = (origin, sequence, part.count)
-        slices = inbound.keep_slice(db, key, part.index, part.slice, self._clock())
+        slices = inbound.keep_slice(db, key, part.index, part.slice, taken.now)
         if len(slices) < part.count:
             return
         inbound.drop_slices(db, key)
@@ -132,12 +139,14 @@ class Inbox:
                 self._store_entry(db, origin, entry, taken)
         taken.troubles += whole.not_understood
 
-    def _spool(self, db: sqlite3.Connection, origin: int, item: Item, time: int) -> Received:
+    def _spool(
+        self, db: sqlite3.Connection, origin: int, item: Item, time: int, now: float
+    ) -> Received:
         sender = inbound.identity(db, origin) or _stranger(origin)
         request_id = str(uuid.uuid4())
         moment = getattr(item, "timestamp", None) or datetime.fromtimestamp(time, UTC)
         body = payload_json(request_id, sender, item, moment)
-        payload = Received(request_id, sender.id, body, self._clock())
+        payload = Received(request_id, sender.id, body, now)
         inbound.spool(db, payload, self.hooks)
         return payload
 

@@ -9,10 +9,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import trio
 
 from fieldagent.delivery import Leg, legs_of
+from fieldagent.events import Events
 from fieldagent.journal import outbound
 from fieldagent.journal.commit import Journal
 from fieldagent.journal.outbound import Accepted, Ended
@@ -49,6 +51,14 @@ class Standing:
     accepted: float
 
 
+def package_event(standing: Standing) -> dict[str, Any]:
+    legs = {
+        channel: {"status": leg.status, "reason": leg.reason}
+        for channel, leg in standing.legs.items()
+    }
+    return {"id": standing.id, "status": standing.status, "channels": legs}
+
+
 class Intake:
     """`outboxes` are the channels that are configured; `clock` is Unix time."""
 
@@ -59,8 +69,10 @@ class Intake:
         *,
         time_to_live: int,
         clock: Callable[[], float],
+        events: Events,
     ) -> None:
         self._journal = journal
+        self._events = events
         self._outboxes = outboxes
         self._time_to_live = time_to_live
         self._clock = clock
@@ -158,9 +170,16 @@ class Intake:
         """Record how legs ended and tell whoever waits for a Package that this decides."""
         await self._journal.commit(outbound.end(ended, self._clock()))
         for sequence in {e.sequence for e in ended}:
-            waiter = self._waiters.get(sequence)
-            if waiter is not None and self._standing(sequence).status is not None:
-                waiter.set()
+            self._tell(sequence)
+
+    def _tell(self, sequence: int) -> None:
+        waiter = self._waiters.get(sequence)
+        if waiter is None and not self._events:
+            return
+        standing = self._standing(sequence)
+        self._events.publish("package", package_event(standing))
+        if waiter is not None and standing.status is not None:
+            waiter.set()
 
     async def outcome(self, sequence: int) -> Standing:
         """Wait for the terminal status. Raises Stopped once `stop` was called."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+from fieldagent.events import Events
 from fieldagent.inbox import Inbox
 from fieldagent.journal import inbound
 from fieldagent.journal.commit import Journal
@@ -36,7 +37,10 @@ async def spool(path: Path, **how: Any) -> AsyncIterator[tuple[Inbox, Journal]]:
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(journal.run)
-            yield Inbox(journal, ["script"], clock=lambda: TIME + 60.0, **how), journal
+            yield (
+                Inbox(journal, ["script"], clock=lambda: TIME + 60.0, events=Events(), **how),
+                journal,
+            )
             nursery.cancel_scope.cancel()
     finally:
         journal.close()

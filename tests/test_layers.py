@@ -12,7 +12,17 @@ import pytest
 ROOT = Path(__file__).parents[1] / "fieldagent"
 
 LAYERS = [
-    {"__init__", "package", "payload", "delivery", "queue", "progress", "settings"},
+    {
+        "__init__",
+        "package",
+        "payload",
+        "delivery",
+        "queue",
+        "progress",
+        "settings",
+        "page",
+        "events",
+    },
     {"wire"},
     {"channels.__init__"},
     {"journal"},

@@ -1,0 +1,71 @@
+"""A serial line as a trio stream: opened and configured by pyserial, read and written by trio."""
+
+from __future__ import annotations
+
+import os
+import termios
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import serial
+import trio
+
+
+class PortLost(Exception):
+    """The port is not there, cannot be opened, or went away; the text is for people."""
+
+
+class SerialPort:
+    """Reads and writes bytes; PortLost when the other end is gone."""
+
+    def __init__(self, path: str, stream: trio.lowlevel.FdStream) -> None:
+        self._path = path
+        self._stream = stream
+
+    async def read(self) -> bytes:
+        try:
+            data = await self._stream.receive_some(4096)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise PortLost(f"{self._path} went away ({error})") from None
+        if not data:
+            raise PortLost(f"{self._path} went away")
+        return bytes(data)
+
+    async def write(self, data: bytes) -> None:
+        try:
+            await self._stream.send_all(data)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise PortLost(f"{self._path} went away ({error})") from None
+
+
+@asynccontextmanager
+async def open_serial(path: str, baud: int) -> AsyncIterator[SerialPort]:
+    """8N1 without flow control, for us alone. Raises PortLost.
+
+    Opening and closing happen in a thread: a driver may block in either.
+    """
+    opening = partial(serial.Serial, path, baud, timeout=0, exclusive=True)
+    try:
+        line = await trio.to_thread.run_sync(opening)
+    except (serial.SerialException, OSError, ValueError) as error:
+        raise PortLost(f"{path} cannot be opened: {_why(error)}") from None
+    try:
+        _read_nothing_only_at_the_end(line.fileno())
+        async with trio.lowlevel.FdStream(os.dup(line.fileno())) as stream:
+            yield SerialPort(path, stream)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(line.close)
+
+
+def _read_nothing_only_at_the_end(descriptor: int) -> None:
+    """With VMIN 0, as pyserial leaves it, a line that is silent reads like one that is gone."""
+    attributes = termios.tcgetattr(descriptor)
+    attributes[6][termios.VMIN] = 1
+    termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
+
+
+def _why(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if isinstance(number, int) else str(error)

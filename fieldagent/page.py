@@ -1,0 +1,61 @@
+"""The page at `/`: how the agent is doing, for whoever stands before the gateway with a browser."""
+
+from __future__ import annotations
+
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';"
+    " connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>fieldagent</title>
+<style>
+  body { font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem }
+  table { border-collapse: collapse; width: 100%; margin-bottom: 1.5rem }
+  th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8884 }
+  #trouble { color: #b00020 }
+</style>
+<h1>fieldagent</h1>
+<p id="trouble" role="alert"></p>
+<p id="agent"></p>
+<h2>Channels</h2>
+<table><thead><tr><th>channel<th>state<th>signal<th>queued<th>credits today</thead>
+<tbody id="channels"></tbody></table>
+<h2>Waiting</h2>
+<table><thead><tr><th>id<th>kind<th>priority<th>since</thead><tbody id="queue"></tbody></table>
+<script>
+const show = (id, rows) => document.getElementById(id).replaceChildren(...rows.map(cells => {
+  const row = document.createElement("tr");
+  row.append(...cells.map(text => {
+    const cell = document.createElement("td");
+    cell.textContent = text ?? "–";
+    return cell;
+  }));
+  return row;
+}));
+const get = async path => (await fetch(path)).json();
+async function look() {
+  const trouble = document.getElementById("trouble");
+  try {
+    const [status, queue] = await Promise.all([get("/api/status"), get("/api/queue")]);
+    document.getElementById("agent").textContent =
+      `version ${status.version}, up for ${Math.floor(status.uptime)} s`;
+    show("channels", Object.entries(status.channels).map(([name, channel]) =>
+      [name, channel.configured ? `${channel.state} ${channel.reason}` : "not configured",
+       channel.signal, channel.queued, channel.creditsToday]));
+    show("queue", queue.packages.map(waiting =>
+      [waiting.id, waiting.kind, waiting.priority,
+       new Date(waiting.accepted * 1000).toLocaleString()]));
+    trouble.textContent = "";
+  } catch (error) {
+    trouble.textContent = `The agent does not answer: ${error.message}`;
+  }
+}
+look();
+setInterval(look, 2000);
+</script>
+</html>
+"""

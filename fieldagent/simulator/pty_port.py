@@ -1,0 +1,98 @@
+"""Puts the simulated modem at the other end of a real serial line: a pty that can be unplugged."""
+
+from __future__ import annotations
+
+import os
+import tty
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from fieldagent.simulator.sbd_modem import SimulatedModem
+
+PAYLOAD_MAX = 60.0
+"""Seconds that +SBDWB waits for its payload."""
+
+
+class PtyPort:
+    """The owner calls `run`; `poke` after whatever made the modem speak unasked."""
+
+    def __init__(self, modem: SimulatedModem, link: Path, *, latency: float) -> None:
+        self.modem = modem
+        self.link = link
+        """The name under which the serial line is found, whichever pty it is."""
+        self.latency = latency
+        """Seconds that a session takes."""
+        self._plugged = trio.Event()
+        self._plugged.set()
+        self._unplugged = trio.CancelScope()
+        self._poked = trio.Event()
+
+    def poke(self) -> None:
+        self._poked.set()
+
+    def unplug(self) -> None:
+        self._plugged = trio.Event()
+        self._unplugged.cancel()
+
+    def plug(self) -> None:
+        self._plugged.set()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        while True:
+            await self._plugged.wait()
+            with trio.CancelScope() as self._unplugged:
+                await self._serve(task_status)
+            # Started once: later plugs are nobody's start.
+            task_status = trio.TASK_STATUS_IGNORED
+            self.modem.brown_out()
+
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        ours, theirs = os.openpty()
+        try:
+            tty.setraw(theirs)
+            self._name(os.ttyname(theirs))
+            async with trio.lowlevel.FdStream(ours) as line, trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen, line)
+                nursery.start_soon(self._speak, line)
+                nursery.start_soon(self._hold_sessions)
+                task_status.started()
+        finally:
+            self.link.unlink(missing_ok=True)
+            os.close(theirs)
+
+    def _name(self, pty: str) -> None:
+        self.link.parent.mkdir(parents=True, exist_ok=True)
+        self.link.unlink(missing_ok=True)
+        self.link.symlink_to(pty)
+
+    async def _listen(self, line: trio.lowlevel.FdStream) -> None:
+        while True:
+            if self.modem.awaits_payload:
+                with trio.move_on_after(PAYLOAD_MAX) as limit:
+                    self.modem.receive_data(await line.receive_some(4096))
+                if limit.cancelled_caught:
+                    self.modem.payload_timeout()
+            else:
+                self.modem.receive_data(await line.receive_some(4096))
+            self.poke()
+
+    async def _speak(self, line: trio.lowlevel.FdStream) -> None:
+        while True:
+            await self._poked.wait()
+            self._poked = trio.Event()
+            while data := self.modem.data_to_send():
+                await line.send_all(data)
+
+    async def _hold_sessions(self) -> None:
+        while True:
+            while not self.modem.session:
+                await self._session_begins()
+            await trio.sleep(self.latency)
+            self.modem.finish_session()
+            self.poke()
+
+    async def _session_begins(self) -> None:
+        await self._poked.wait()
+        await trio.lowlevel.checkpoint()

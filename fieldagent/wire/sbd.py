@@ -1,0 +1,302 @@
+"""The conversation with an Iridium 9602/9603: the host's side, byte by byte, without I/O.
+
+Names and sections are those of the ISU AT Command Reference. Two rules: every byte from the modem
+enters through `receive_data`, and every event leaves through `next_event`. Unsolicited lines are
+recognised outside binary windows only: a payload may hold anything, `OK` on a line included.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+MO_BYTES = 340
+"""Longest MO message of the 9602/9603 (+SBDWB)."""
+MT_BYTES = 270
+"""Longest MT message of the 9602/9603 (+SBDRB)."""
+LINE_BYTES = 256
+"""A longer line is noise."""
+MOMSN_MODULUS = 65_536
+
+AT = "AT"
+ECHO_OFF = "ATE0"
+NO_FLOW_CONTROL = "AT&K0"
+REPORT_SIGNAL_AND_SERVICE = "AT+CIER=1,1,1"
+RING_INDICATIONS = "AT+SBDMTA=1"
+SERIAL_NUMBER = "AT+CGSN"
+REVISION = "AT+CGMR"
+STATUS = "AT+SBDSX"
+READ_BINARY = "AT+SBDRB"
+SESSION = "AT+SBDIX"
+SESSION_ANSWERING_RING = "AT+SBDIXA"
+CLEAR_MO = "AT+SBDD0"
+CLEAR_MT = "AT+SBDD1"
+
+
+def session_timeout(seconds: int) -> str:
+    """The modem's own bound on a session (+SBDST); a session that hits it ends with 17."""
+    return f"AT+SBDST={seconds}"
+
+
+def write_binary(size: int) -> str:
+    return f"AT+SBDWB={size}"
+
+
+class WriteResult(Enum):
+    """What +SBDWB answers after the payload."""
+
+    STORED = 0
+    TIMEOUT = 1
+    """Fewer bytes than announced came within 60 s; no OK follows."""
+    WRONG_SUM = 2
+    WRONG_SIZE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A command's final result, with the lines before it."""
+
+    ok: bool
+    lines: tuple[str, ...] = ()
+    echoed: bool = False
+    """The modem echoed the command: it does so after a reset, until told not to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """+SBDWB waits for the payload and its sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class MobileTerminated:
+    """What +SBDRB read; `intact` is False when the sum is wrong. A Reply follows."""
+
+    body: bytes
+    intact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """SBDRING: a message waits for this modem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    bars: int
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    available: bool
+
+
+class NeedData(Enum):
+    NEED_DATA = auto()
+
+
+NEED_DATA = NeedData.NEED_DATA
+Event = Reply | Ready | MobileTerminated | Ring | Signal | Service
+
+_INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
+_UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
+_LONGEST_HEAD = 0x09
+"""A payload's length starts with a byte below this; a line's first character lies above."""
+
+
+class _State(Enum):
+    IDLE = auto()
+    AWAITING_RESULT = auto()
+    AWAITING_PAYLOAD = auto()
+    """+SBDWB said READY; the payload has not been given yet."""
+    AWAITING_WRITE_RESULT = auto()
+    AWAITING_BINARY = auto()
+    """+SBDRB was asked; lines may come before the binary window opens."""
+
+
+class Conversation:
+    """One modem's lines. A new one is needed after the port was opened anew."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._state = _State.IDLE
+        self._command = ""
+        self._lines: list[str] = []
+        self._echoed = False
+        self._drop_line = False
+
+    def send(self, command: str) -> bytes:
+        """The bytes that ask this; a Reply (or Ready) ends it."""
+        if self._state is not _State.IDLE:
+            raise LocalProtocolError(f"{command} while {self._command} has not ended")
+        self._command = command
+        self._lines = []
+        self._echoed = False
+        reads = command == READ_BINARY
+        self._state = _State.AWAITING_BINARY if reads else _State.AWAITING_RESULT
+        return command.encode("ascii") + b"\r"
+
+    def send_payload(self, body: bytes) -> bytes:
+        """The MO message and its sum, once +SBDWB is Ready."""
+        if self._state is not _State.AWAITING_PAYLOAD:
+            raise LocalProtocolError("the modem has not asked for a payload")
+        self._state = _State.AWAITING_WRITE_RESULT
+        return body + checksum(body)
+
+    def give_up(self) -> None:
+        """Nothing answered: whatever comes late belongs to no command."""
+        self._state = _State.IDLE
+        self._lines = []
+
+    def receive_data(self, data: bytes) -> None:
+        self._buffer += data
+
+    def next_event(self) -> Event | NeedData:
+        while self._buffer:
+            if self._state is _State.AWAITING_BINARY:
+                self._skip_line_ends()
+                if self._buffer and self._buffer[0] < _LONGEST_HEAD:
+                    return self._read_binary()
+            line = self._next_line()
+            if line is None:
+                return NEED_DATA
+            event = self._read_line(line)
+            if event is not None:
+                return event
+        return NEED_DATA
+
+    def _skip_line_ends(self) -> None:
+        while self._buffer and self._buffer[0] in b"\r\n":
+            del self._buffer[0]
+
+    def _read_binary(self) -> Event | NeedData:
+        size = int.from_bytes(self._buffer[:2])
+        if len(self._buffer) < 2 + size + 2:
+            return NEED_DATA
+        body = bytes(self._buffer[2 : 2 + size])
+        intact = checksum(body) == self._buffer[2 + size : 4 + size]
+        del self._buffer[: 4 + size]
+        self._state = _State.AWAITING_RESULT
+        return MobileTerminated(body, intact)
+
+    def _next_line(self) -> str | None:
+        """The next line without its end; an overlong one is dropped up to its end."""
+        for end, byte in enumerate(self._buffer):
+            if byte in b"\r\n":
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                dropped, self._drop_line = self._drop_line, False
+                return "" if dropped else line.decode("ascii", "replace").strip(" \0")
+        if len(self._buffer) > LINE_BYTES:
+            self._buffer.clear()
+            self._drop_line = True
+        return None
+
+    def _read_line(self, line: str) -> Event | None:
+        if not line:
+            return None
+        if _UNSOLICITED.fullmatch(line):
+            return _unsolicited(line)
+        if self._state is _State.IDLE:
+            return None
+        if line == self._command:
+            self._echoed = True
+            return None
+        if line == "READY" and self._command.startswith("AT+SBDWB="):
+            self._state = _State.AWAITING_PAYLOAD
+            return Ready()
+        if self._state is _State.AWAITING_WRITE_RESULT and line == "1":
+            return self._end(False, line)
+        if line in ("OK", "ERROR"):
+            return self._end(line == "OK")
+        self._lines.append(line)
+        return None
+
+    def _end(self, ok: bool, *last: str) -> Reply:
+        self._state = _State.IDLE
+        return Reply(ok, (*self._lines, *last), self._echoed)
+
+
+def _unsolicited(line: str) -> Event | None:
+    if line == "SBDRING":
+        return Ring()
+    match = _INDICATION.fullmatch(line)
+    if match is None:
+        return None
+    which, value = match[1], int(match[2])
+    return Signal(value) if which == "0" else Service(value == 1)
+
+
+def checksum(body: bytes) -> bytes:
+    """Least significant two bytes of the sum of all bytes, the higher first (+SBDWB)."""
+    return (sum(body) & 0xFFFF).to_bytes(2)
+
+
+def check_mo(body: bytes) -> None:
+    """Raises LocalProtocolError for what must not be given to the modem."""
+    if not 1 <= len(body) <= MO_BYTES:
+        raise LocalProtocolError(f"an MO message has 1 to {MO_BYTES} bytes, this one {len(body)}")
+    if re.match(rb"RB[0-9]{7}", body):
+        raise LocalProtocolError("RB and seven digits would route it to another RockBLOCK")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """+SBDIX: how a session ended."""
+
+    mo_status: int
+    momsn: int
+    mt_status: int
+    """0 no message, 1 one was received, 2 an error while checking."""
+    mtmsn: int
+    mt_length: int
+    queued: int
+    """How many more wait at the gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferStatus:
+    """+SBDSX."""
+
+    mo_flag: int
+    momsn: int
+    """The number that the next MO message will get."""
+    mt_flag: int
+    """1 while a message in the modem has not been cleared."""
+    mtmsn: int
+    ring_flag: int
+    """1 while a ring has not been answered; survives power cycles."""
+    waiting: int
+
+
+def parse_session(reply: Reply) -> SessionResult:
+    return SessionResult(*_numbers(reply, r"\+SBDIXA?", 6))
+
+
+def parse_status(reply: Reply) -> BufferStatus:
+    return BufferStatus(*_numbers(reply, r"\+SBDSX", 6))
+
+
+def parse_write(reply: Reply) -> WriteResult:
+    for line in reversed(reply.lines):
+        if line in ("0", "1", "2", "3"):
+            return WriteResult(int(line))
+    raise RemoteProtocolError(f"+SBDWB answered {list(reply.lines)}")
+
+
+def parse_serial_number(reply: Reply) -> str:
+    """The IMEI: 15 digits."""
+    for line in reply.lines:
+        if re.fullmatch(r"[0-9]{15}", line):
+            return line
+    raise RemoteProtocolError(f"+CGSN answered no IMEI but {list(reply.lines)}")
+
+
+def _numbers(reply: Reply, name: str, count: int) -> list[int]:
+    pattern = rf"{name}\s*:\s*" + r"\s*,\s*".join([r"(-?[0-9]{1,9})"] * count)
+    for line in reply.lines:
+        if match := re.fullmatch(pattern, line):
+            return [int(number) for number in match.groups()]
+    raise RemoteProtocolError(f"{name} answered {list(reply.lines)}")

@@ -1,0 +1,81 @@
+"""What the MO status of +SBDIX means for us, and when to try again."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Verdict(Enum):
+    SENT = "sent"
+    DOUBTFUL = "doubtful"
+    """It may have been sent; the next MOMSN tells."""
+    NOT_SENT = "not sent"
+    REFUSED = "refused"
+    """This message can never be sent."""
+    FAULT = "fault"
+    """The modem or the account refuses to work."""
+
+
+class MoStatus(NamedTuple):
+    verdict: Verdict
+    means: str
+    wait: float | None = None
+    """Seconds to wait at least, where the reason asks for more than the usual schedule."""
+
+
+OPERATOR_BUSY = 900.0
+FAULT_WAIT = 600.0
+BARRED_WAIT = 180.0
+
+MO_STATUS: dict[int, MoStatus] = {
+    0: MoStatus(Verdict.SENT, "sent"),
+    1: MoStatus(Verdict.SENT, "sent; the waiting MT message is too large for this modem"),
+    2: MoStatus(Verdict.SENT, "sent; the location update was not accepted"),
+    3: MoStatus(Verdict.SENT, "sent"),
+    4: MoStatus(Verdict.SENT, "sent"),
+    10: MoStatus(Verdict.DOUBTFUL, "the gateway did not end the call in time"),
+    11: MoStatus(Verdict.NOT_SENT, "the gateway's queue for this modem is full", OPERATOR_BUSY),
+    12: MoStatus(Verdict.REFUSED, "the message has too many segments for the gateway"),
+    13: MoStatus(Verdict.DOUBTFUL, "the session did not complete"),
+    14: MoStatus(Verdict.REFUSED, "the gateway refused the segment size"),
+    15: MoStatus(Verdict.FAULT, "access is denied: is the account active?", FAULT_WAIT),
+    16: MoStatus(Verdict.FAULT, "the modem is locked: ask the operator", FAULT_WAIT),
+    17: MoStatus(Verdict.DOUBTFUL, "the gateway did not answer within the session's time"),
+    18: MoStatus(Verdict.DOUBTFUL, "the connection was lost"),
+    19: MoStatus(Verdict.DOUBTFUL, "the link failed"),
+    32: MoStatus(Verdict.NOT_SENT, "no network service"),
+    33: MoStatus(Verdict.FAULT, "the antenna fails: check its cable", FAULT_WAIT),
+    34: MoStatus(Verdict.FAULT, "the radio is switched off", FAULT_WAIT),
+    35: MoStatus(Verdict.NOT_SENT, "the modem is busy"),
+    36: MoStatus(Verdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT),
+    37: MoStatus(Verdict.NOT_SENT, "the SBD service is temporarily disabled"),
+    38: MoStatus(Verdict.NOT_SENT, "the network is managing its traffic"),
+    64: MoStatus(Verdict.FAULT, "a band violation: the modem is faulty", FAULT_WAIT),
+    65: MoStatus(Verdict.FAULT, "the PLL is not locked: power or modem is faulty", FAULT_WAIT),
+}
+
+
+def mo_status(number: int) -> MoStatus:
+    """Reserved numbers are taken for not sent."""
+    return MO_STATUS.get(number) or MoStatus(Verdict.NOT_SENT, f"reserved MO status {number}")
+
+
+URGENT_WAIT_MAX = 60.0
+_SPREADS = (0.0, 5.0, 5.0, 30.0, 30.0)
+"""The vendor's advice: at once, twice within 5 s, twice within 30 s, then every five minutes."""
+_STEADY = 300.0
+
+
+def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) -> float:
+    """Seconds until the next try after `tries` earlier ones; `chance` from 0 to 1 spreads kits.
+
+    An SOS waits a minute at most, unless the network or the account asked for more.
+    """
+    steady = _STEADY * (0.75 + 0.5 * chance)
+    wait = _SPREADS[tries] * chance if tries < len(_SPREADS) else steady
+    if urgent:
+        wait = min(wait, URGENT_WAIT_MAX * (0.5 + 0.5 * chance))
+    if status.wait is None:
+        return wait
+    return max(wait, status.wait * (1 + 0.1 * chance))

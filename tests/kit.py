@@ -1,0 +1,96 @@
+"""One run of an agent's core on a journal of its own, with the driver left to the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import trio
+import trio.testing
+
+from fieldagent.channels import Outcome, Transmission
+from fieldagent.events import Events
+from fieldagent.inbox import Inbox
+from fieldagent.intake import Intake
+from fieldagent.journal.commit import Journal
+from fieldagent.outbox import ChannelOutbox
+from fieldagent.package import Channel, Status, read_package
+from fieldagent.wire.envelope import Entry, decode
+
+START = 1_790_000_000.0
+
+
+class PatientJournal(Journal):
+    """Virtual time stands still while a disk is at work: a slow one must not fire deadlines."""
+
+    async def _commit_all(self) -> None:
+        clock = trio.lowlevel.current_clock()
+        if not isinstance(clock, trio.testing.MockClock):
+            return await super()._commit_all()
+        threshold, clock.autojump_threshold = clock.autojump_threshold, inf
+        try:
+            await super()._commit_all()
+        finally:
+            clock.autojump_threshold = threshold
+
+
+@dataclass
+class Kit:
+    """One run of an agent's core, with virtual time as its wall clock."""
+
+    journal: Journal
+    inbox: Inbox
+    outbox: ChannelOutbox
+    intake: Intake
+    nursery: trio.Nursery
+
+    async def post(self, key: str | None = None, **document: Any) -> int:
+        """Post a Package, a message unless told otherwise; its id."""
+        if not {"message", "data", "location"} & document.keys():
+            document["message"] = {"content": "hello"}
+        return (await self.intake.accept(read_package(document), key)).id
+
+    def load(self, room: int = 340) -> Transmission:
+        transmission = self.outbox.load(room)
+        assert transmission is not None
+        return transmission
+
+    async def send(self, outcome: Outcome = Outcome.SENT, **how: Any) -> list[Entry]:
+        """One transmission from load to settle; what was in it."""
+        transmission = self.load()
+        await self.outbox.intend(transmission, modem="300", momsn=1)
+        await self.outbox.settle(transmission, outcome, **how)
+        return list(decode(transmission.body).entries)
+
+    def status(self, id_: int) -> Status | None:
+        return self.intake.standing(id_).status
+
+    def reason(self, id_: int) -> str:
+        return self.intake.standing(id_).legs[Channel.SATELLITE].reason
+
+
+@asynccontextmanager
+async def kit(path: Path, **how: Any) -> AsyncIterator[Kit]:
+    journal = PatientJournal(path / "journal.sqlite3")
+
+    def clock() -> float:
+        return START + trio.current_time()
+
+    inbox = Inbox(journal, ["script"], clock=clock, events=Events())
+    outboxes: dict[Channel, ChannelOutbox] = {}
+    intake = Intake(journal, outboxes, time_to_live=3600, clock=clock, events=Events())
+    outbox = ChannelOutbox(Channel.SATELLITE, journal, inbox, clock=clock, end=intake.end, **how)
+    outboxes[Channel.SATELLITE] = outbox
+    intake.resume()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(journal.run)
+            nursery.start_soon(outbox.run)
+            yield Kit(journal, inbox, outbox, intake, nursery)
+            nursery.cancel_scope.cancel()
+    finally:
+        journal.close()
