@@ -98,7 +98,7 @@ def _channel_status(configured: bool, link: Link, queued: int, spent: Spent) -> 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
     """Put the parts together; nothing runs yet, and what waited before is queued again."""
-    hooks = hooks_of(settings, journal, emit)
+    hooks = hooks_of(settings, emit)
     keys = [derive_key(master, "MT") for master in settings.satellite_key]
     events = Events()
     inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, events=events, keys=keys)
@@ -189,7 +189,7 @@ async def _run_parts(
         nursery.start_soon(_show_life, agent)
         nursery.start_soon(_tell_links, agent)
         for hook in agent.hooks:
-            nursery.start_soon(run_hook, hook, agent.inbox)
+            nursery.start_soon(run_hook, hook, agent.journal, agent.inbox)
         for outbox in agent.outboxes.values():
             nursery.start_soon(outbox.run)
         if Channel.SATELLITE in agent.outboxes:

@@ -108,7 +108,7 @@ class LocalApi:
             raise Problem(
                 409,
                 detail=f"Package {number} has ended already: {standing.status}",
-                members={"id": number, "status": standing.status},
+                members={"package": _answer(standing)},
             )
         if standing.status is None:
             return json_response(_progress(standing), 202)

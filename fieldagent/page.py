@@ -13,7 +13,8 @@ PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>fieldagent</title>
 <style>
-  body { font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem }
+  body { font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto;
+    padding: 0 1rem }
   table { border-collapse: collapse; width: 100%; margin-bottom: 1.5rem }
   th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8884 }
   #trouble { color: #b00020 }

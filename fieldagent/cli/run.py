@@ -51,13 +51,14 @@ def ended(start: Callable[[], None]) -> int:
     """Run it, and turn what may stop an agent into a message and an exit code."""
     try:
         start()
-    except agent.AlreadyRunning as error:
+    except* (agent.AlreadyRunning, ListenFailed, JournalFailed, OSError) as group:
+        error = _first(group)
         print(f"fieldagent: {error}", file=sys.stderr)
-        return UNAVAILABLE
-    except JournalFailed as error:
-        print(f"fieldagent: {error}; check the disk", file=sys.stderr)
-        return IO_FAILED
-    except (ListenFailed, OSError) as error:
-        print(f"fieldagent: {error}", file=sys.stderr)
-        return UNAVAILABLE
-    return OK
+        code = IO_FAILED if isinstance(error, JournalFailed) else UNAVAILABLE
+    else:
+        code = OK
+    return code
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

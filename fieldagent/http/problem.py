@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +17,8 @@ class Problem(Exception):
     """Raised by a handler or guard; the server answers it.
 
     `detail` tells this caller what to do; `errors` are pairs of detail and JSON pointer, one for
-    each fault; `headers` go along (`Allow`, `Retry-After`).
+    each fault; `headers` go along (`Allow`, `Retry-After`), `members` extend the document (section
+    3.2).
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Problem(Exception):
         title: str = "",
         errors: Sequence[tuple[str, str]] = (),
         headers: tuple[tuple[str, str], ...] = (),
+        members: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(status, detail)
         self.status = status
@@ -35,9 +37,10 @@ class Problem(Exception):
         self.detail = detail
         self.errors = tuple(errors)
         self.headers = headers
+        self.members = members or {}
 
     def to_response(self) -> Response:
-        document: dict[str, Any] = {"title": self.title, "status": self.status}
+        document: dict[str, Any] = {"title": self.title, "status": self.status, **self.members}
         if self.detail:
             document["detail"] = self.detail
         if self.errors:
