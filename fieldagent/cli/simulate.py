@@ -1,0 +1,79 @@
+"""`fieldagent simulate`: stand-ins for hardware, which obey what is typed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import trio
+
+from fieldagent.cli.exit_codes import OK, USAGE
+from fieldagent.simulator.commands import BadCommand, Bench, obey
+from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.pty_port import PtyPort
+from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.wire.envelope import derive_key
+
+
+def say(line: str) -> None:
+    print(f"[sky] {line}", flush=True)
+
+
+def satellite(given: argparse.Namespace) -> int:
+    if not re.fullmatch(r"[0-9]{15}", given.imei):
+        print("fieldagent: --imei takes 15 digits", file=sys.stderr)
+        return USAGE
+    if given.key is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", given.key):
+        print("fieldagent: --key takes 64 hexadecimal digits", file=sys.stderr)
+        return USAGE
+    with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
+        link = given.link or Path(directory) / "modem"
+        masters = [bytes.fromhex(given.key)] if given.key else []
+        bench = build(link, given.imei, given.latency, masters)
+        trio.run(_run, bench)
+    return OK
+
+
+def build(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> Bench:
+    gateway = SimulatedGateway(
+        say,
+        key=derive_key(masters[0], "MT") if masters else None,
+        keys=[derive_key(master, "MO") for master in masters],
+    )
+    modem = SimulatedModem(gateway, imei=imei)
+    return Bench(modem, gateway, PtyPort(modem, link, latency=latency))
+
+
+async def _run(bench: Bench) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(bench.port.run)
+        say(f"modem {bench.modem.imei} on {bench.port.link}: satellite-port={bench.port.link}")
+        say("type `help` for what can be sent and what can go wrong")
+        await listen(bench)
+        # Nobody types any more, as in the background: the sky stays.
+        await trio.sleep_forever()
+
+
+async def listen(bench: Bench) -> None:
+    """Obey what is typed until there is nothing more to read."""
+    async for line in _typed():
+        try:
+            said = obey(bench, line)
+        except BadCommand as bad:
+            said = str(bad)
+        for part in said.splitlines():
+            say(part)
+
+
+async def _typed() -> AsyncIterator[str]:
+    rest = b""
+    # In a thread that may be left behind: a terminal stays blocking for the shell behind us.
+    while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")

@@ -1,0 +1,223 @@
+"""What can be typed at the simulator: messages to the kit, and everything that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fieldagent.package import Data, Location, Message, Waypoint
+from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.pty_port import PtyPort
+from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.wire.sbd_status import Verdict, mo_status
+
+
+class BadCommand(Exception):
+    """The text says what is wrong and what is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What the commands work on."""
+
+    modem: SimulatedModem
+    gateway: SimulatedGateway
+    port: PtyPort
+
+
+def obey(bench: Bench, line: str) -> str:
+    """Carry out one line and say what was done. Raises BadCommand."""
+    name, _, rest = line.strip().partition(" ")
+    if not name:
+        return ""
+    if name not in COMMANDS:
+        raise BadCommand(f"{name!r} is not a command; `help` lists them")
+    said = COMMANDS[name][1](bench, rest.strip())
+    bench.port.poke()
+    return said
+
+
+def _help(bench: Bench, rest: str) -> str:
+    return "\n".join(f"  {usage}" for usage, _ in COMMANDS.values())
+
+
+def _queued(bench: Bench, parts: int) -> str:
+    bench.modem.ring()
+    return f"queued in {parts} MT message(s); the modem rings"
+
+
+def _mt(bench: Bench, rest: str) -> str:
+    if not rest:
+        raise BadCommand("say what to send: mt TEXT")
+    return _queued(bench, bench.gateway.send(Message(rest)))
+
+
+def _mt_location(bench: Bench, rest: str) -> str:
+    latitude, longitude = _position(rest.split())
+    return _queued(bench, bench.gateway.send(Location(latitude, longitude, datetime.now(UTC))))
+
+
+def _mt_waypoint(bench: Bench, rest: str) -> str:
+    words = rest.split(maxsplit=2)
+    if len(words) != 3:
+        raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
+    latitude, longitude = _position(words[:2])
+    item = Waypoint(latitude, longitude, words[2], datetime.now(UTC))
+    return _queued(bench, bench.gateway.send(item))
+
+
+def _mt_data(bench: Bench, rest: str) -> str:
+    try:
+        payload = Path(rest[1:]).read_bytes() if rest[:1] == "@" else bytes.fromhex(rest)
+    except (OSError, ValueError) as error:
+        raise BadCommand(f"mt-data HEX, or mt-data @FILE: {error}") from None
+    return _queued(bench, bench.gateway.send(Data(payload)))
+
+
+def _mt_again(bench: Bench, rest: str) -> str:
+    if not bench.gateway.send_again():
+        raise BadCommand("nothing waits that could be sent twice")
+    return "a copy of the last one waits too"
+
+
+def _mt_raw(bench: Bench, rest: str) -> str:
+    try:
+        bench.gateway.send_raw(bytes.fromhex(rest))
+    except ValueError as error:
+        raise BadCommand(f"mt-raw HEX: {error}") from None
+    return _queued(bench, 1)
+
+
+def _position(words: list[str]) -> tuple[float, float]:
+    try:
+        latitude, longitude = (float(word) for word in words)
+    except ValueError:
+        raise BadCommand("a position is two decimal numbers: 47.3769 8.5417") from None
+    if not (abs(latitude) <= 90 and abs(longitude) <= 180):
+        raise BadCommand("latitude is -90 to 90, longitude -180 to 180")
+    return latitude, longitude
+
+
+def _number(text: str, low: int, high: int, what: str) -> int:
+    if not text.isdigit() or not low <= int(text) <= high:
+        raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
+    return int(text)
+
+
+def _status(bench: Bench, rest: str) -> str:
+    words = rest.split()
+    delivered = "delivered" in words
+    numbers = [word for word in words if word != "delivered"] or [""]
+    number = _number(numbers[0], 0, 65, "an MO status")
+    times = _number(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
+    sent = mo_status(number).verdict is Verdict.SENT
+    plan = NextStatus(number, delivered=sent or delivered, counted=sent or delivered)
+    bench.modem.statuses.extend([plan] * times)
+    return f"the next {times} session(s) end with {number}: {mo_status(number).means}"
+
+
+def _signal(bench: Bench, rest: str) -> str:
+    bench.modem.set_signal(_number(rest, 0, 5, "signal"))
+    return f"signal {rest} of 5"
+
+
+def _service(bench: Bench, rest: str) -> str:
+    available = bool(_number(rest, 0, 1, "service"))
+    bench.modem.set_service(available)
+    return "the network is there" if available else "no network"
+
+
+def _ring(bench: Bench, rest: str) -> str:
+    bench.modem.ring()
+    return "ringing"
+
+
+def _unplug(bench: Bench, rest: str) -> str:
+    bench.port.unplug()
+    return "unplugged; `plug` puts it back"
+
+
+def _plug(bench: Bench, rest: str) -> str:
+    bench.port.plug()
+    return "plugged in"
+
+
+def _brown_out(bench: Bench, rest: str) -> str:
+    bench.modem.brown_out()
+    return "the modem lost power for a moment"
+
+
+def _lose_reply(bench: Bench, rest: str) -> str:
+    bench.modem.lose_replies += 1
+    return "the next session's reply will be lost"
+
+
+def _wrong_sum(bench: Bench, rest: str) -> str:
+    bench.modem.wrong_sums += 1
+    return "the next message will be read with a wrong sum"
+
+
+def _lose_fragment(bench: Bench, rest: str) -> str:
+    bench.gateway.lose_fragments += 1
+    return "the next fragment will be lost behind the gateway"
+
+
+def _hang(bench: Bench, rest: str) -> str:
+    bench.modem.deaf = _switch(rest)
+    return "the modem answers nothing" if bench.modem.deaf else "the modem answers again"
+
+
+def _echo(bench: Bench, rest: str) -> str:
+    bench.modem.stubborn_echo = _switch(rest)
+    return "the modem echoes whatever it is told" if bench.modem.stubborn_echo else "echo as told"
+
+
+def _spacing(bench: Bench, rest: str) -> str:
+    bench.modem.odd_spacing = _switch(rest)
+    return "odd spacing" if bench.modem.odd_spacing else "usual spacing"
+
+
+def _switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise BadCommand(f"say on or off, not {text!r}")
+    return text == "on"
+
+
+def _latency(bench: Bench, rest: str) -> str:
+    bench.port.latency = float(_number(rest, 0, 600, "latency in seconds"))
+    return f"a session takes {rest} s"
+
+
+COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
+    "mt": ("mt TEXT                     send a message to the kit", _mt),
+    "mt-location": ("mt-location LAT LON         send a position", _mt_location),
+    "mt-waypoint": ("mt-waypoint LAT LON NAME    send a point of interest", _mt_waypoint),
+    "mt-data": ("mt-data HEX | @FILE         send raw bytes", _mt_data),
+    "mt-raw": ("mt-raw HEX                  send an MT message of any bytes at all", _mt_raw),
+    "mt-again": ("mt-again                    queue the last MT message once more", _mt_again),
+    "status": (
+        "status N [TIMES] [delivered] the next sessions end with MO status N; with `delivered` the"
+        " gateway has the message all the same",
+        _status,
+    ),
+    "signal": ("signal 0..5                 set the bars", _signal),
+    "service": ("service 0|1                 network in sight or not", _service),
+    "ring": ("ring                        ring without a message", _ring),
+    "unplug": ("unplug                      take the modem away", _unplug),
+    "plug": ("plug                        put it back", _plug),
+    "brownout": ("brownout                    reset the modem, also in a session", _brown_out),
+    "lose-reply": (
+        "lose-reply                  the next result of a session is lost",
+        _lose_reply,
+    ),
+    "lose-fragment": ("lose-fragment               lose the next fragment", _lose_fragment),
+    "wrong-sum": ("wrong-sum                   garble the next message read", _wrong_sum),
+    "hang": ("hang on|off                 answer nothing", _hang),
+    "echo": ("echo on|off                 echo commands whatever ATE0 says", _echo),
+    "spacing": ("spacing on|off              odd spacing in +SBDIX", _spacing),
+    "latency": ("latency SECONDS             how long a session takes", _latency),
+    "help": ("help                        this list", _help),
+}
+"""Name, what `help` says, and what it does."""
