@@ -31,12 +31,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    clock = arguments.get("clock")
-    virtual = isinstance(clock, trio.testing.MockClock)
+    given = arguments.get("clock")
+    clock = given if isinstance(given, trio.testing.MockClock) else None
 
     async def bounded() -> None:
-        with trio.fail_after(float("inf") if virtual else REAL_TIME_LIMIT):
+        with trio.fail_after(float("inf") if clock else REAL_TIME_LIMIT):
             await test(**arguments)
 
-    trio.run(partial(bounded), clock=clock if virtual else None)
+    trio.run(partial(bounded), clock=clock)
     return True

@@ -1,0 +1,152 @@
+"""Real processes of the product: the simulated sky, and the agent beneath it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ZIPAPP = Path(__file__).parents[1] / "dist" / "fieldagent.pyz"
+MODULE = [sys.executable, "-m", "fieldagent"]
+PATIENCE = 30.0
+"""Seconds after which something that should happen has not."""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+class Running:
+    """A process whose output can be waited for, line by line."""
+
+    def __init__(self, command: list[str], **environment: str) -> None:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+        )
+        self.lines: list[str] = []
+        self._news: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._news.put(line.rstrip("\n"))
+        self._news.put(None)
+
+    def expect(self, text: str) -> str:
+        """The next line that holds `text`."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                line = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                line = None
+            if line is None:
+                raise AssertionError(f"no {text!r} in:\n" + "\n".join(self.lines))
+            self.lines.append(line)
+            if text in line:
+                return line
+
+    def type(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._end()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        return self._end()
+
+    def wait(self) -> int:
+        return self._end()
+
+    def _end(self) -> int:
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        while not self._news.empty():
+            self.lines.append(self._news.get() or "")
+        return code
+
+
+class Agent(Running):
+    """`fieldagent run`, listening."""
+
+    def __init__(
+        self, home: Path, settings: Mapping[str, str] = {}, command: list[str] = MODULE
+    ) -> None:
+        properties = home / "agent.properties"
+        values = {
+            "api-port": "0",
+            "state-directory": str(home / "state"),
+            "satellite-port": str(home / "modem"),
+            **settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        super().__init__([*command, "run", "--config", str(properties)])
+        self.port = int(self.expect("the local API answers at").rpartition(":")[2])
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        if content is not None:
+            headers = {"Content-Type": "application/json", **headers}
+        try:
+            connection.request(method, path, content, headers)
+            response = connection.getresponse()
+            text = response.read()
+        finally:
+            connection.close()
+        known = {name.lower(): value for name, value in response.getheaders()}
+        is_json = "json" in known.get("content-type", "")
+        return Answer(response.status, known, json.loads(text) if is_json else text.decode())
+
+    def post(self, content: str, **members: Any) -> Answer:
+        return self.call("POST", "/api/package", {"message": {"content": content}, **members})
+
+
+@contextmanager
+def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
+    """`fieldagent simulate satellite`, its modem at `home`/modem."""
+    running = Running(
+        [*MODULE, "simulate", "satellite", "--link", str(home / "modem"), "--latency", str(latency)]
+    )
+    try:
+        running.expect("satellite-port=")
+        yield running
+    finally:
+        running.kill()
+
+
+@contextmanager
+def agent(
+    home: Path, settings: Mapping[str, str] = {}, command: list[str] = MODULE
+) -> Iterator[Agent]:
+    running = Agent(home, settings, command)
+    try:
+        yield running
+    finally:
+        running.kill()

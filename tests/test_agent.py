@@ -1,0 +1,354 @@
+"""The product as its users have it: real processes, HTTP on a socket, a modem on a pty."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import MODULE, ZIPAPP, Agent, agent, sky
+
+HOOK = "printf 'hook: '; cat"
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """An agent with a modem that always gets through."""
+    home = tmp_path_factory.mktemp("kit")
+    with sky(home), agent(home) as running:
+        yield running
+
+
+def test_a_package_is_delivered(kit: Agent) -> None:
+    answer = kit.post("Camp reached")
+    assert answer.status == 200
+    assert answer.body == {
+        "id": answer.body["id"],
+        "status": "Delivered",
+        "data": {"payload": ""},
+        "channels": {"Satellite": {"status": "Delivered"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"data": {"payload": "AP8="}},
+        {"location": {"latitude": "47.1", "longitude": 8, "altitude": 400.5}},
+        {"waypoint": {"latitude": 47.1, "longitude": "8", "name": "Hut", "notes": "water"}},
+        {"message": {"content": "x"}, "workspaceId": "7", "priority": 100},
+    ],
+)
+def test_every_kind_is_delivered(kit: Agent, document: Any) -> None:
+    answer = kit.call("POST", "/api/package", document)
+    assert (answer.status, answer.body["status"]) == (200, "Delivered")
+
+
+def test_async_answers_with_a_place_to_look(kit: Agent) -> None:
+    answer = kit.call("POST", "/api/package/async", {"message": {"content": "later"}})
+    assert answer.status == 202
+    assert answer.headers["location"] == f"/api/package/{answer.body['id']}"
+    joined = kit.post("later", id=answer.body["id"])
+    assert joined.body["status"] == "Delivered"
+    assert kit.call("GET", answer.headers["location"]).body["status"] == "Delivered"
+
+
+MESSAGE = b'{"message": {"content": "x"}}'
+REFUSALS: list[tuple[str, str, bytes | None, dict[str, str], int]] = [
+    ("POST", "/api/package", b"{", {}, 400),
+    ("POST", "/api/package", b'{"message": {}}', {}, 422),
+    ("POST", "/api/package", MESSAGE, {"Content-Type": "text/plain"}, 415),
+    ("POST", "/api/package", MESSAGE, {"Host": "evil.example"}, 403),
+    ("POST", "/api/package", MESSAGE, {"Host": "127.evil.com"}, 403),
+    ("POST", "/api/package", MESSAGE, {"Origin": "http://evil.example"}, 403),
+    ("POST", "/api/package", MESSAGE, {"Sec-Fetch-Site": "cross-site"}, 403),
+    ("POST", "/api/package", MESSAGE, {"Idempotency-Key": "\x7f"}, 400),
+    ("POST", "/api/package", b"x" * 2_000_000, {}, 413),
+    ("POST", "/api/package", MESSAGE, {"Expect": "bogus"}, 417),
+    ("PUT", "/api/package", MESSAGE, {}, 405),
+    ("GET", "/api/package", None, {}, 405),
+    ("GET", "/api/packages", None, {}, 404),
+    ("GET", "/api/package/4711", None, {}, 404),
+    ("GET", "/api/package/4711000000000", None, {}, 404),
+    ("GET", "/api/package/x", None, {}, 404),
+    ("POST", "/api/package/4711/cancel", None, {}, 404),
+    ("POST", "/api/package/1/cancel", b'{"now": true}', {}, 400),
+    ("DELETE", "/api/queue?channel=Pigeon", None, {}, 400),
+    ("DELETE", "/api/queue?chanel=Radio", None, {}, 400),
+    ("POST", "/api/inbound/none/replay", None, {}, 409),
+    ("GET", "/api/inbound?state=lost", None, {}, 400),
+    ("GET", "/api/events?topics=weather", None, {}, 400),
+    ("BREW", "/api/status", None, {}, 501),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "headers", "status"), REFUSALS)
+def test_refusals_are_problems(
+    kit: Agent,
+    method: str,
+    path: str,
+    body: bytes | None,
+    headers: dict[str, str],
+    status: int,
+) -> None:
+    before = kit.call("GET", "/api/queue").body["queued"]
+    answer = kit.call(method, path, body, **headers)
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.body["status"] == status
+    assert answer.body["title"]
+    assert answer.body["detail"]
+    assert kit.call("GET", "/api/queue").body["queued"] == before
+
+
+def test_every_fault_has_its_pointer(kit: Agent) -> None:
+    document = {"colapseKey": 1, "location": {"latitude": 99}}
+    answer = kit.call("POST", "/api/package", document)
+    pointers = [fault["pointer"] for fault in answer.body["errors"]]
+    assert pointers == ["/colapseKey", "/location/latitude", "/location/longitude"]
+
+
+def test_health_status_metrics_and_page(kit: Agent) -> None:
+    kit.post("x")
+    assert kit.call("GET", "/api/health").body == {"status": "UP"}
+    status = kit.call("GET", "/api/status").body
+    satellite = status["channels"]["Satellite"]
+    assert satellite["configured"]
+    assert satellite["creditsToday"] > 0
+    assert satellite["lastSuccess"] > 0
+    assert not status["channels"]["Radio"]["configured"]
+    metrics = kit.call("GET", "/metrics").body
+    assert 'fieldagent_configured{channel="Satellite"} 1' in metrics
+    assert "<h1>fieldagent</h1>" in kit.call("GET", "/").body
+
+
+def test_a_key_makes_a_retry_safe(kit: Agent) -> None:
+    answers = [
+        kit.call("POST", "/api/package", {"message": {"content": "key"}}, **{"Idempotency-Key": k})
+        for k in ("k1", '"k1"')
+    ]
+    assert answers[0].body == answers[1].body
+    other = kit.call("POST", "/api/package", MESSAGE, **{"Idempotency-Key": "k1"})
+    assert other.status == 422
+
+
+def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, *arguments, "--port", str(running.port)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["send", "message", "hello"], 0, "Delivered"),
+        (["send", "location", "47.1", "-8.2", "--altitude", "400"], 0, "Delivered"),
+        (["send", "waypoint", "47.1", "8.2", "Hut"], 0, "Delivered"),
+        (["send", "data", __file__], 0, "Delivered"),
+        (["send", "message", "x", "--channel", "Radio"], 1, "not configured"),
+        (["send", "location", "95", "8"], 65, "/location/latitude"),
+        (["send", "data", "/nonexistent"], 2, "cannot read"),
+        (["send", "message", "x", "--no-wait"], 0, "queued"),
+        (["sos"], 2, "no SOS was sent"),
+        (["sos", "--yes", "--position", "47.1", "8.2"], 0, "Delivered"),
+        (["cancel", "4711"], 65, "no Package has the id"),
+        (["queue"], 0, "waits"),
+        (["queue", "--clear"], 0, "canceled"),
+        (["status"], 0, "Satellite: "),
+        (["inbound", "list"], 0, "nothing came in yet"),
+        (["inbound", "replay"], 2, "name a requestId"),
+    ],
+)
+def test_commands_end_with_a_code_a_script_can_use(
+    kit: Agent, arguments: list[str], code: int, said: str
+) -> None:
+    done = command(kit, *arguments)
+    assert said in done.stdout + done.stderr
+    assert done.returncode == code
+
+
+def test_json_is_machine_readable(kit: Agent) -> None:
+    done = command(kit, "send", "message", "x", "--json")
+    assert json.loads(done.stdout)["status"] == "Delivered"
+    assert json.loads(command(kit, "status", "--json").stdout)["version"]
+
+
+def test_without_an_agent_the_message_says_what_to_do() -> None:
+    done = subprocess.run(
+        [*MODULE, "status", "--port", "1"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 69
+    assert "fieldagent run" in done.stderr
+
+
+def test_what_comes_in_is_printed_by_the_hook(tmp_path: Path) -> None:
+    with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": HOOK}) as kit:
+        above.type("mt hello kit")
+        payload = json.loads(kit.expect("hook: ").removeprefix("hook: "))
+        event = payload["payloads"][0]["events"][0]
+        assert (event["type"], event["content"]) == ("Message", "hello kit")
+        listed = kit.call("GET", "/api/inbound").body["payloads"]
+        assert listed[0]["requestId"] == payload["requestId"]
+        assert command(kit, "inbound", "replay", payload["requestId"]).returncode == 0
+        assert json.loads(kit.expect("hook: ").removeprefix("hook: ")) == payload
+
+
+def test_a_hook_that_fails_leaves_a_dead_letter(tmp_path: Path) -> None:
+    with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "exit 3"}) as kit:
+        above.type("mt hello")
+        kit.expect("did not take")
+        done = command(kit, "inbound", "list", "--state", "dead")
+        assert "dead after 1 attempt(s)" in done.stdout
+
+
+def test_a_package_is_cancelled_while_it_waits(tmp_path: Path) -> None:
+    with agent(tmp_path) as kit:
+        answers = []
+        caller = threading.Thread(target=lambda: answers.append(kit.post("x", id=9)))
+        caller.start()
+        while kit.call("GET", "/api/queue").body["queued"] == 0:
+            pass
+        canceled = kit.call("POST", "/api/package/9/cancel")
+        assert (canceled.status, canceled.body["status"]) == (200, "Canceled")
+        caller.join(10)
+        assert answers[0].body["status"] == "Canceled"
+        again = kit.call("DELETE", "/api/package/9")
+        assert (again.status, again.body["package"]["status"]) == (409, "Canceled")
+
+
+def test_a_newer_package_collapses_the_older(tmp_path: Path) -> None:
+    with agent(tmp_path) as kit:
+        path = "/api/package/async"
+        ids = [
+            kit.call("POST", path, {"message": {"content": str(n)}, "collapseKey": 5}).body["id"]
+            for n in range(3)
+        ]
+        statuses = [kit.call("GET", f"/api/package/{id_}").body["status"] for id_ in ids]
+        assert statuses == ["Collapsed", "Collapsed", None]
+        assert kit.call("DELETE", "/api/queue").body == {"deleted": 1}
+
+
+def test_killed_in_a_session_nothing_is_lost_or_sent_twice(tmp_path: Path) -> None:
+    with sky(tmp_path, latency=2) as above:
+        with agent(tmp_path) as kit:
+            kit.call("POST", "/api/package/async", {"message": {"content": "precious"}, "id": 5})
+            above.expect("precious")  # The gateway has it; the agent does not know yet.
+            kit.kill()
+        with agent(tmp_path) as kit:
+            assert kit.post("precious", id=5).body["status"] == "Delivered"
+            assert kit.post("next").body["status"] == "Delivered"
+        above.expect("next")
+        assert not [line for line in above.lines if "(again)" in line]
+        assert len([line for line in above.lines if "precious" in line]) == 1
+
+
+def test_stopping_answers_who_waits_and_keeps_the_package(tmp_path: Path) -> None:
+    with agent(tmp_path) as kit:
+        answers = []
+        caller = threading.Thread(target=lambda: answers.append(kit.post("kept", id=3)))
+        caller.start()
+        while kit.call("GET", "/api/queue").body["queued"] == 0:
+            pass
+        assert kit.stop() == 0
+        caller.join(10)
+        assert answers[0].status == 503
+        assert int(answers[0].headers["retry-after"]) >= 1
+        assert "kept" in answers[0].body["detail"]
+    with sky(tmp_path), agent(tmp_path) as kit:
+        assert kit.post("kept", id=3).body["status"] == "Delivered"
+
+
+def test_a_second_agent_does_not_touch_the_journal_of_the_first(tmp_path: Path) -> None:
+    with agent(tmp_path) as kit:
+        second = subprocess.run(
+            [*MODULE, "run", "--config", str(tmp_path / "agent.properties")],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert second.returncode == 69
+        assert "another agent uses" in second.stderr
+        assert kit.call("GET", "/api/health").status == 200
+
+
+def test_a_port_that_is_taken_says_so(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with agent(tmp_path) as kit:
+        (other / "agent.properties").write_text(
+            f"api-port={kit.port}\nstate-directory={other}\nsatellite-port=/dev/null\n"
+        )
+        second = subprocess.run(
+            [*MODULE, "run", "--config", str(other / "agent.properties")],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert second.returncode == 69
+        assert str(kit.port) in second.stderr
+
+
+def test_wrong_settings_name_every_fault(tmp_path: Path) -> None:
+    properties = tmp_path / "agent.properties"
+    properties.write_text("satelite-port=/dev/ttyUSB0\napi-port=x\n")
+    for name in ("run", "check"):
+        done = subprocess.run(
+            [*MODULE, name, "--config", str(properties)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 78
+        assert "nearest is satellite-port" in done.stderr
+        assert "api-port must be" in done.stderr
+
+
+def test_check_tells_what_to_mend_and_what_is_good(tmp_path: Path) -> None:
+    properties = tmp_path / "agent.properties"
+    properties.write_text(f"satellite-port={tmp_path}/modem\nstate-directory={tmp_path}\n")
+    arguments = [*MODULE, "check", "--config", str(properties)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 78
+    assert "is the modem plugged in?" in done.stderr
+    properties.write_text(properties.read_text() + "api-port=0\n")
+    with sky(tmp_path):
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_the_zipapp_is_the_whole_product(tmp_path: Path) -> None:
+    if not ZIPAPP.exists():
+        pytest.skip("build/zipapp has not been run")
+    with sky(tmp_path), agent(tmp_path, command=[sys.executable, "-I", "-S", str(ZIPAPP)]) as kit:
+        assert kit.post("from one file").body["status"] == "Delivered"
+
+
+def test_events_tell_what_happens(kit: Agent) -> None:
+    from http.client import HTTPConnection
+
+    connection = HTTPConnection("127.0.0.1", kit.port, timeout=20)
+    connection.request("GET", "/api/events?topics=package")
+    response = connection.getresponse()
+    assert response.getheader("Content-Type") == "text/event-stream"
+    assert response.readline() == b": listening\n"
+    id_ = kit.post("listened to").body["id"]
+    told = None
+    while told is None or told["id"] != id_:
+        line = response.readline()
+        told = json.loads(line.removeprefix(b"data: ")) if line.startswith(b"data: ") else told
+    assert told["status"] == "Delivered"
+    connection.close()
