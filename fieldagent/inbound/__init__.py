@@ -1,0 +1,80 @@
+"""What the spool and the hooks promise each other.
+
+A hook is a call that takes one delivery and says how that went. `dispatch` decides which delivery
+is next and when; the spool keeps them on disk, one row a delivery, in the order they came. Of each
+sender only the oldest is ever shown, so memory does not grow with what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import trio
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One payload on its way to one hook."""
+
+    request_id: str
+    sender: str
+    """Deliveries of one sender are handed over one after another, in the order they came."""
+    body: str
+    """The inbound payload as compact JSON."""
+    received: float
+    """Unix time."""
+    attempts: int = 0
+    """How often it was tried already."""
+    not_before: float = 0.0
+    """Unix time of the next attempt."""
+
+
+class Outcome(Enum):
+    """How one attempt ended."""
+
+    HANDED = "handed"
+    """The hook has it."""
+    FAILED = "failed"
+    """Not this time: to be tried again on the schedule."""
+    REFUSED = "refused"
+    """It makes no sense to try again by ourselves: a dead letter, which people can replay."""
+    GONE = "gone"
+    """The hook wants no more of anything. The delivery waits for a corrected setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    outcome: Outcome
+    reason: str = ""
+    """For people: what went wrong and, where they can mend it, how."""
+    retry_after: float = 0.0
+    """Seconds that the other side asked us to wait at least; counts for FAILED."""
+
+
+Call = Callable[[Delivery], Awaitable[Result]]
+"""A hook. Cancelled, it leaves nothing behind, and the delivery counts as not tried."""
+
+
+class Spool(Protocol):
+    """One hook's side of the durable spool.
+
+    What is awaited here returns once it is on disk, and is carried out even when cancelled.
+    """
+
+    def heads(self, limit: int) -> list[Delivery]:
+        """Of each sender the oldest delivery that waits; the soonest `not_before` first."""
+
+    def news(self) -> trio.Event:
+        """Set at the next arrival or replay after this call."""
+
+    async def handed(self, request_id: str) -> None:
+        """It is done with."""
+
+    async def postponed(self, request_id: str, until: float, reason: str) -> None:
+        """One more attempt failed; the next is at the Unix time `until`."""
+
+    async def dead(self, request_id: str, reason: str) -> None:
+        """It is kept, but not tried again until somebody replays it."""

@@ -1,0 +1,50 @@
+"""Bytes that a program printed, as lines of bounded length and number; no I/O."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+
+LINE_MAX = 8192
+"""Characters; a longer line comes in pieces."""
+
+OUTPUT_MAX = 1 << 20
+"""Bytes of one run that are printed; what follows is read and thrown away."""
+
+
+class Lines:
+    """UTF-8 is expected, anything else is shown as U+FFFD."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._line = ""
+        self._room = OUTPUT_MAX
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """The lines that `data` completes, without their ends."""
+        if self._room < 0:
+            return
+        yield from self._split(self._decoder.decode(data[: self._room]))
+        self._room -= len(data)
+        if self._room < 0:
+            yield from self.end()
+            yield f"[more than {OUTPUT_MAX} bytes: the rest is not printed]"
+
+    def end(self) -> Iterator[str]:
+        """What stood after the last line's end."""
+        yield from self._split(self._decoder.decode(b"", final=True))
+        if self._line:
+            yield self._line
+            self._line = ""
+
+    def _split(self, text: str) -> Iterator[str]:
+        *whole, self._line = (self._line + text).split("\n")
+        for line in whole:
+            yield from _pieces(line) or [""]
+        if len(self._line) > LINE_MAX:
+            *full, self._line = _pieces(self._line)
+            yield from full
+
+
+def _pieces(line: str) -> list[str]:
+    return [line[start : start + LINE_MAX] for start in range(0, len(line), LINE_MAX)]
