@@ -67,6 +67,7 @@ class Agent:
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
+            "journal": {"commits": self.journal.commits},
         }
 
     def _channel(self, channel: Channel) -> dict[str, Any]:

@@ -78,16 +78,15 @@ class LocalApi:
         ]
 
     async def send(self, request: Request) -> Response:
-        accepted = await self._accept(request)
-        return json_response(_answer(await self._intake.outcome(accepted.sequence)))
+        standing = await self._accept(request)
+        return json_response(_answer(await self._intake.outcome(standing.sequence)))
 
     async def enqueue(self, request: Request) -> Response:
-        accepted = await self._accept(request)
-        standing = self._intake.standing(accepted.id)
-        location = f"/api/package/{accepted.id}"
+        standing = await self._accept(request)
+        location = f"/api/package/{standing.id}"
         return json_response(_progress(standing), 202, (("Location", location),))
 
-    async def _accept(self, request: Request) -> Any:
+    async def _accept(self, request: Request) -> Standing:
         key = _idempotency_key(request.headers)
         try:
             return await self._intake.accept(_package(request.body), key)
@@ -266,7 +265,10 @@ def _channels(legs: Mapping[Channel, Leg]) -> dict[str, Any]:
 
 
 def _metric_lines(status: Mapping[str, Any]) -> list[str]:
-    lines = [f"fieldagent_uptime_seconds {status['uptime']}\n"]
+    lines = [
+        f"fieldagent_uptime_seconds {status['uptime']}\n",
+        f"fieldagent_journal_commits {status['journal']['commits']}\n",
+    ]
     for name, channel in status["channels"].items():
         label = f'{{channel="{name}"}}'
         lines += [

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.delivery import Leg, legs_of
+from fieldagent.delivery import Leg, legs_of, terminal_status
 from fieldagent.events import Events
 from fieldagent.journal import outbound
 from fieldagent.journal.commit import Journal
@@ -81,7 +81,7 @@ class Intake:
         self._accepting: dict[int | str, trio.Event] = {}
         self._stopped = False
 
-    async def accept(self, package: Package, idempotency_key: str | None = None) -> Accepted:
+    async def accept(self, package: Package, idempotency_key: str | None = None) -> Standing:
         """Store and queue it, or join the one that the same caller posted before.
 
         Raises Conflict, and what the journal raises.
@@ -93,9 +93,10 @@ class Intake:
         done = trio.Event()
         self._accepting |= dict.fromkeys(claims, done)
         try:
-            return self._earlier(package, idempotency_key) or await self._store(
-                package, idempotency_key
-            )
+            known = self._earlier(package, idempotency_key)
+            if known is not None:
+                return self._standing(known.sequence)
+            return await self._store(package, idempotency_key)
         finally:
             for claim in claims:
                 del self._accepting[claim]
@@ -118,7 +119,7 @@ class Intake:
             )
         return known
 
-    async def _store(self, package: Package, key: str | None) -> Accepted:
+    async def _store(self, package: Package, key: str | None) -> Standing:
         now = self._clock()
         legs = legs_of(package.channels, frozenset(self._outboxes))
         if package.id is None:
@@ -149,7 +150,7 @@ class Intake:
         ]
         if replaced:
             await self.end(replaced)
-        return accepted
+        return Standing(id_, sequence, terminal_status(legs.values()), legs, now)
 
     def resume(self) -> int:
         """Put back into the queues what waited when the program ended; tells how many."""

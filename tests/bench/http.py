@@ -74,6 +74,12 @@ def _server(*command: str) -> Iterator[int]:
         process.communicate()
 
 
+@contextmanager
+def uvicorn_server() -> Iterator[int]:
+    with _server("-m", "uvicorn", "tests.bench.http:uvicorn_app", *_UVICORN) as port:
+        yield port
+
+
 def drive(port: int, requests: int, connections: int = CONNECTIONS) -> float:
     """Requests a second, with one request under way on each connection."""
     request = _REQUEST % (port, len(_BODY), _BODY)
@@ -131,8 +137,7 @@ def _exchange(
 
 def throughput(rounds: int = ROUNDS) -> tuple[float, float, float]:
     """Requests a second, ours and uvicorn's, and the ratio: medians over `rounds` by turns."""
-    uvicorn = ("-m", "uvicorn", "tests.bench.http:uvicorn_app", *_UVICORN)
-    with _server("-c", _OURS) as ours, _server(*uvicorn) as theirs:
+    with _server("-c", _OURS) as ours, uvicorn_server() as theirs:
         for port in (ours, theirs):
             drive(port, REQUESTS // 4)
         pairs = [(drive(ours, REQUESTS), drive(theirs, REQUESTS)) for _ in range(rounds)]

@@ -1,0 +1,56 @@
+"""Every benchmark in one table: `python -m tests.bench`. Ratios of one run, with their goals."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from fieldagent.package import Data, Item, Location, Message, Waypoint
+from fieldagent.wire.envelope import Entry, encode
+from tests.bench.durable import durable
+from tests.bench.http import ratio as http_ratio
+from tests.bench.process import memory_ratio, start_ratio, zipapp_ratio
+from tests.bench.queue import ratio as queue_ratio
+from tests.processes import ZIPAPP
+
+TIME = 1_790_000_000
+MOMENT = datetime.fromtimestamp(TIME, UTC)
+SAMPLES: dict[str, Item] = {
+    "message of 12 characters": Message("Camp reached"),
+    "location, all members": Location(47.3769123, -122.1234567, MOMENT, 1408, 27.9, 278),
+    "location, position and time": Location(47.3769123, -122.1234567, MOMENT),
+    "waypoint, name of 3": Waypoint(46.5, 7.25, "Hut", MOMENT),
+    "data of 12 bytes": Data(bytes(12)),
+}
+
+
+def row(what: str, value: float, goal: str, met: bool) -> None:
+    print(f"{what:<62} {value:>7.3f}   {goal:<14} {'met' if met else 'NOT MET'}", flush=True)
+
+
+def main() -> None:
+    speed = http_ratio()
+    row("POST throughput over uvicorn with h11, no journal", speed, ">= 0.9", speed >= 0.9)
+    disk = durable()
+    row("POST throughput over uvicorn with h11, durable", disk.ratio, ">= 0.6", disk.ratio >= 0.6)
+    row(
+        "commits per accepted Package, 16 connections",
+        disk.commits,
+        "<= 1/8",
+        disk.commits <= 1 / 8,
+    )
+    queue = queue_ratio()
+    row("queue over a bare tuple heap, 100 000", queue, ">= 0.5", queue >= 0.5)
+    memory = memory_ratio()
+    row("idle memory over a bare trio and h11 server", memory, "<= 1.4", memory <= 1.4)
+    start = start_ratio()
+    row("start to listening over import trio", start, "<= 1.6", start <= 1.6)
+    if ZIPAPP.exists():
+        packed = zipapp_ratio(ZIPAPP)
+        row("start of the zipapp over the installed package", packed, "<= 1.3", packed <= 1.3)
+    print("\nbytes on air, with envelope (first of a message; 50 bytes are a credit)")
+    for what, item in SAMPLES.items():
+        print(f"{what:<62} {len(encode([Entry(1234, item, TIME)])):>7}")
+
+
+if __name__ == "__main__":
+    main()
