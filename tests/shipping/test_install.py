@@ -1,0 +1,140 @@
+"""The installer, into a folder of its own; the unit and the udev rule as systemd reads them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fieldagent.settings import KEYS, parse
+from tests.shipping.conftest import ROOT, lacking
+
+SETTINGS = "etc/fieldagent/agent.properties"
+UNIT = ROOT / "systemd/fieldagent.service"
+RULES = ROOT / "systemd/60-fieldagent.rules"
+INSTALLED = {
+    "usr/bin/fieldagent",
+    "usr/lib/fieldagent/fieldagent.pyz",
+    "usr/lib/systemd/system/fieldagent.service",
+    "usr/lib/sysusers.d/fieldagent.conf",
+    "usr/lib/udev/rules.d/60-fieldagent.rules",
+    SETTINGS,
+}
+
+
+@pytest.fixture
+def installer(zipapp: Path, tmp_path: Path) -> Path:
+    """The installer of a clone in which the zipapp has been built."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT / "systemd", clone / "systemd")
+    (clone / "dist").mkdir()
+    shutil.copy(zipapp, clone / "dist")
+    return clone / "systemd/install"
+
+
+def install(installer: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([installer, *arguments], capture_output=True, text=True, umask=0o022)
+
+
+def files(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+
+def test_puts_everything_in_place_and_says_what_to_do_next(installer: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    done = install(installer, "--root", root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert files(root) == INSTALLED
+    assert os.access(root / "usr/bin/fieldagent", os.X_OK)
+    assert "systemctl enable --now fieldagent" in done.stdout
+
+
+def test_run_again_updates_all_but_the_settings(installer: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    install(installer, "--root", root)
+    (root / SETTINGS).write_text("satellite-port=/dev/ttyAMA0\n")
+    (root / "usr/lib/fieldagent/fieldagent.pyz").write_text("an older one")
+    done = install(installer, "--root", root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (root / SETTINGS).read_text() == "satellite-port=/dev/ttyAMA0\n"
+    assert (root / "usr/lib/fieldagent/fieldagent.pyz").stat().st_size > 1_000_000
+    assert files(root) == INSTALLED
+
+
+def test_first_settings_name_every_key_set_none_and_are_private(
+    installer: Path, tmp_path: Path
+) -> None:
+    install(installer, "--root", tmp_path / "root")
+    settings = tmp_path / "root" / SETTINGS
+    text = settings.read_text()
+    assert [key.name for key in KEYS if f"\n#{key.name}=" not in text] == []
+    assert parse(text, settings, {"HOME": "/"}) == parse("", settings, {"HOME": "/"})
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o600
+
+
+def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> None:
+    install(installer, "--root", tmp_path / "root")
+    settings = tmp_path / "root" / SETTINGS
+    lines = [line.removeprefix("#") for line in settings.read_text().splitlines()]
+    given = [line for line in lines if "=" in line and line.partition("=")[2].isdigit()]
+    assert "api-port=9091" in given
+    assert parse("\n".join(given), settings, {}) == parse("", settings, {})
+
+
+def test_uninstall_leaves_settings_and_journal(installer: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    install(installer, "--root", root)
+    journal = root / "var/lib/fieldagent/journal.sqlite3"
+    journal.parent.mkdir(parents=True)
+    journal.touch()
+    done = install(installer, "--root", root, "--uninstall")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert files(root) == {SETTINGS, "var/lib/fieldagent/journal.sqlite3"}
+
+
+def test_says_what_to_run_when_the_zipapp_is_missing(installer: Path, tmp_path: Path) -> None:
+    (installer.parents[1] / "dist/fieldagent.pyz").unlink()
+    done = install(installer, "--root", tmp_path / "root")
+    assert done.returncode == 1
+    assert "run build/zipapp first" in done.stderr
+    assert not (tmp_path / "root").exists()
+
+
+def test_unknown_arguments_install_nothing(installer: Path, tmp_path: Path) -> None:
+    done = install(installer, "--rot", tmp_path / "root")
+    assert done.returncode == 1
+    assert "'--rot' is unknown" in done.stderr
+
+
+def test_unit_is_shut_in() -> None:
+    analyze = tool("systemd-analyze")
+    done = subprocess.run(
+        [analyze, "security", "--offline=true", "--threshold=15", UNIT],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-400:] + done.stderr
+
+
+def test_unit_is_understood() -> None:
+    done = subprocess.run([tool("systemd-analyze"), "verify", UNIT], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_udev_rules_are_understood() -> None:
+    udevadm = shutil.which("udevadm")
+    if udevadm is None or "verify" not in subprocess.getoutput(f"{udevadm} --help"):
+        pytest.skip("no udevadm that verifies rules (systemd 254 and later)")
+    done = subprocess.run([udevadm, "verify", RULES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        lacking(f"no {name}: apt-get install systemd")
+    return found

@@ -1,0 +1,148 @@
+"""What the one file promises, whatever runs it."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import fieldagent
+from tests.processes import agent, sky
+from tests.shipping.conftest import ROOT
+
+MOST_BYTES = 2_200_000
+ELF = b"\x7fELF"
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(fieldagent.__path__, "fieldagent.")
+    if module.name != "fieldagent.__main__"
+]
+IMPORT_ALL = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+import fieldagent, trio, h11, serial, cbor2, javaproperties
+for module in (fieldagent, trio, h11, serial, cbor2, javaproperties):
+    assert module.__file__.startswith(sys.argv[1]), module.__file__
+"""
+
+
+def isolated(
+    interpreter: str, *arguments: str | Path, status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run with nothing but the file: no environment, no site-packages, no user's folder."""
+    done = subprocess.run(
+        [interpreter, "-I", "-S", *arguments], env={}, cwd="/", capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_is_small_enough_for_a_kit(zipapp: Path) -> None:
+    assert zipapp.stat().st_size < MOST_BYTES
+
+
+def test_runs_on_any_architecture(zipapp: Path) -> None:
+    with zipfile.ZipFile(zipapp) as archive:
+        native = [name for name in archive.namelist() if archive.read(name).startswith(ELF)]
+    assert native == []
+
+
+def test_every_source_has_its_compiled_form_beside_it(zipapp: Path) -> None:
+    with zipfile.ZipFile(zipapp) as archive:
+        names = set(archive.namelist())
+    sources = {name for name in names if name.endswith(".py")}
+    assert {f"fieldagent/{name}.py" for name in ("agent", "settings")} <= sources
+    assert {name for name in names if name.endswith(".pyc")} == {f"{name}c" for name in sources}
+
+
+def test_keeps_the_licence_of_all_it_contains(zipapp: Path) -> None:
+    with zipfile.ZipFile(zipapp) as archive:
+        names = archive.namelist()
+    packages = {name.split("/")[0] for name in names if ".dist-info/" in name}
+    locked = (ROOT / "build/requirements.txt").read_text().splitlines()
+    assert len(packages) == len([line for line in locked if "==" in line and line[0] != "#"])
+    for package in packages:
+        told = [name for name in names if name.startswith(package)]
+        assert any("LICENSE" in name or name.endswith("METADATA") for name in told), package
+
+
+def test_the_same_input_gives_the_same_bytes(zipapp: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "another folder"
+    elsewhere.mkdir()
+    environment = {
+        **os.environ,
+        "TMPDIR": str(elsewhere),
+        "TZ": "Asia/Tokyo",
+        "LC_ALL": "C",
+        "PYTHONHASHSEED": "7",
+    }
+    again = tmp_path / "again.pyz"
+    subprocess.run(
+        [ROOT / "build/zipapp", again], check=True, env=environment, umask=0o077, cwd=tmp_path
+    )
+    assert again.read_bytes() == zipapp.read_bytes()
+
+
+def test_does_not_tell_where_it_was_built(zipapp: Path) -> None:
+    with zipfile.ZipFile(zipapp) as archive:
+        content = b"".join(archive.read(name) for name in archive.namelist())
+    assert str(ROOT).encode() not in content
+    assert b"/tmp/tmp" not in content
+
+
+def test_the_time_of_its_entries_can_be_set(tmp_path: Path) -> None:
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    target = tmp_path / "dated.pyz"
+    subprocess.run([ROOT / "build/zipapp", target], check=True, env=environment)
+    with zipfile.ZipFile(target) as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
+
+
+def test_compiled_code_is_used_by_the_python_that_built_it(zipapp: Path) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import trio; print(trio.__file__)"
+    assert isolated(sys.executable, "-c", code, zipapp).stdout.endswith("trio/__init__.pyc\n")
+
+
+def test_tells_its_version(interpreter: str, zipapp: Path) -> None:
+    done = isolated(interpreter, zipapp, "--version")
+    assert done.stdout == f"fieldagent {fieldagent.__version__}\n"
+
+
+def test_checks_settings(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "agent.properties"
+    settings.write_text(f"state-directory={tmp_path}/state\napi-port=0\nsatelite-baud=9600\n")
+    done = isolated(interpreter, zipapp, "check", "--config", settings, status=78)
+    assert "'satelite-baud' is not a setting; the nearest is satellite-baud" in done.stderr
+
+
+def test_every_module_can_be_imported(interpreter: str, zipapp: Path) -> None:
+    isolated(interpreter, "-W", "error", "-c", IMPORT_ALL, zipapp, *MODULES)
+
+
+def test_delivers_a_package(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
+    command = [interpreter, "-I", "-S", str(zipapp)]
+    with sky(tmp_path), agent(tmp_path, command=command) as running:
+        assert running.post("Camp reached").body["status"] == "Delivered"
+
+
+@pytest.mark.parametrize("native", ["x.so", "x.cpython-311-x86_64-linux-gnu.so"])
+def test_native_code_is_refused(native: str, tmp_path: Path) -> None:
+    (tmp_path / native).touch()
+    code = (
+        "import runpy, sys, pathlib; "
+        "runpy.run_path(sys.argv[1])['refuse_native'](pathlib.Path(sys.argv[2]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, ROOT / "build/zipapp", tmp_path],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert f"{native} runs on one architecture only" in done.stderr
