@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from fieldagent.delivery import Leg
 from fieldagent.events import TOPICS, Events
+from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -89,7 +90,7 @@ class LocalApi:
     async def _accept(self, request: Request) -> Standing:
         key = _idempotency_key(request.headers)
         try:
-            return await self._intake.accept(_package(request.body), key)
+            return await self._intake.accept(_package(required_body(request)), key)
         except Conflict as conflict:
             status = 422 if str(conflict).startswith("Idempotency-Key") else 409
             raise Problem(status, detail=str(conflict)) from None

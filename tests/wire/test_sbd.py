@@ -1,0 +1,227 @@
+"""The AT conversation, byte by byte: transcripts of a real modem's dialect, faults, garbage."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire import sbd
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.sbd import (
+    NEED_DATA,
+    BufferStatus,
+    Conversation,
+    Event,
+    MobileTerminated,
+    Ready,
+    Reply,
+    Ring,
+    Service,
+    SessionResult,
+    Signal,
+    WriteResult,
+)
+from fieldagent.wire.sbd_status import MO_STATUS, Verdict, mo_status, retry_after
+
+
+def events(conversation: Conversation, pieces: list[bytes]) -> list[Event]:
+    found: list[Event] = []
+    for piece in pieces:
+        conversation.receive_data(piece)
+        while not isinstance(event := conversation.next_event(), sbd.NeedData):
+            found.append(event)
+    return found
+
+
+def binary(body: bytes, spoil: int = 0) -> bytes:
+    guard = (sum(body) + spoil & 0xFFFF).to_bytes(2)
+    return len(body).to_bytes(2) + body + guard
+
+
+TRICKY = b"\r\nOK\r\nSBDRING\r\nERROR\r\n\x00\xff"
+
+TRANSCRIPTS: list[tuple[str, bytes, list[Event]]] = [
+    ("AT", b"\r\nOK\r\n", [Reply(True)]),
+    ("AT", b"AT\r\r\nOK\r\n", [Reply(True, echoed=True)]),
+    ("AT", b"\r\nERROR\r\n", [Reply(False)]),
+    ("AT+CIER=1,1,1", b"\r\nOK\r\n\r\n+CIEV:0,3\r\n", [Reply(True), Signal(3)]),
+    ("AT+CGSN", b"\r\n300234010000001\r\n\r\nOK\r\n", [Reply(True, ("300234010000001",))]),
+    (
+        "AT+SBDIX",
+        b"\r\nSBDRING\r\n\r\n+CIEV:1,0\r\n\r\n+SBDIX: 0, 5, 1, 9, 12, 2\r\n\r\nOK\r\n",
+        [Ring(), Service(False), Reply(True, ("+SBDIX: 0, 5, 1, 9, 12, 2",))],
+    ),
+    (
+        "AT+SBDRB",
+        binary(TRICKY) + b"\r\nOK\r\n",
+        [MobileTerminated(TRICKY, intact=True), Reply(True)],
+    ),
+    (
+        "AT+SBDRB",
+        b"AT+SBDRB\r\n" + binary(b"x", spoil=1) + b"\r\nOK\r\n",
+        [MobileTerminated(b"x", intact=False), Reply(True, echoed=True)],
+    ),
+    (
+        "AT+SBDRB",
+        b"\r\nSBDRING\r\n" + binary(b"") + b"\r\nOK\r\n\r\n+CIEV:0,5\r\n",
+        [Ring(), MobileTerminated(b"", intact=True), Reply(True), Signal(5)],
+    ),
+    ("AT+SBDRB", b"\r\nERROR\r\n", [Reply(False)]),
+    ("AT+SBDWB=2", b"\r\n3\r\n\r\nOK\r\n", [Reply(True, ("3",))]),
+]
+
+
+def splits(data: bytes) -> list[list[bytes]]:
+    return [[data], [data[i : i + 1] for i in range(len(data))]]
+
+
+@pytest.mark.parametrize(("command", "answer", "expected"), TRANSCRIPTS)
+@pytest.mark.parametrize("noise", [b"", b"\x00\xfe~~#\r\n", b"\r\nOK\r\n", b"x" * 1000 + b"\r"])
+def test_transcripts_whole_byte_by_byte_and_after_noise(
+    command: str, answer: bytes, expected: list[Event], noise: bytes
+) -> None:
+    for pieces in splits(answer):
+        conversation = Conversation()
+        assert events(conversation, [noise]) == []
+        assert conversation.send(command) == command.encode() + b"\r"
+        assert events(conversation, pieces) == expected
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (b"\r\n0\r\n\r\nOK\r\n", WriteResult.STORED),
+        (b"\r\n1\r\n", WriteResult.TIMEOUT),
+        (b"\r\n2\r\n\r\nOK\r\n", WriteResult.WRONG_SUM),
+        (b"\r\n3\r\n\r\nOK\r\n", WriteResult.WRONG_SIZE),
+    ],
+)
+def test_writing_a_message(after: bytes, expected: WriteResult) -> None:
+    for pieces in splits(after):
+        conversation = Conversation()
+        conversation.send(sbd.write_binary(3))
+        assert events(conversation, [b"\r\nREADY\r\n"]) == [Ready()]
+        assert conversation.send_payload(b"\xff\xff\x03") == b"\xff\xff\x03\x02\x01"
+        (reply,) = events(conversation, pieces)
+        assert isinstance(reply, Reply)
+        assert sbd.parse_write(reply) is expected
+
+
+def test_the_sum_is_cut_to_two_bytes() -> None:
+    assert sbd.checksum(b"\xff" * 340) == (255 * 340 & 0xFFFF).to_bytes(2)
+    assert sbd.checksum(b"hello") == b"\x02\x14"
+
+
+def test_one_command_at_a_time_and_a_payload_only_when_asked() -> None:
+    conversation = Conversation()
+    with pytest.raises(LocalProtocolError):
+        conversation.send_payload(b"x")
+    conversation.send("AT")
+    with pytest.raises(LocalProtocolError):
+        conversation.send("AT")
+    conversation.give_up()
+    assert events(conversation, [b"\r\nOK\r\n"]) == [], "too late: it belongs to nobody"
+    conversation.send("AT")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"x" * 341, b"RB0012345 payload"], ids=["empty", "too long", "routed"]
+)
+def test_what_must_not_be_sent(body: bytes) -> None:
+    with pytest.raises(LocalProtocolError):
+        sbd.check_mo(body)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "+SBDIX: 0, 5, 1, 9, 12, 2",
+        "+SBDIX:0,5,1,9,12,2",
+        "+SBDIX: 0 , 5 , 1 ,9 , 12, 2",
+        "+SBDIXA: 0, 5, 1, 9, 12, 2",
+    ],
+)
+def test_spacing_differs_between_devices(line: str) -> None:
+    assert sbd.parse_session(Reply(True, (line,))) == SessionResult(0, 5, 1, 9, 12, 2)
+
+
+def test_status_with_no_message_has_a_negative_mtmsn() -> None:
+    reply = Reply(True, ("+SBDSX: 1, 65535, 0, -1, 1, 3",))
+    assert sbd.parse_status(reply) == BufferStatus(1, 65535, 0, -1, 1, 3)
+
+
+@pytest.mark.parametrize("lines", [(), ("+SBDIX: 0, 5, 1",), ("+SBDIX: a, b, c, d, e, f",)])
+def test_an_answer_that_is_none_is_the_peers_error(lines: tuple[str, ...]) -> None:
+    for parse in (sbd.parse_session, sbd.parse_status, sbd.parse_write, sbd.parse_serial_number):
+        with pytest.raises(RemoteProtocolError):
+            parse(Reply(True, lines))
+
+
+commands = st.sampled_from(["AT", "AT+SBDRB", "AT+SBDIX", "AT+SBDWB=5", None])
+
+
+@given(st.lists(st.tuples(commands, st.binary(max_size=60)), max_size=8))
+def test_garbage_never_raises_and_keeps_nothing_for_ever(
+    talk: list[tuple[str | None, bytes]],
+) -> None:
+    conversation = Conversation()
+    for command, noise in talk:
+        if command is not None:
+            with suppress(LocalProtocolError):
+                conversation.send(command)
+        events(conversation, [noise])
+    conversation.give_up()
+    events(conversation, [b"\r" + b"\n" * 3000 + b"\x09" * 600 + b"\r\n"])
+    conversation.send("AT")
+    assert events(conversation, [b"\r\nOK\r\n"])[-1] == Reply(True)
+
+
+@given(st.binary(max_size=270), st.lists(st.integers(1, 400), max_size=4))
+def test_any_payload_is_read_by_its_length(body: bytes, cuts: list[int]) -> None:
+    answer = binary(body) + b"\r\nOK\r\n"
+    edges = [0, *sorted(cut % len(answer) for cut in cuts), len(answer)]
+    conversation = Conversation()
+    conversation.send(sbd.READ_BINARY)
+    pieces = [answer[a:b] for a, b in pairwise(edges)]
+    assert events(conversation, pieces) == [MobileTerminated(body, intact=True), Reply(True)]
+
+
+VERDICTS = {
+    Verdict.SENT: {0, 1, 2, 3, 4},
+    Verdict.DOUBTFUL: {10, 13, 17, 18, 19},
+    Verdict.NOT_SENT: {11, 32, 35, 36, 37, 38},
+    Verdict.REFUSED: {12, 14},
+    Verdict.FAULT: {15, 16, 33, 34, 64, 65},
+}
+
+
+@pytest.mark.parametrize("number", range(80))
+def test_what_each_mo_status_means(number: int) -> None:
+    expected = next((v for v, numbers in VERDICTS.items() if number in numbers), Verdict.NOT_SENT)
+    assert mo_status(number).verdict is expected
+    assert (number in MO_STATUS) == any(number in numbers for numbers in VERDICTS.values())
+
+
+@pytest.mark.parametrize(
+    ("tries", "low", "high"),
+    [(0, 0, 0), (1, 0, 5), (2, 0, 5), (3, 0, 30), (4, 0, 30), (5, 225, 375), (99, 225, 375)],
+)
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_the_vendors_schedule(tries: int, low: float, high: float, chance: float) -> None:
+    assert low <= retry_after(MO_STATUS[32], tries, chance, urgent=False) <= high
+
+
+@given(st.sampled_from(sorted(MO_STATUS)), st.integers(0, 100), st.floats(0, 1))
+def test_waits_have_their_bounds(number: int, tries: int, chance: float) -> None:
+    status = MO_STATUS[number]
+    urgent = retry_after(status, tries, chance, urgent=True)
+    assert 0 <= urgent <= max(60.0, (status.wait or 0) * 1.1)
+    assert urgent >= (status.wait or 0)
+
+
+def test_after_every_transcript_more_is_needed() -> None:
+    assert Conversation().next_event() is NEED_DATA
