@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
+
+FRAGMENTS_WAIT = 600.0
+"""Seconds without a further fragment after which those that are missing are asked for."""
 
 
 class AlreadyRunning(Exception):
@@ -189,6 +193,7 @@ async def _run_parts(
         nursery.start_soon(_keep_house, agent)
         nursery.start_soon(_show_life, agent)
         nursery.start_soon(_tell_links, agent)
+        nursery.start_soon(_ask_for_fragments, agent)
         for hook in agent.hooks:
             nursery.start_soon(run_hook, hook, agent.journal, agent.inbox)
         for outbox in agent.outboxes.values():
@@ -264,6 +269,20 @@ async def _tell_links(agent: Agent) -> None:
         else:
             told.clear()
         await trio.sleep(1)
+
+
+async def _ask_for_fragments(agent: Agent) -> None:
+    """Tell the peer what is missing of a message whose fragments have stopped to come."""
+    asked: dict[int, float] = {}
+    while True:
+        await trio.sleep(FRAGMENTS_WAIT / 4)
+        now = trio.current_time()
+        before = time.time() - FRAGMENTS_WAIT
+        for _, sequence, count, arrived in inbound.incomplete(agent.journal, before=before):
+            if now - asked.get(sequence, -inf) >= FRAGMENTS_WAIT and agent.outboxes:
+                asked[sequence] = now
+                log.info("%d of %d fragments have come of %d", len(arrived), count, sequence)
+                agent.outboxes[Channel.SATELLITE].report(sequence, count, arrived)
 
 
 async def _show_life(agent: Agent) -> None:

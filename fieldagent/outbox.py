@@ -22,7 +22,7 @@ from fieldagent.journal.outbound import Accepted, Ended, Piece, Spent
 from fieldagent.package import SOS_PRIORITY, Channel, Status
 from fieldagent.queue import Queue
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
-from fieldagent.wire.envelope import TAG_BYTES, Entry, encode
+from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, encode
 from fieldagent.wire.fragments import split
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,9 @@ class ChannelOutbox:
         self._intent: Intent | None = None
         self._settled: dict[int, trio.Event] = {}
         """For whoever waits until a Package in flight can be withdrawn."""
+        self._reports: dict[int, Entry] = {}
+        """By the peer's sequence: which fragments have come, to be told with the next chance."""
+        self._reported: dict[int, dict[int, Entry]] = {}
         self._alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
         known = outbound.intent_of(journal, channel)
@@ -113,6 +116,11 @@ class ChannelOutbox:
         await self._journal.commit(outbound.send_again(self.channel, sequence, positions))
         self.add(known, None)
 
+    def report(self, sequence: int, count: int, arrived: frozenset[int]) -> None:
+        """Ask the peer for the fragments that are missing of its `sequence`."""
+        self._reports[sequence] = Entry(sequence, Report(count, arrived))
+        self._wake()
+
     async def run(self) -> None:
         """End what outlives its time, and wake the driver when a retry is due."""
         while True:
@@ -147,7 +155,7 @@ class ChannelOutbox:
     def _is_ready(self, urgent: bool) -> bool:
         key = self._queue.foremost(trio.current_time())
         if key is None:
-            return False
+            return bool(self._reports) and not urgent and self.allowance() != 0
         sos = self._queue.priority(key) >= SOS_PRIORITY
         if urgent and not sos:
             return False
@@ -161,40 +169,47 @@ class ChannelOutbox:
     def load(self, room: int) -> Transmission | None:
         now = trio.current_time()
         first = self._queue.foremost(now)
-        if first is None:
-            return None
-        urgent = self._queue.priority(first) >= SOS_PRIORITY
+        urgent = first is not None and self._queue.priority(first) >= SOS_PRIORITY
         allowance = self.allowance(urgent=urgent)
         room = room if allowance is None else min(room, allowance * CREDIT_BYTES)
-        pieces, body, tries = self._pack(now, room)
-        if not pieces:
+        pieces, entries = self._pack(now, room)
+        reports = self._take_reports(entries, room)
+        if not entries:
             return None
         number, self._next_number = self._next_number, self._next_number + 1
-        self._loads[number] = pieces
-        return Transmission(number, body, urgent, tries)
+        self._loads[number], self._reported[number] = pieces, reports
+        body = encode(entries, key=self._key)
+        return Transmission(number, body, urgent, self._tries(pieces))
 
-    def _pack(self, now: float, room: int) -> tuple[list[Piece], bytes, int]:
+    def _take_reports(self, entries: list[Entry], room: int) -> dict[int, Entry]:
+        """Add the reports that still fit to `entries`."""
+        taken = {}
+        for sequence, report in list(self._reports.items()):
+            if len(encode([*entries, report], key=self._key)) <= room:
+                entries.append(report)
+                taken[sequence] = self._reports.pop(sequence)
+        return taken
+
+    def _pack(self, now: float, room: int) -> tuple[list[Piece], list[Entry]]:
         """The foremost Package, or one fragment of it, and what else fits beside it."""
         entries: list[Entry] = []
         pieces: list[Piece] = []
         passed: list[int] = []
-        body = b""
         while len(passed) < RIDERS_MAX and (key := self._queue.take(now)) is not None:
             piece, entry = self._entry(key, whole_only=bool(pieces))
-            grown = encode([*entries, entry], key=self._key)
-            if len(grown) > room or (pieces and key in self._alone):
+            size = len(encode([*entries, entry], key=self._key))
+            if size > room or (pieces and key in self._alone):
                 passed.append(key)
                 if not pieces:
                     break
                 continue
             entries.append(entry)
             pieces.append(piece)
-            body = grown
             if piece.count > 1 or key in self._alone:
                 break
         for key in passed:
             self._queue.put_back(key)
-        return pieces, body, self._tries(pieces)
+        return pieces, entries
 
     def _tries(self, pieces: list[Piece]) -> int:
         return outbound.tries(self._journal, self.channel, pieces[0].sequence) if pieces else 0
@@ -250,6 +265,10 @@ class ChannelOutbox:
                 self._alone |= {piece.sequence for piece in pieces}
             await self._settle_not_sent(pieces, retry_after)
         del self._loads[transmission.number]
+        reports = self._reported.pop(transmission.number, {})
+        if outcome is not Outcome.SENT and pieces:
+            # Alone, a report has no retry of its own: it is asked for again when it is due.
+            self._reports = reports | self._reports
         self._intent = None
         for piece in pieces:
             if piece.sequence in self._settled:

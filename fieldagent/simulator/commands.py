@@ -82,6 +82,12 @@ def _mt_again(bench: Bench, rest: str) -> str:
     return "a copy of the last one waits too"
 
 
+def _mt_lose(bench: Bench, rest: str) -> str:
+    if not bench.gateway.lose():
+        raise BadCommand("nothing waits that could be lost")
+    return "the message that waited first is lost"
+
+
 def _mt_raw(bench: Bench, rest: str) -> str:
     try:
         bench.gateway.send_raw(bytes.fromhex(rest))
@@ -197,6 +203,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "mt-data": ("mt-data HEX | @FILE         send raw bytes", _mt_data),
     "mt-raw": ("mt-raw HEX                  send an MT message of any bytes at all", _mt_raw),
     "mt-again": ("mt-again                    queue the last MT message once more", _mt_again),
+    "mt-lose": ("mt-lose                     lose the MT message that waits first", _mt_lose),
     "status": (
         "status N [TIMES] [delivered] the next sessions end with MO status N; with `delivered` the"
         " gateway has the message all the same",

@@ -53,6 +53,7 @@ class SimulatedGateway:
         self._sequence = int(clock())
         self._introduced = False
         self._seen: set[bytes] = set()
+        self._sent: dict[int, list[Fragment]] = {}
         self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
         self.lose_fragments = 0
         """How many of the next fragments are to be lost on their way home."""
@@ -96,7 +97,7 @@ class SimulatedGateway:
         if len(whole) <= room:
             self._put(entries)
             return 1
-        fragments = split(whole, room)
+        fragments = self._sent[self._sequence] = split(whole, room)
         for fragment in fragments:
             self._put([Entry(self._sequence, fragment)])
         return len(fragments)
@@ -120,11 +121,25 @@ class SimulatedGateway:
             if isinstance(content, Fragment):
                 self._read_fragment(entry.sequence, content)
             elif isinstance(content, Report):
-                self._say(f"   report: of {entry.sequence} arrived {sorted(content.arrived)}")
+                self._repeat(entry.sequence, content)
             elif not isinstance(content, Introduction):
                 self._read_item(entry, content)
         for trouble in envelope.not_understood:
             self._say(f"   {trouble}")
+
+    def _repeat(self, sequence: int, report: Report) -> None:
+        """The kit lacks some fragments of what was sent to it: those go again."""
+        missing = [f for f in self._sent.get(sequence, []) if f.index not in report.arrived]
+        for fragment in missing:
+            self._put([Entry(sequence, fragment)])
+        self._say(f"   report: {len(missing)} fragment(s) of {sequence} go to the kit again")
+
+    def lose(self) -> bool:
+        """Drop the message that waits first, as if it had been lost on its way to the kit."""
+        if self._queue:
+            self._queue.popleft()
+            return True
+        return False
 
     def _read_item(self, entry: Entry, item: Item) -> None:
         known = encode([entry])

@@ -441,3 +441,19 @@ async def test_nothing_is_said_on_air_while_nothing_waits(tmp_path: Path, clock:
         assert sky.gateway.sessions == 0
         assert sky.modem.momsn == 0
         assert k.outbox.spent().credits == 0
+
+
+async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.gateway.send(Message("x" * 900))
+        assert sky.gateway.lose()
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: sky.gateway.waiting() == 0 and not sky.modem.session)
+        await trio.sleep(60)
+        ((_, sequence, count, arrived),) = inbound.incomplete(k.journal, before=1e12)
+        k.outbox.report(sequence, count, arrived)
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["x" * 900]
