@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from fieldagent.delivery import Leg
+from fieldagent.delivery import legs_json
 from fieldagent.events import TOPICS, Events
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
@@ -124,7 +124,7 @@ class LocalApi:
                 "collapseKey": accepted.package.collapse_key,
                 "accepted": accepted.accepted,
                 "expires": accepted.expires,
-                "channels": _channels(self._intake.standing(accepted.id).legs),
+                "channels": legs_json(self._intake.standing(accepted.id).legs),
             }
             for accepted in waiting[:LISTED_MAX]
         ]
@@ -249,20 +249,13 @@ def _answer(standing: Standing) -> dict[str, Any]:
         "id": standing.id,
         "status": standing.status,
         "data": {"payload": ""},
-        "channels": _channels(standing.legs),
+        "channels": legs_json(standing.legs),
     }
 
 
 def _progress(standing: Standing) -> dict[str, Any]:
     """Like the answer; `status` is null while the Package waits."""
     return {**_answer(standing), "accepted": standing.accepted}
-
-
-def _channels(legs: Mapping[Channel, Leg]) -> dict[str, Any]:
-    return {
-        channel: {"status": leg.status, **({"reason": leg.reason} if leg.reason else {})}
-        for channel, leg in legs.items()
-    }
 
 
 def _metric_lines(status: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fieldagent.package import Channel, Status
@@ -41,3 +41,11 @@ def legs_of(
     missing = frozenset[Channel]() if channels is None else channels - configured
     unavailable = Leg(Status.ERROR, "not configured")
     return {**dict.fromkeys(sorted(waiting), Leg()), **dict.fromkeys(sorted(missing), unavailable)}
+
+
+def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:
+    """The member `channels` of an answer: each channel's status, and why where there is a why."""
+    return {
+        channel: {"status": leg.status, **({"reason": leg.reason} if leg.reason else {})}
+        for channel, leg in legs.items()
+    }

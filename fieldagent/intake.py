@@ -9,11 +9,10 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import trio
 
-from fieldagent.delivery import Leg, legs_of, terminal_status
+from fieldagent.delivery import Leg, legs_json, legs_of, terminal_status
 from fieldagent.events import Events
 from fieldagent.journal import outbound
 from fieldagent.journal.commit import Journal
@@ -49,14 +48,6 @@ class Standing:
     status: Status | None
     legs: Mapping[Channel, Leg]
     accepted: float
-
-
-def package_event(standing: Standing) -> dict[str, Any]:
-    legs = {
-        channel: {"status": leg.status, "reason": leg.reason}
-        for channel, leg in standing.legs.items()
-    }
-    return {"id": standing.id, "status": standing.status, "channels": legs}
 
 
 class Intake:
@@ -178,7 +169,8 @@ class Intake:
         if waiter is None and not self._events:
             return
         standing = self._standing(sequence)
-        self._events.publish("package", package_event(standing))
+        told = {"id": standing.id, "status": standing.status, "channels": legs_json(standing.legs)}
+        self._events.publish("package", told)
         if waiter is not None and standing.status is not None:
             waiter.set()
 

@@ -209,12 +209,6 @@ class Queue:
                 ended.append(key)
         return ended
 
-    def next_event(self, now: float) -> float:
-        """When something becomes due or expires: `now` if something is due, inf if nothing will."""
-        if self.foremost(now) is not None:
-            return now
-        return self.next_change(now)
-
     def next_change(self, now: float) -> float:
         """When the next one that waits becomes due or expires, whatever is due already."""
         self._promote(now)

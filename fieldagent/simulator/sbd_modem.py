@@ -171,10 +171,6 @@ class SimulatedModem:
         self._say(f"+CSQ:{self.signal}")
         self._say("OK")
 
-    def _tell_time(self, match: re.Match[str]) -> None:
-        self._say(f"-MSSTM: {0x1B6B0000:08x}" if self.service else "-MSSTM: no network service")
-        self._say("OK")
-
     def _set_ring_indications(self, match: re.Match[str]) -> None:
         self.volatile.ring_indications = match[1] == "1"
         self._say("OK")
@@ -306,7 +302,6 @@ _COMMANDS: tuple[tuple[str, Callable[[SimulatedModem, re.Match[str]], None]], ..
     (r"\+CGMR|\+GMR", SimulatedModem._tell_revision),
     (r"\+CIER=([01]).*", SimulatedModem._set_indications),
     (r"\+CSQF?", SimulatedModem._tell_signal),
-    (r"-MSSTM", SimulatedModem._tell_time),
     (r"\+SBDMTA=([01])", SimulatedModem._set_ring_indications),
     (r"\+SBDST=([0-9]{1,3})", SimulatedModem._set_session_timeout),
     (r"\+SBDWB=([0-9]{1,4})", SimulatedModem._begin_write),
