@@ -217,6 +217,13 @@ async def test_an_overdue_command_may_clear_up() -> None:
     assert printed == ["cleared"]
 
 
+async def test_a_child_may_clear_up_though_its_shell_ended_at_once() -> None:
+    child = "trap 'sleep 0.3; echo cleared; exit' TERM; while :; do sleep 0.05; done"
+    result, printed = await run(f"({child}); true", deadline=0.5)
+    assert result.outcome is Outcome.REFUSED
+    assert printed == ["cleared"]
+
+
 async def test_a_child_that_holds_the_output_open_is_not_waited_for(brief: None) -> None:
     result, printed = await run("sleep 1000 & echo $!; exit 0")
     assert result.outcome is Outcome.HANDED
