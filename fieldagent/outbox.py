@@ -57,6 +57,10 @@ class ChannelOutbox:
         self._reserve = reserve
         self._queue = Queue()
         self._changed = trio.Event()
+        """For the driver: set when something was added or settled, and then replaced."""
+        self._expiry = inf
+        """When `run` looks for expired Packages next, on trio's clock."""
+        self._sooner = trio.Event()
         self._loads: dict[int, list[Piece]] = {}
         self._next_number = 1
         self._intent: Intent | None = None
@@ -85,13 +89,16 @@ class ChannelOutbox:
         Those are forgotten here; recording their end is the caller's.
         """
         package = accepted.package
+        expires = inf if life is None else trio.current_time() + life
         replaced = self._queue.add(
             accepted.sequence,
             priority=package.priority,
             collapse_key=package.collapse_key,
             sos=package.sos,
-            expires=inf if life is None else trio.current_time() + life,
+            expires=expires,
         )
+        if expires < self._expiry:
+            self._sooner.set()
         if any(piece.sequence == accepted.sequence for piece in self._loads.get(0, ())):
             self._queue.hold(accepted.sequence)
         self._wake()
@@ -122,17 +129,18 @@ class ChannelOutbox:
         self._wake()
 
     async def run(self) -> None:
-        """End what outlives its time, and wake the driver when a retry is due."""
+        """End what outlives its time."""
         while True:
+            self._sooner = trio.Event()
             now = trio.current_time()
             expired = self._queue.expire(now)
             if expired:
                 log.warning("%s: %d expired before they could be sent", self.channel, len(expired))
                 leg = Leg(Status.ERROR, "expired")
                 await self._end([Ended(key, self.channel, leg) for key in expired])
-            changed = self._changed
-            with trio.move_on_at(min(self._queue.next_change(now), now + 3600)):
-                await changed.wait()
+            self._expiry = self._queue.next_change(now)
+            with trio.move_on_at(self._expiry):
+                await self._sooner.wait()
 
     def spent(self) -> Spent:
         return outbound.spent_on(self._journal, self.channel, self._day())
@@ -273,6 +281,8 @@ class ChannelOutbox:
         for piece in pieces:
             if piece.sequence in self._settled:
                 self._settled.pop(piece.sequence).set()
+        # One whose time ran out while it was taken ends now.
+        self._sooner.set()
         self._wake()
 
     async def _settle_sent(self, transmission: Transmission, pieces: list[Piece]) -> None:
