@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from subprocess import PIPE
 
 import trio
@@ -128,7 +129,7 @@ async def _attend(
     with trio.CancelScope() as conclusion:
         async with process.stdin, process.stdout, process.stderr, trio.open_nursery() as pipes:
             pipes.start_soon(_feed, process.stdin, body)
-            pipes.start_soon(_read, process.stdout, emit)
+            pipes.start_soon(_read, process.stdout, partial(_print, emit))
             pipes.start_soon(_read, process.stderr, _log_line)
             ended = await _end(process, deadline)
             # From here on a cancellation would make us hand the same over once more.
@@ -147,6 +148,14 @@ async def _end(process: trio.Process, deadline: float) -> bool:
                 await _end_group(process)
         return not running
     return False
+
+
+def _print(emit: Callable[[str], None], line: str) -> None:
+    """A terminal that was closed, or a pipe that nobody reads any more, must not end an agent."""
+    try:
+        emit(line)
+    except OSError as error:
+        log.warning("inbound-hook printed %r, which has nowhere to go: %s", line, error.strerror)
 
 
 def _log_line(line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -139,6 +140,18 @@ async def test_lines_are_printed_as_they_come() -> None:
     os.close(read)
     os.close(write)
     assert (result.outcome, printed) == (Outcome.HANDED, ["one", "two"])
+
+
+async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def emit(line: str) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    delivery = Delivery("r", "ada", BODY, 0.0)
+    result = await run_script("echo one; echo two", delivery, emit=emit)
+    assert result.outcome is Outcome.HANDED
+    assert "inbound-hook printed 'two', which has nowhere to go: Broken pipe" in caplog.text
 
 
 async def test_standard_error_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
