@@ -56,6 +56,7 @@ class Journal:
         self._orders: list[_Order] = []
         self._enough = 1
         self._came = trio.Event()
+        self._ended = False
         self.failed: JournalFailed | None = None
         """Set once and for all when the disk refused a commit."""
 
@@ -69,6 +70,10 @@ class Journal:
         """
         if self.failed is not None:
             raise self.failed
+        if self._ended:
+            # Of two that are cancelled together, the journal may be the first to go.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise JournalFailed("the journal has been closed, as the agent stops")
         order = _Order(operation)
         self._orders.append(order)
         if len(self._orders) == 1 or len(self._orders) >= self._enough:
@@ -95,6 +100,8 @@ class Journal:
             with trio.CancelScope(shield=True):
                 while self._orders:
                     await self._commit_all()
+                # Whoever orders from here on would wait for nobody.
+                self._ended = True
 
     async def _gather(self) -> None:
         if not self._orders:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from fieldagent.journal.commit import Journal, JournalFailed, JournalFull
 
@@ -83,6 +84,15 @@ async def test_what_was_ordered_is_carried_out_though_the_agent_stops(journal: J
     assert remembered(journal) == ["last words"]
 
 
+async def test_an_order_after_the_end_is_refused_and_does_not_wait(journal: Journal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    with trio.fail_after(5), pytest.raises(JournalFailed, match="agent stops"):
+        await journal.commit(remember("too late"))
+
+
 async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) -> None:
     def broken(db: sqlite3.Connection) -> None:
         error = sqlite3.OperationalError("disk I/O error")
@@ -149,11 +159,12 @@ async def main():
         journal._writer.execute("PRAGMA synchronous=OFF")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        for number in range(100_000):
+        for number in range(int(sys.argv[3])):
             await journal.commit(lambda db: db.execute(
                 "INSERT INTO inbound (request_id, sender, body, received)"
                 " VALUES (?, '1', ?, 0)", (str(number), "x" * 200)))
             print(number, flush=True)
+        sys.stdin.read()
 trio.run(main)
 """
 EXT4_IOC_SHUTDOWN = 0x8004587D
@@ -170,7 +181,15 @@ def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
     subprocess.run(["mount", "-o", "loop", image, mount], check=True)
     try:
         with subprocess.Popen(
-            [sys.executable, "-c", ACKNOWLEDGE, mount / "journal.sqlite3", synchronous],
+            [
+                sys.executable,
+                "-c",
+                ACKNOWLEDGE,
+                mount / "journal.sqlite3",
+                synchronous,
+                str(after),
+            ],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -183,7 +202,7 @@ def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
                     handle = os.open(mount, os.O_RDONLY)
                     fcntl.ioctl(handle, EXT4_IOC_SHUTDOWN, struct.pack("i", NO_LOG_FLUSH))
                     os.close(handle)
-            writer.kill()
+                    writer.kill()
         subprocess.run(["umount", mount], check=True)
         subprocess.run(["mount", "-o", "loop", image, mount], check=True)
         journal = Journal(mount / "journal.sqlite3")
