@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 AT_ONCE = 4
 """Senders served at one moment: each costs a process or a connection."""
 
+LOOK_AGAIN = 3600.0
+"""Seconds after which the clock is asked anew: it jumps when the network sets it."""
+
 
 async def dispatch(
     spool: Spool,
@@ -70,12 +73,12 @@ class _Dispatch:
             if delivery.sender in self.busy:
                 continue
             if len(self.busy) >= self.at_once:
-                return float("inf")
+                break
             if (seconds := wait(delivery.not_before, now)) > 0:
-                return seconds
+                return min(seconds, LOOK_AGAIN)
             self.busy.add(delivery.sender)
             nursery.start_soon(self.serve, delivery)
-        return float("inf")
+        return LOOK_AGAIN
 
     async def serve(self, delivery: Delivery) -> None:
         result = await self.call(delivery)

@@ -194,6 +194,7 @@ async def test_ten_thousand_waiting_are_never_all_in_memory(
     async with spooled(tmp_path) as s:
         await s.arrive(*[(f"r{n:05}", f"s{n % 100}") for n in range(10_000)])
         shown = [len(s.spool.heads(limit)) for limit in (1, 8, 1000)]
+        assert [row.request_id for row in s.spool.heads(3)] == ["r00000", "r00001", "r00002"]
         assert shown == [1, 8, 100]
         s.start(hook := Hook())
         await hook.called(200)
@@ -209,6 +210,21 @@ async def test_a_clock_set_back_by_years_does_not_stop_a_delivery_for_years(
         years = 20 * 365 * 24 * HOUR
         s.start(hook := Hook(), clock=lambda: now() - years)
         await trio.sleep(1)
+        assert hook.order == ["a"]
+
+
+async def test_a_clock_set_forward_is_noticed_within_the_hour(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    """The network sets a clock that was behind: what waits until tomorrow is overdue."""
+    async with spooled(tmp_path) as s:
+        await s.arrive(*of("ada", "a"))
+        await s.spool.postponed("a", now() + 20 * HOUR, "no route to host")
+        jump = 0.0
+        s.start(hook := Hook(), clock=lambda: now() + jump)
+        await trio.sleep(60)
+        jump = 21 * HOUR
+        await trio.sleep(HOUR)
         assert hook.order == ["a"]
 
 
