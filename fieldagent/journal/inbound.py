@@ -82,18 +82,14 @@ def incomplete(journal: Journal, *, before: float) -> list[tuple[int, int, int, 
     return [(o, s, c, frozenset(int(p) for p in listed.split(","))) for o, s, c, listed in rows]
 
 
-_DELIVERY = (
-    "SELECT inbound.request_id, inbound.sender, inbound.body, inbound.received, attempts,"
-    " not_before FROM handover JOIN inbound USING (number)"
-)
-
-
 def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
     """Of each sender the oldest payload that waits, those due first first."""
     return journal.read(
-        f"{_DELIVERY} WHERE hook = ? AND state = 'waiting' AND number = (SELECT min(h.number) FROM"
-        " handover AS h WHERE h.hook = handover.hook AND h.sender = handover.sender AND"
-        " h.state = 'waiting') ORDER BY not_before, number LIMIT ?",
+        "SELECT request_id, inbound.sender, body, received, attempts, not_before FROM (SELECT"
+        " number, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
+        " min(number) FROM handover WHERE hook = ?1 AND state = 'waiting' GROUP BY sender)"
+        " ORDER BY not_before, number LIMIT ?2) JOIN inbound USING (number)"
+        " ORDER BY not_before, number",
         hook,
         limit,
     )
