@@ -1,7 +1,7 @@
 """The script hook: one run of a shell command for one delivery.
 
 The command has its own session and process group, so that all of it can be ended. Children that it
-leaves behind after a good end go on by themselves; their output is not waited for.
+leaves behind go on by themselves if they have let go of its output; otherwise they are ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENVIRONMENT_MAX = 32_768
 
 DEADLINE = 60.0
 GRACE = 5.0
-"""Seconds from SIGTERM to SIGKILL."""
+"""Seconds from SIGTERM to SIGKILL, and from there until we wait no longer."""
 
 LINGER = 1.0
 """Seconds that output is read after the command has ended, for a child that holds it open."""
@@ -64,7 +64,7 @@ async def run_script(
     if not ended:
         return Result(
             Outcome.REFUSED,
-            f"inbound-hook did not end within {deadline:g} s and was killed;"
+            f"inbound-hook did not end within {deadline:g} s;"
             " make it quicker or raise inbound-hook-deadline",
         )
     assert process.returncode is not None
@@ -135,6 +135,12 @@ async def _attend(
             # From here on a cancellation would make us hand the same over once more.
             conclusion.shield = ended
             pipes.cancel_scope.deadline = trio.current_time() + LINGER
+    if ended and pipes.cancel_scope.cancelled_caught:
+        log.warning(
+            "inbound-hook left children that hold its output open: they are ended;"
+            " redirect all of their output if they are to go on"
+        )
+        await _end_group(process)
     return ended
 
 
@@ -156,6 +162,8 @@ def _print(emit: Callable[[str], None], line: str) -> None:
         emit(line)
     except OSError as error:
         log.warning("inbound-hook printed %r, which has nowhere to go: %s", line, error.strerror)
+    except ValueError as error:  # an encoding that lacks the character, or a closed file
+        log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
 
 
 def _log_line(line: str) -> None:
@@ -189,7 +197,14 @@ async def _end_group(process: trio.Process) -> None:
             while _signal_group(process, 0):
                 await trio.sleep(_GROUP_POLL)
         _signal_group(process, signal.SIGKILL)
-        await process.wait()
+        with trio.move_on_after(GRACE):
+            await process.wait()
+        if process.returncode is None:
+            log.error(
+                "inbound-hook (process %d) could not be ended: it runs as another user"
+                " or waits for a device; end it by hand",
+                process.pid,
+            )
 
 
 def _signal_group(process: trio.Process, number: int) -> bool:
@@ -198,4 +213,6 @@ def _signal_group(process: trio.Process, number: int) -> bool:
         os.killpg(process.pid, number)
     except ProcessLookupError:
         return False
+    except PermissionError:  # all of it runs as somebody else, by sudo for one
+        return True
     return True

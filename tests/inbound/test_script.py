@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import logging
 import os
@@ -237,12 +238,67 @@ async def test_a_child_may_clear_up_though_its_shell_ended_at_once() -> None:
     assert printed == ["cleared"]
 
 
-async def test_a_child_that_holds_the_output_open_is_not_waited_for(brief: None) -> None:
-    result, printed = await run("sleep 1000 & echo $!; exit 0")
+@pytest.mark.parametrize("child", ["sleep 1000", "sh -c 'trap \"\" TERM; sleep 1000; sleep 1000'"])
+async def test_a_child_that_holds_the_output_open_is_ended(
+    brief: None, child: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result, printed = await run(f"{child} & echo $!; exit 0")
+    assert result.outcome is Outcome.HANDED
+    assert "left children that hold its output open" in caplog.text
+    await until(lambda: not alive(int(printed[0])))
+
+
+async def test_a_child_that_let_go_of_the_output_goes_on(brief: None) -> None:
+    result, printed = await run("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; exit 0")
     assert result.outcome is Outcome.HANDED
     child = int(printed[0])
     assert alive(child), "what a hook leaves behind on purpose is not ours to end"
     os.kill(child, signal.SIGKILL)
+
+
+# Python warns of a process that is given up: that is the case here.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_command_that_nobody_can_end_does_not_hold_us_up(
+    brief: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What `exec sudo ...` becomes is root's: the kernel refuses our signals."""
+    end_group = os.killpg
+
+    def refused(group: int, number: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "killpg", refused)
+    result, printed = await run("echo $$; exec sleep 1000", deadline=0.5)
+    end_group(int(printed[0]), signal.SIGKILL)
+    assert result.outcome is Outcome.REFUSED
+    assert f"(process {printed[0]}) could not be ended" in caplog.text
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        UnicodeEncodeError("ascii", "é", 0, 1, "ordinal not in range(128)"),
+        ValueError("I/O operation on closed file"),
+    ],
+    ids=lambda trouble: type(trouble).__name__,
+)
+async def test_a_line_that_cannot_be_shown_is_logged_and_the_next_is_printed(
+    trouble: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    printed: list[str] = []
+
+    def emit(line: str) -> None:
+        if line == "é":
+            raise trouble
+        printed.append(line)
+
+    delivery = Delivery("r", "ada", BODY, 0.0)
+    result = await run_script("echo é; echo b", delivery, emit=emit, deadline=20)
+    assert (result.outcome, printed) == (Outcome.HANDED, ["b"])
+    assert "inbound-hook printed 'é', which" in caplog.text
+    assert str(trouble.args[-1]) in caplog.text
 
 
 async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief: None) -> None:
