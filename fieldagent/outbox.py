@@ -24,6 +24,7 @@ from fieldagent.queue import Queue
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, encode
 from fieldagent.wire.fragments import split
+from fieldagent.wire.sbd import MO_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -351,7 +352,3 @@ class ChannelOutbox:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-
-MO_BYTES = 340
-"""Longest MO message of the 9602/9603; larger envelopes are cut into fragments of this size."""

@@ -11,8 +11,7 @@ from typing import Any
 
 from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
 from fieldagent.cli.local_http import CallFailed, call, report, show
-
-SOS_PRIORITY = 100
+from fieldagent.package import SOS_PRIORITY
 
 
 def message(given: argparse.Namespace) -> int:

@@ -27,9 +27,8 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join, split
+from fieldagent.wire.sbd import MT_BYTES
 
-MT_BYTES = 270
-"""Longest MT message of the 9602/9603."""
 ORIGIN = 1
 HOME = Identity("1", "Base camp", "User", "base@example.org", "7")
 
