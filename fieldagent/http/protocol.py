@@ -1,12 +1,13 @@
 """HTTP/1.1 from the server's side: bytes in, requests out; responses in, bytes out.
 
-h11 parses request heads, writes responses and tells whether the connection may go on: one h11
-connection for each exchange. It gets whole heads only, which `guard` has screened in the raw, and
-never sees a body: where that ends is settled here and in `chunked`. No I/O, no clock.
+h11 parses request heads, one h11 connection for each. It gets whole heads only, which `guard` has
+screened in the raw, and never sees a body: where that ends is settled here and in `chunked`. No
+I/O, no clock.
 """
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from functools import lru_cache
 from http import HTTPStatus
@@ -21,8 +22,10 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.target import query_pairs
 
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
-_BODYLESS = frozenset({204, 304})
-_EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+_BODYLESS = frozenset({101, 204, 304})
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~]*")
+"""One that cannot become two: a value may come from a caller's own words."""
+_CLOSE = re.compile(r"(?:^|,)[ \t]*close[ \t]*(?:,|$)", re.IGNORECASE)
 
 
 class Wait(Enum):
@@ -41,13 +44,15 @@ class ServerProtocol:
     def __init__(self, limits: Limits, guard: Guard | None = None) -> None:
         self._limits = limits
         self._guard = guard
-        self._h11 = h11.Connection(h11.SERVER)
         self._buffer = bytearray()
         self._ended = False
         self._scanned = 0
         self._head: Request | None = None
         self._chunked: ChunkedBody | None = None
         self._length = 0
+        self._asked_to_continue = False
+        self._may_go_on = False
+        self._understands_chunks = False
 
     def receive(self, data: bytes) -> None:
         """Take what the peer sent; b"" when it has closed its side."""
@@ -67,10 +72,10 @@ class ServerProtocol:
 
     def interim(self) -> bytes:
         """The 100 (Continue) that the peer waits for before it sends the body, or nothing."""
-        if self._buffer or not self._h11.they_are_waiting_for_100_continue:
+        if self._buffer or not self._asked_to_continue:
             return b""
-        interim = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
-        return self._send(interim)
+        self._asked_to_continue = False
+        return b"HTTP/1.1 100 Continue\r\n\r\n"
 
     def _read_head(self) -> Wait | None:
         buffer = self._buffer
@@ -91,17 +96,23 @@ class ServerProtocol:
 
     def _accept_head(self, raw: bytes) -> None:
         guards.screen_head(raw, self._limits)
-        self._h11.receive_data(raw)
-        event = self._h11.next_event()
+        self._may_go_on = False
+        parser = h11.Connection(h11.SERVER)
+        parser.receive_data(raw)
+        event = parser.next_event()
         assert isinstance(event, h11.Request)
         head = _request(event)
         headers = head.headers
+        self._understands_chunks = event.http_version == b"1.1"
+        self._asked_to_continue = parser.they_are_waiting_for_100_continue
         chunked = "transfer-encoding" in headers
         self._chunked = ChunkedBody(self._limits) if chunked else None
         self._length = int(headers.get("content-length", "0"))
         if self._guard is not None:
             self._guard(head)
         guards.check_head(head, content=chunked or self._length > 0, limits=self._limits)
+        closes = "connection" in headers and _CLOSE.search(headers["connection"])
+        self._may_go_on = self._understands_chunks and not closes
         self._head = head
 
     def _read_body(self) -> Request | Wait:
@@ -135,38 +146,38 @@ class ServerProtocol:
         `head_only` answers a HEAD request: the length is told, the body is not sent.
         """
         streamed = response.stream is not None
-        head = self._send(
-            _response_head(
-                response.status,
-                response.content_type,
-                None if streamed else len(response.body),
-                response.headers,
-                date,
-                close or streamed,
-            )
-        )
-        if streamed and not head_only:
-            return head
-        body = self.piece(response.body) if response.body and not head_only else b""
-        return head + body + self.end()
+        self._may_go_on &= not (close or streamed)
+        framing = b""
+        if response.status not in _BODYLESS:
+            if not streamed:
+                framing = b"content-length: %d\r\n" % len(response.body)
+            elif self._understands_chunks:
+                framing = b"transfer-encoding: chunked\r\n"
+        described = response.content_type if streamed or response.body else None
+        start = _head_start(response.status, described, date, not self._may_go_on)
+        head = b"".join((start, framing, *map(_header, response.headers), b"\r\n"))
+        return head if head_only else head + response.body
 
     def piece(self, data: bytes) -> bytes:
-        """A body, or one piece of a stream's."""
-        return self._send(h11.Data(data=data))
+        """One piece of a stream's body."""
+        if not self._understands_chunks:
+            return data
+        return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
     def end(self) -> bytes:
-        """The end of a body."""
-        return self._send(h11.EndOfMessage())
+        """The end of a stream's body; to HTTP/1.0 that is the end of the connection."""
+        return b"0\r\n\r\n" if self._understands_chunks else b""
 
-    def _send(self, event: h11.Event) -> bytes:
-        return self._h11.send(event) or b""
+    def switch(self, response: Response, *, date: bytes) -> tuple[bytes, bytes]:
+        """The head of a 101 (RFC 9110 7.8), and what the peer has sent of the other protocol."""
+        head = self.respond(response, date=date, close=False, head_only=False)
+        already = bytes(self._buffer)
+        self._buffer.clear()
+        return head, already
 
     def next_cycle(self) -> bool:
         """After a whole response: whether the connection may carry another request."""
-        if self._h11.our_state is not h11.DONE:
-            return False
-        self._h11 = h11.Connection(h11.SERVER)
-        return True
+        return self._may_go_on
 
 
 def _request(event: h11.Request) -> Request:
@@ -180,24 +191,23 @@ def _request(event: h11.Request) -> Request:
 
 
 @lru_cache(maxsize=64)
-def _response_head(
-    status: int,
-    content_type: str,
-    length: int | None,
-    extra: tuple[tuple[str, str], ...],
-    date: bytes,
-    close: bool,
-) -> h11.Response:
-    """Under load the same head is sent many times a second, and h11 takes its time to check one.
-
-    `length` is None for a stream.
-    """
-    headers = [(b"date", date), *_EVERY_RESPONSE]
-    if length != 0:
-        headers.append((b"content-type", content_type.encode("ascii")))
-    if length is not None and status not in _BODYLESS:
-        headers.append((b"content-length", b"%d" % length))
-    headers += [(name.encode("ascii"), text.encode("ascii")) for name, text in extra]
+def _head_start(status: int, content_type: str | None, date: bytes, close: bool) -> bytes:
+    """Under load the same lines are sent many times a second."""
+    lines = [
+        b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b"")),
+        b"date: " + date,
+        b"cache-control: no-store",
+        b"x-content-type-options: nosniff",
+    ]
+    if content_type is not None:
+        lines.append(b"content-type: " + content_type.encode("ascii"))
     if close:
-        headers.append((b"connection", b"close"))
-    return h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, b""))
+        lines.append(b"connection: close")
+    return b"\r\n".join((*lines, b""))
+
+
+def _header(header: tuple[str, str]) -> bytes:
+    line = f"{header[0]}: {header[1]}"
+    if not _HEADER.fullmatch(line):
+        raise h11.LocalProtocolError(f"no header of a response: {line!r}")
+    return line.encode("ascii") + b"\r\n"
