@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import trio
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,9 @@ class Response:
     """Instead of `body`: pieces sent as they come, until it ends, the peer leaves or the server
     stops. It is closed then, if it has an `aclose`. A generator here must not yield from within a
     nursery or cancel scope (trio's rule); a memory channel fed by a task elsewhere may."""
+    upgrade: Callable[[trio.abc.Stream], Awaitable[None]] | None = None
+    """With status 101, and `Upgrade` among the headers: gets the connection from then on, until it
+    returns. It is cancelled when the server stops, and never evicted."""
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -45,9 +51,12 @@ Guard = Callable[[Request], None]
 """Looks at a request before its body is read, and raises Problem to refuse it."""
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def json_response(
     value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
     """Compact JSON and a newline. A lone surrogate, which UTF-8 lacks, becomes a question mark."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = _encode(value)
     return Response(status, text.encode("utf-8", "replace") + b"\n", headers=headers)

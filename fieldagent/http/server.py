@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -23,6 +24,8 @@ from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Handler, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import ServerProtocol, Wait
+from fieldagent.http.secure import SecureSocket
+from fieldagent.http.upgrade import UpgradedStream
 
 __all__ = ["Limits", "serve"]
 
@@ -43,6 +46,8 @@ class _Phase(IntEnum):
     STREAMING = 5
     HANDLING = 6
     """Never evicted: somebody's Package is on its way."""
+    UPGRADED = 7
+    """Never evicted: whoever came later would take its place, and it theirs when it comes back."""
 
 
 _INCOMPLETE = {_Phase.HEAD, _Phase.BODY, _Phase.CLOSING}
@@ -56,14 +61,15 @@ async def serve(
     stopping: trio.Event,
     guard: Guard | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    tls: ssl.SSLContext | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer requests until `stopping` is set and those in progress have their answers.
 
-    Takes over `listeners` and closes them. What `handler` raises besides Problem is logged and
-    answered with 500.
+    Takes over `listeners` and closes them. With `tls` they speak HTTPS and nothing else. What
+    `handler` raises besides Problem is logged and answered with 500.
     """
-    server = _Server(handler, guard, limits, stopping)
+    server = _Server(handler, guard, limits, stopping, tls)
     try:
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
@@ -83,12 +89,18 @@ async def serve(
 
 class _Server:
     def __init__(
-        self, handler: Handler, guard: Guard | None, limits: Limits, stopping: trio.Event
+        self,
+        handler: Handler,
+        guard: Guard | None,
+        limits: Limits,
+        stopping: trio.Event,
+        tls: ssl.SSLContext | None,
     ) -> None:
         self.handler = handler
         self.guard = guard
         self.limits = limits
         self.stopping = stopping
+        self.tls = tls
         self.connections: dict[_Connection, None] = {}  # in the order of their coming
         self.deadlines = {
             _Phase.HEAD: limits.head_deadline,
@@ -130,7 +142,7 @@ class _Server:
     def _evict(self) -> bool:
         """End the connection that is worth least; False if every one has a handler running."""
         victim = min(self.connections, key=_Connection.worth, default=None)
-        if victim is None or victim.phase is _Phase.HANDLING:
+        if victim is None or victim.phase >= _Phase.HANDLING:
             return False
         del self.connections[victim]
         victim.evicted = True
@@ -150,7 +162,7 @@ class _Connection:
         self.phase = _Phase.HANDLING
         self._since = trio.current_time()
         self._server = server
-        self._socket = peer
+        self._socket: socket.socket | SecureSocket = peer
         self._protocol = ServerProtocol(server.limits, server.guard)
 
     def worth(self) -> tuple[int, float]:
@@ -158,7 +170,7 @@ class _Connection:
         return (0 if self.phase in _INCOMPLETE else self.phase), self._since
 
     def end_if_idle(self) -> None:
-        if self.phase in (_Phase.IDLE, _Phase.STREAMING):
+        if self.phase in (_Phase.IDLE, _Phase.STREAMING, _Phase.UPGRADED):
             self.scope.cancel()
 
     async def run(self) -> None:
@@ -174,14 +186,26 @@ class _Connection:
 
     async def _converse(self) -> None:
         try:
+            if self._server.tls is not None:
+                await self._secure(self._server.tls)
             if self.refused:
                 raise _crowded()
             while (request := await self._next_request()) is not None:
                 response = await self._answer(request)
+                if response.upgrade is not None:
+                    return await self._hand_over(response)
                 if not await self._send(response, head_only=request.method == "HEAD"):
                     return await self._linger()
         except Problem as problem:
             await self._refuse(problem)
+
+    async def _secure(self, context: ssl.SSLContext) -> None:
+        """The TLS handshake. Raises OSError, also when it takes too long or room is needed."""
+        assert isinstance(self._socket, socket.socket)
+        self._socket = secured = SecureSocket(self._socket, context)
+        with self._bounded(_Phase.HEAD):
+            return await secured.handshake()
+        raise TimeoutError("the TLS handshake took too long")
 
     async def _next_request(self) -> Request | None:
         """The next request, None when there is no more to wait for. Raises Problem.
@@ -232,6 +256,17 @@ class _Connection:
         if response.stream is not None and not head_only:
             await self._send_stream(response.stream())
         return protocol.next_cycle()
+
+    async def _hand_over(self, response: Response) -> None:
+        """Switch protocols: from here on the connection is the upgrade's, until it returns."""
+        assert response.upgrade is not None
+        head, already = self._protocol.switch(response, date=_http_date(int(time.time())))
+        await self._write(head)
+        self.phase, self.scope = _Phase.UPGRADED, trio.CancelScope()
+        if self._server.stopping.is_set():
+            return
+        with self.scope:
+            await response.upgrade(UpgradedStream(self._socket, already))
 
     async def _send_stream(self, pieces: AsyncIterator[bytes]) -> None:
         try:
@@ -291,7 +326,8 @@ class _Connection:
         with self._bounded(_Phase.WRITING):
             while data:
                 await wait_writable(self._socket)
-                data = data[self._socket.send(data) :]
+                with suppress(BlockingIOError):  # TLS has sent the rest of a record, and no more
+                    data = data[self._socket.send(data) :]
         if data:
             raise TimeoutError("the peer did not read its answer in time")
         self.phase, self.scope = phase, scope

@@ -1,0 +1,51 @@
+"""What a connection becomes after 101 (Switching Protocols): a stream of bytes both ways."""
+
+from __future__ import annotations
+
+import socket
+
+import trio
+from trio.lowlevel import checkpoint, wait_readable, wait_writable
+
+from fieldagent.http.secure import RECORD_MAX, SecureSocket
+
+
+class UpgradedStream(trio.abc.Stream):
+    """The server's socket as trio's Stream. It is closed by the server, once its user returns."""
+
+    def __init__(self, peer: socket.socket | SecureSocket, already: bytes) -> None:
+        """`already` was received before the protocols were switched, and comes first."""
+        self._socket = peer
+        self._already = already
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """At most a TLS record. `max_bytes` is not heeded: what was received is handed on."""
+        already, self._already = self._already, b""
+        if already:
+            await checkpoint()
+            return already
+        while True:
+            await wait_readable(self._socket)
+            try:
+                return self._socket.recv(RECORD_MAX)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        rest = memoryview(data)
+        await checkpoint()
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await wait_writable(self._socket)
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await wait_writable(self._socket)
+
+    async def aclose(self) -> None:
+        await checkpoint()

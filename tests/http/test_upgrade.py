@@ -1,0 +1,315 @@
+"""Connections that become something else, and connections in TLS."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+import trustme
+
+from fieldagent.http.limits import Limits
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.message import Handler, Request, Response
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from tests.http.serving import HOST, ROUTES, Client, Served, header, serving
+
+SWITCH = b"GET /echo HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+HEADERS = (("connection", "upgrade"), ("upgrade", "echo"))
+
+
+class Echo:
+    """An upgrade that sends back what it gets, and what became of it."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.ended = trio.Event()
+
+    async def __call__(self, request: Request) -> Response:
+        return Response(101, headers=HEADERS, upgrade=self._echo)
+
+    async def _echo(self, stream: trio.abc.Stream) -> None:
+        self.begun += 1
+        try:
+            while data := await stream.receive_some():
+                await stream.send_all(data)
+        finally:
+            self.ended.set()
+
+
+async def switched(client: Client, *, ahead: bytes = b"") -> None:
+    await client.send(SWITCH + ahead)
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        octet = await client.stream.receive_some(1)
+        assert octet, head
+        head += octet
+    assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+    assert b"\r\nupgrade: echo\r\n" in head
+    assert b"content-length" not in head
+    assert b"close" not in head
+
+
+async def received(client: Client, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = await client.stream.receive_some()
+        assert more, data
+        data += more
+    return data
+
+
+async def test_bytes_both_ways_and_those_first_that_came_ahead() -> None:
+    async with serving(Echo()) as server, server.client() as client:
+        await switched(client, ahead=b"ahead ")
+        await client.stream.send_all(b"of time")
+        assert await received(client, 13) == b"ahead of time"
+
+
+async def test_the_end_of_the_upgrade_is_the_end_of_the_connection() -> None:
+    echo = Echo()
+    async with serving(echo) as server, server.client() as client:
+        await switched(client)
+        await client.stream.send_eof()
+        assert await client.rest() == b""
+        assert echo.ended.is_set()
+
+
+async def test_a_stop_ends_it_at_once(clock: Any) -> None:
+    echo = Echo()
+    async with serving(echo) as server, server.client() as client:
+        await switched(client)
+        began = trio.current_time()
+        server.stopping.set()
+        assert await client.rest() == b""
+        assert trio.current_time() - began < 1
+        assert echo.ended.is_set()
+
+
+async def test_a_fault_in_it_is_logged_and_ends_the_connection_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(stream: trio.abc.Stream) -> None:
+        raise RuntimeError("as a test")
+
+    async def handler(request: Request) -> Response:
+        upgrade = broken if request.path == "/echo" else None
+        return Response(101 if upgrade else 204, headers=HEADERS, upgrade=upgrade)
+
+    async with serving(handler) as server:
+        async with server.client() as client:
+            await switched(client)
+            assert await client.rest() == b""
+        async with server.client() as client:
+            await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert (await client.answer())[0].status_code == 204
+    assert "a fault here" in caplog.text
+
+
+async def test_a_peer_that_resets_it_is_a_broken_stream() -> None:
+    said: list[BaseException] = []
+
+    async def wait(stream: trio.abc.Stream) -> None:
+        try:
+            while True:
+                await stream.send_all(bytes(65_536))
+        except trio.BrokenResourceError as error:
+            said.append(error)
+
+    async def handler(request: Request) -> Response:
+        return Response(101, headers=HEADERS, upgrade=wait)
+
+    async with serving(handler) as server:
+        async with server.client() as client:
+            await client.send(SWITCH)
+            await client.stream.receive_some()
+            linger = b"\1\0\0\0\0\0\0\0"
+            client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        with trio.fail_after(10):
+            while not said:
+                await trio.sleep(0.01)
+    cause = said[0].__cause__
+    assert isinstance(cause, OSError)
+    assert cause.errno in (errno.ECONNRESET, errno.EPIPE)
+
+
+async def test_links_in_use_are_not_evicted_and_who_comes_later_is_told() -> None:
+    echo = Echo()
+    async with (
+        serving(echo, Limits(connections=2)) as server,
+        server.client() as one,
+        server.client() as two,
+    ):
+        await switched(one)
+        await switched(two)
+        async with server.client() as three:
+            answer, _ = await three.answer()
+            assert answer.status_code == 503
+            assert header(answer, "retry-after") == "1"
+        await one.stream.send_all(b"still here")
+        assert await received(one, 10) == b"still here"
+    assert echo.begun == 2
+
+
+# TLS.
+
+CA = trustme.CA()
+CERTIFICATE = CA.issue_cert("localhost", "127.0.0.1", "::1")
+
+
+@asynccontextmanager
+async def secure(
+    handler: Handler | None = None, limits: Limits | None = None
+) -> AsyncIterator[Served]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    CERTIFICATE.configure_cert(context)
+    listeners = open_listeners(0)
+    port, stopping = port_of(listeners), trio.Event()
+    run = partial(
+        serve,
+        handler or router(ROUTES),
+        listeners,
+        stopping=stopping,
+        limits=limits or Limits(),
+        tls=context,
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run)
+        yield Served(port, stopping)
+        stopping.set()
+
+
+@asynccontextmanager
+async def secured(server: Served, **how: Any) -> AsyncIterator[Client]:
+    context = ssl.create_default_context()
+    CA.configure_trust(context)
+    for name, value in how.items():
+        setattr(context, name, value)
+    plain = await trio.open_tcp_stream("127.0.0.1", server.port)
+    stream = trio.SSLStream(plain, context, server_hostname="localhost", https_compatible=True)
+    async with stream:
+        await stream.do_handshake()
+        yield Client(stream, server.port)  # type: ignore[arg-type]
+
+
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_requests_in_tls(version: ssl.TLSVersion) -> None:
+    async with secure() as server, secured(server, maximum_version=version) as client:
+        assert await client.is_served()
+        assert await client.is_served()
+
+
+async def test_a_pipeline_and_a_large_body_in_tls() -> None:
+    body = b"x" * 900_000
+    head = b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+    get = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
+    async with secure() as server, secured(server) as client, trio.open_nursery() as nursery:
+        post = head + b"Content-Length: 900000\r\n\r\n" + body
+        nursery.start_soon(client.send, get + get + post + get)
+        assert (await client.answer())[0].status_code == 200
+        assert (await client.answer())[0].status_code == 200
+        assert body in (await client.answer())[1]
+        assert (await client.answer())[0].status_code == 200
+
+
+async def test_a_slow_reader_gets_all_of_a_large_answer_in_tls() -> None:
+    answer = bytes(range(256)) * 40_000
+
+    async def large(request: Request) -> Response:
+        return Response(200, answer, content_type="application/octet-stream")
+
+    async with secure(large) as server, secured(server) as client:
+        await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert (await client.answer())[1] == answer
+
+
+async def test_an_upgrade_in_tls() -> None:
+    async with secure(Echo()) as server, secured(server) as client, trio.open_nursery() as nursery:
+        await switched(client, ahead=b"ahead ")
+        data = bytes(range(256)) * 2_000
+        nursery.start_soon(client.stream.send_all, data)
+        assert await received(client, 6 + len(data)) == b"ahead " + data
+
+
+async def test_a_stop_says_goodbye_in_tls() -> None:
+    """close_notify: the peer knows that nothing was cut off."""
+    context = ssl.create_default_context()
+    CA.configure_trust(context)
+    async with secure(Echo()) as server:
+        plain = await trio.open_tcp_stream("127.0.0.1", server.port)
+        stream = trio.SSLStream(plain, context, server_hostname="localhost")
+        await stream.do_handshake()
+        await switched(Client(stream, server.port))  # type: ignore[arg-type]
+        server.stopping.set()
+        assert await stream.receive_some() == b""
+        await trio.aclose_forcefully(stream)
+
+
+async def test_a_handshake_that_does_not_end_is_ended(clock: Any) -> None:
+    limits = Limits(head_deadline=7)
+    async with secure(limits=limits) as server, server.client() as client:
+        began = trio.current_time()
+        await client.stream.send_all(b"\x16\x03\x01\x02\x00\x01")
+        assert await client.rest() == b""
+        assert 6 < trio.current_time() - began < 9
+
+
+async def test_who_does_not_finish_its_handshake_makes_room() -> None:
+    async with (
+        secure(limits=Limits(connections=3)) as server,
+        server.client() as one,
+        server.client(),
+        server.client(),
+    ):
+        async with secured(server) as honest:
+            assert await honest.is_served()
+        assert await one.rest() == b""
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x00\x05hello", bytes(600), b""]
+)
+async def test_what_is_no_tls_is_closed_and_the_server_goes_on(sent: bytes) -> None:
+    async with secure() as server:
+        async with server.client() as client:
+            await client.stream.send_all(sent)
+            with suppress(trio.BrokenResourceError):
+                await client.stream.send_eof()
+            await client.rest()
+        async with secured(server) as client:
+            assert await client.is_served()
+
+
+async def test_a_reset_before_the_handshake_harms_nobody() -> None:
+    async with secure() as server:
+        for _ in range(20):
+            async with server.client() as client:
+                linger = b"\1\0\0\0\0\0\0\0"
+                client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                await client.stream.send_all(b"GET")
+        async with secured(server) as client:
+            assert await client.is_served()
+
+
+async def test_curl_is_content_with_it(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    CA.cert_pem.write_to_path(str(ca))
+    async with secure() as server:
+        url = f"https://localhost:{server.port}/named/curl"
+        command = ["curl", "-sS", "--fail", "--cacert", str(ca), url, url]
+        done = await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT)
+        assert done.stdout == b'{"name":"curl"}\n' * 2

@@ -1,0 +1,245 @@
+"""The IP link against the vectors of its description, against each rule, and against garbage."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.package import Message
+from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.link import (
+    BODY_BYTES,
+    OVERHEAD,
+    WINDOW,
+    Acknowledged,
+    Arrived,
+    Hello,
+    Link,
+    NoCommonVersion,
+    Opened,
+)
+
+ENVELOPE = encode([Entry(7, Message("Camp reached"), 1_790_000_000)])
+
+
+def pair(ours: Hello = Hello(), theirs: Hello = Hello()) -> tuple[Link, Link]:  # noqa: B008
+    """Two ends that have greeted each other."""
+    one, other = Link(ours), Link(theirs)
+    one.receive(other.hello())
+    other.receive(one.hello())
+    return one, other
+
+
+def numbered(link: Link, count: int) -> bytes:
+    """The last of `count` messages, all but it acknowledged."""
+    for number in range(1, count):
+        link.ping()
+        link.receive(cbor2.dumps([2, number]))
+    return link.ping()[1]
+
+
+def acknowledged_after(link: Link, peer: Link, count: int) -> bytes:
+    for _ in range(count):
+        peer.receive(link.ping()[1])
+    return peer.acknowledge(count)
+
+
+VECTORS = {
+    "hello of an agent": lambda: Link(Hello(silence=300)).hello(),
+    "hello of a hub": lambda: Link(Hello()).hello(),
+    "message 1,": lambda: pair()[0].send(ENVELOPE)[1],
+    "message 2,": lambda: numbered(pair()[0], 2),
+    "message 24,": lambda: numbered(pair()[0], 24),
+    "acknowledgement of 2": lambda: acknowledged_after(*pair(), 2),
+}
+
+
+def described() -> dict[str, bytes]:
+    text = (Path(__file__).parents[2] / "docs" / "ip-link.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| `([0-9a-f]+)` \|$", text, re.M)
+    names = {name: next(known for known in VECTORS if name.startswith(known)) for name, _ in rows}
+    return {names[name]: bytes.fromhex(content) for name, content in rows}
+
+
+def test_every_vector_is_checked() -> None:
+    assert described().keys() == VECTORS.keys()
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_writes_the_vectors(name: str) -> None:
+    assert VECTORS[name]() == described()[name]
+
+
+def test_reads_the_vectors() -> None:
+    known = described()
+    link = Link(Hello())
+    opened = link.receive(known["hello of an agent"])
+    assert opened == Opened(1, 0, BODY_BYTES, WINDOW, silence=300)
+    assert link.receive(known["message 1,"]) == Arrived(1, ENVELOPE)
+    assert link.receive(known["message 2,"]) == Arrived(2, b"")
+    link.ping(), link.send(ENVELOPE)
+    assert link.receive(known["acknowledgement of 2"]) == Acknowledged((1, 2))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "spoken"),
+    [((1, 1), (1, 1), 1), ((1, 3), (2, 2), 2), ((1, 3), (2, 9), 3), ((2, 4), (1, 2), 2)],
+)
+def test_the_highest_version_that_both_have_is_spoken(
+    ours: tuple[int, int], theirs: tuple[int, int], spoken: int
+) -> None:
+    opened = Link(Hello(*ours)).receive(Link(Hello(*theirs)).hello())
+    assert isinstance(opened, Opened)
+    assert opened.version == spoken
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [((1, 1), (2, 3)), ((3, 4), (1, 2))])
+def test_no_version_in_common(ours: tuple[int, int], theirs: tuple[int, int]) -> None:
+    with pytest.raises(NoCommonVersion, match="update the older one"):
+        Link(Hello(*ours)).receive(Link(Hello(*theirs)).hello())
+
+
+def test_features_are_those_that_both_have() -> None:
+    opened = Link(Hello(features=0b0110)).receive(Link(Hello(features=0b1100)).hello())
+    assert isinstance(opened, Opened)
+    assert opened.features == 0b0100
+
+
+HELLO = [0, 1, 1, 0, BODY_BYTES, WINDOW, 0]
+DAMAGE: dict[str, tuple[list[Any], str]] = {
+    "no hello": ([[1, 1]], "no hello"),
+    "an acknowledgement before the hello": ([[2, 1]], "no hello"),
+    "a second hello": ([HELLO, HELLO], "second hello"),
+    "a hello cut short": ([HELLO[:6]], "hello is damaged"),
+    "a hello of text": ([[*HELLO[:6], "0"]], "hello is damaged"),
+    "a version below zero": ([[0, -1, *HELLO[2:]]], "hello is damaged"),
+    "too small a size": ([[*HELLO[:4], BODY_BYTES - 1, 4, 0]], "less than it must"),
+    "no window": ([[*HELLO[:5], 0, 0]], "less than it must"),
+    "a number left out": ([HELLO, [1, 2]], "message 2 where 1"),
+    "a number twice": ([HELLO, [1, 1], [1, 1]], "message 1 where 2"),
+    "a number that is none": ([HELLO, [1, True]], "no number"),
+    "a number as text": ([HELLO, [1, "1"]], "no number"),
+    "no number": ([HELLO, [1]], "no number"),
+    "a body of text": ([HELLO, [1, 1, "body"]], "no body"),
+    "too large a body": ([HELLO, [1, 1, bytes(BODY_BYTES + 1)]], "no body of 65536 bytes"),
+    "more than the window": ([HELLO, *([1, n] for n in range(1, 6))], "more unacknowledged"),
+    "an acknowledgement of nothing": ([HELLO, [2, 1]], "does not wait for that"),
+    "no array": ([HELLO, {1: 1}], "no array"),
+    "an empty array": ([[]], "no array"),
+    "a kind that is none": ([HELLO, [False, 1]], "no array"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named(name: str) -> None:
+    messages, said = DAMAGE[name]
+    link = Link(Hello())
+    for message in messages[:-1]:
+        link.receive(cbor2.dumps(message))
+    with pytest.raises(RemoteProtocolError, match=said):
+        link.receive(cbor2.dumps(messages[-1]))
+
+
+def test_acknowledgements_go_forward_only() -> None:
+    ours, theirs = pair()
+    for _ in range(3):
+        theirs.receive(ours.ping()[1])
+    ours.receive(theirs.acknowledge(2))
+    with pytest.raises(LocalProtocolError):
+        theirs.acknowledge(2)
+    with pytest.raises(LocalProtocolError):
+        theirs.acknowledge(4)
+    for number in (1, 2, 4):
+        with pytest.raises(RemoteProtocolError):
+            ours.receive(cbor2.dumps([2, number]))
+
+
+def test_what_a_later_version_may_add_is_skipped() -> None:
+    link = Link(Hello())
+    assert isinstance(link.receive(cbor2.dumps([*HELLO, "more", [1]])), Opened)
+    assert link.receive(cbor2.dumps([99, 1])) is None
+    assert link.receive(cbor2.dumps([1, 1, b"x", "more"])) == Arrived(1, b"x")
+    link.ping()
+    assert link.receive(cbor2.dumps([2, 1, "more"])) == Acknowledged((1,))
+
+
+def test_the_window_is_the_peers() -> None:
+    ours, theirs = pair(Hello(window=9), Hello(window=2))
+    assert ours.free == 2
+    ours.send(b"a"), ours.send(b"b")
+    assert ours.free == 0
+    with pytest.raises(LocalProtocolError, match="window"):
+        ours.ping()
+    with pytest.raises(LocalProtocolError, match="takes 65536"):
+        theirs.send(bytes(BODY_BYTES + 1))
+
+
+def test_nothing_is_sent_before_the_peers_hello() -> None:
+    link = Link(Hello())
+    assert link.free == 0
+    with pytest.raises(LocalProtocolError):
+        link.send(b"x")
+
+
+def test_the_overhead_is_what_it_is_said_to_be() -> None:
+    ours, _ = pair()
+    ours._sent = 2**32 - 2
+    _, message = ours.send(bytes(BODY_BYTES))
+    assert len(message) <= BODY_BYTES + OVERHEAD
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=40), st.data())
+def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.DataObject) -> None:
+    """Whatever the order in which the two ends get to speak."""
+    ours, theirs = pair()
+    waiting = list(bodies)
+    on_the_way: list[bytes] = []
+    back: list[bytes] = []
+    arrived: list[Arrived] = []
+    settled: list[int] = []
+    while len(settled) < len(bodies):
+        steps = ["send"] * bool(waiting and ours.free) + ["take"] * bool(on_the_way)
+        steps += ["answer"] * (len(arrived) > theirs._answered) + ["settle"] * bool(back)
+        step = data.draw(st.sampled_from(steps))
+        if step == "send":
+            on_the_way.append(ours.send(waiting.pop(0))[1])
+        elif step == "take":
+            event = theirs.receive(on_the_way.pop(0))
+            assert isinstance(event, Arrived)
+            arrived.append(event)
+        elif step == "answer":
+            back.append(theirs.acknowledge(len(arrived)))
+        else:
+            answer = ours.receive(back.pop(0))
+            assert isinstance(answer, Acknowledged)
+            settled += answer.numbers
+    assert [event.body for event in arrived] == bodies
+    assert settled == list(range(1, len(bodies) + 1))
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5))
+def test_garbage_is_refused_and_nothing_worse(messages: list[bytes]) -> None:
+    link = Link(Hello())
+    for message in messages:
+        with suppress(RemoteProtocolError):
+            link.receive(message)
+
+
+_ITEM = st.one_of(st.integers(), st.none(), st.booleans(), st.text(), st.binary(), st.floats())
+
+
+@given(st.lists(st.lists(_ITEM | st.integers(0, 5) | st.lists(_ITEM)), max_size=8))
+def test_arrays_of_anything_are_refused_and_nothing_worse(messages: list[list[Any]]) -> None:
+    link = Link(Hello())
+    link.receive(cbor2.dumps(HELLO))
+    for message in messages:
+        with suppress(RemoteProtocolError):
+            link.receive(cbor2.dumps(message))
