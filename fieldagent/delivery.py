@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fieldagent.package import Channel, Status
 
@@ -33,9 +34,10 @@ def terminal_status(legs: Iterable[Leg]) -> Status | None:
     return Status.ERROR
 
 
+@lru_cache(maxsize=16)
 def legs_of(
     channels: frozenset[Channel] | None, configured: frozenset[Channel]
-) -> dict[Channel, Leg]:
+) -> Mapping[Channel, Leg]:
     """A Package at the start: it waits where a channel is configured, elsewhere it has failed."""
     waiting = configured if channels is None else channels & configured
     missing = frozenset[Channel]() if channels is None else channels - configured

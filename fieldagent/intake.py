@@ -18,7 +18,7 @@ from fieldagent.journal import outbound
 from fieldagent.journal.commit import Journal
 from fieldagent.journal.outbound import Accepted, Ended
 from fieldagent.outbox import ChannelOutbox
-from fieldagent.package import Channel, Package, Status, digest
+from fieldagent.package import Channel, Package, Status, canonical, digest
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Intake:
 
     def _earlier(self, package: Package, key: str | None) -> Accepted | None:
         if key is not None and (known := outbound.by_idempotency_key(self._journal, key)):
-            if known.digest != digest(package):
+            if known.digest != digest(canonical(package)):
                 raise Conflict(f"Idempotency-Key {key!r} was used for another body")
             return known
         if package.id is None:
@@ -103,7 +103,7 @@ class Intake:
         known = outbound.by_id(self._journal, package.id)
         if known is None or known.status is not None:
             return None
-        if known.digest != digest(package):
+        if known.digest != digest(canonical(package)):
             raise Conflict(
                 f"Package {package.id} is still pending and has another body; cancel it, wait for"
                 " it, or leave out the id to get a free one"
@@ -120,10 +120,11 @@ class Intake:
         stamped = package.stamped(datetime.fromtimestamp(now, UTC))
         life = None if package.sos else package.time_to_live or self._time_to_live
         expires = None if life is None else now + life
-        identity = digest(package)
+        body = canonical(package)
+        identity = digest(body)
         sequence = await self._journal.commit(
             outbound.accept(
-                stamped,
+                body if stamped is package else canonical(stamped),
                 id_=id_,
                 digest=identity,
                 idempotency_key=key,

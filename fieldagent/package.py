@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -327,7 +327,7 @@ def _read_members(
 
 def _load(body: bytes) -> Any:
     try:
-        return json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
+        return _decode(body.decode())
     except UnicodeDecodeError as error:
         raise NotJson(f"the body is not UTF-8: byte {error.start} does not fit") from None
     except json.JSONDecodeError as error:
@@ -352,15 +352,19 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
+_decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant).decode
+
+
+_KINDS: Mapping[type[Item], str] = {build: kind for kind, (build, _, _) in ITEMS.items()}
+
+
 def kind_of(item: Item) -> str:
-    return next(kind for kind, (build, _, _) in ITEMS.items() if isinstance(item, build))
+    return _KINDS[type(item)]
 
 
 def package_json(package: Package) -> dict[str, Any]:
-    """The Package as a body that `read_package` reads back to an equal one."""
+    """The Package as a body, without its id: `read_package` reads it back."""
     document: dict[str, Any] = {"priority": package.priority}
-    if package.id is not None:
-        document["id"] = package.id
     if package.channels is not None:
         document["channels"] = sorted(package.channels)
     if package.collapse_key is not None:
@@ -373,10 +377,11 @@ def package_json(package: Package) -> dict[str, Any]:
 
 def item_json(item: Item) -> dict[str, Any]:
     """The item's members under their names in the interface document; absent ones left out."""
-    members = ITEMS[kind_of(item)][2]
-    names = {field.attribute: name for name, field in members.items()}
-    values = {names[field.name]: getattr(item, field.name) for field in fields(item)}
-    return {name: _plain(value) for name, value in values.items() if value is not None}
+    values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
+    return {name: _plain(value) for name, value in values if value is not None}
+
+
+_MEMBERS = {build: tuple(members.items()) for build, _, members in ITEMS.values()}
 
 
 def _plain(value: str | float | bytes | datetime) -> str | float:
@@ -387,7 +392,14 @@ def _plain(value: str | float | bytes | datetime) -> str | float:
     return value
 
 
-def digest(package: Package) -> bytes:
-    """Tells equal bodies from different ones, whatever their spelling: 16 bytes."""
-    text = json.dumps(package_json(replace(package, id=None)), sort_keys=True)
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def canonical(package: Package) -> str:
+    """One text for equal bodies, whatever their spelling and their id: `package_json` sorted."""
+    return _canonical(package_json(package))
+
+
+def digest(text: str) -> bytes:
+    """Tells a `canonical` text from others: 16 bytes."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()

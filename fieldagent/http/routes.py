@@ -29,11 +29,14 @@ def router(table: Iterable[Route]) -> Handler:
     for route in table:
         resources.setdefault(tuple(route.pattern[1:].split("/")), {})[route.method] = route.handler
     patterns = sorted(resources, key=lambda pattern: [_is_name(part) for part in pattern])
+    literal = {each: resources[each] for each in patterns if not any(map(_is_name, each))}
 
     async def route_request(request: Request) -> Response:
         if request.path == "*":
             return _options(METHODS)
         path = segments(request.path)
+        if (methods := literal.get(path)) is not None:
+            return await _answer(methods, request, {})
         for pattern in patterns:
             names = _match(pattern, path)
             if names is not None:

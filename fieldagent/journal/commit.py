@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ class JournalFailed(Exception):
 @dataclass(slots=True, eq=False)
 class _Order:
     operation: Operation[Any]
-    done: trio.Event = field(default_factory=trio.Event)
+    caller: trio.lowlevel.Task
     result: Any = None
     error: BaseException | None = None
 
@@ -74,13 +74,11 @@ class Journal:
             # Of two that are cancelled together, the journal may be the first to go.
             await trio.lowlevel.checkpoint_if_cancelled()
             raise JournalFailed("the journal has been closed, as the agent stops")
-        order = _Order(operation)
+        order = _Order(operation, trio.lowlevel.current_task())
         self._orders.append(order)
         if len(self._orders) == 1 or len(self._orders) >= self._enough:
             self._came.set()
-        # An order once given is carried out: whoever gave it must learn how it ended.
-        with trio.CancelScope(shield=True):
-            await order.done.wait()
+        await trio.lowlevel.wait_task_rescheduled(_stay)
         if order.error is not None:
             raise order.error
         result: T = order.result
@@ -119,7 +117,7 @@ class Journal:
         for order in orders:
             if isinstance(order.error, JournalFailed):
                 self.failed = order.error
-            order.done.set()
+            trio.lowlevel.reschedule(order.caller)
 
     def _carry_out(self, orders: list[_Order]) -> None:
         """In a thread: all in one transaction, or one by one if one of them raises."""
@@ -153,6 +151,11 @@ class Journal:
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
+
+
+def _stay(_: object) -> trio.lowlevel.Abort:
+    """An order once given is carried out: whoever gave it must learn how it ended."""
+    return trio.lowlevel.Abort.FAILED
 
 
 def _fatal(error: BaseException) -> JournalFailed | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fieldagent.channels import Intent, Transmission
 from fieldagent.delivery import Leg, terminal_status
 from fieldagent.journal.commit import Journal, Operation
-from fieldagent.package import Channel, Package, Status, package_json, read_package
+from fieldagent.package import Channel, Package, Status, read_package
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def waiting(journal: Journal) -> list[Accepted]:
 
 
 def accept(
-    package: Package,
+    body: str,
     *,
     id_: int,
     digest: bytes,
@@ -123,8 +123,7 @@ def accept(
     expires: float | None,
     legs: Mapping[Channel, Leg],
 ) -> Operation[int]:
-    """Store a new Package; its sequence number on air comes back."""
-    body = json.dumps(package_json(package), separators=(",", ":"))
+    """Store a new Package, told by its `canonical` text; its sequence number on air comes back."""
     status = terminal_status(legs.values())
     ended = None if status is None else accepted
 
