@@ -96,7 +96,12 @@ class LocalApi:
             raise Problem(status, detail=str(conflict)) from None
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
-        return json_response(_progress(self._intake.standing(_id(id))))
+        standing = self._intake.standing(_id(id))
+        receipts = [
+            {"id": each.by.id, "name": each.by.name, "type": each.by.type, "at": each.at}
+            for each in self._intake.receipts(standing)
+        ]
+        return json_response({**_progress(standing), "receipts": receipts})
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
         if request.body.strip() not in (b"", b"{}"):

@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from fieldagent.events import Events
-from fieldagent.journal import inbound
+from fieldagent.journal import inbound, outbound
 from fieldagent.journal.commit import Journal
 from fieldagent.journal.inbound import Received
 from fieldagent.package import Item
@@ -27,6 +27,7 @@ from fieldagent.wire.envelope import (
     Envelope,
     Fragment,
     Introduction,
+    Receipt,
     Report,
     decode,
     encode,
@@ -50,6 +51,7 @@ class _Taken:
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
+    receipts: list[int] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
 
@@ -73,10 +75,13 @@ class Inbox:
         self.news = trio.Event()
         """Set when payloads were spooled, and then replaced by another."""
 
-    async def take_in(self, body: bytes, repeater: Repeater) -> None:
-        """Damage, unknown versions and unknown kinds are logged, never raised."""
+    async def take_in(self, body: bytes, repeater: Repeater, *, tagged: bool = True) -> None:
+        """Damage, unknown versions and unknown kinds are logged, never raised.
+
+        Without `tagged` the link has proved who sent it, and no tag is asked for.
+        """
         try:
-            envelope = decode(body, keys=self._keys)
+            envelope = decode(body, keys=self._keys if tagged else ())
         except RemoteProtocolError as error:
             log.error("a message of %d bytes could not be read: %s", len(body), error)
             return
@@ -90,6 +95,8 @@ class Inbox:
             self._events.publish("inbound", payload.body)
         if taken.payloads:
             self.wake()
+        for sequence in taken.receipts:
+            log.info("Package number %d has reached its addressee", sequence)
         for sequence, report in taken.reports:
             missing = frozenset(range(report.count)) - report.arrived
             log.info("the peer lacks %d fragments of %d", len(missing), sequence)
@@ -113,6 +120,9 @@ class Inbox:
             inbound.introduce(db, entry.sequence, content.identity)
         elif isinstance(content, Report):
             taken.reports.append((entry.sequence, content))
+        elif isinstance(content, Receipt):
+            if outbound.note_receipt(db, entry.sequence, content.by, entry.time):
+                taken.receipts.append(entry.sequence)
         elif inbound.seen(db, origin, entry.sequence, _digest(entry), taken.now):
             taken.duplicates += 1
         elif isinstance(content, Fragment):

@@ -16,7 +16,7 @@ from fieldagent.delivery import Leg, legs_json, legs_of, terminal_status
 from fieldagent.events import Events
 from fieldagent.journal import outbound
 from fieldagent.journal.commit import Journal
-from fieldagent.journal.outbound import Accepted, Ended
+from fieldagent.journal.outbound import Accepted, Ended, Storage
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel, Package, Status, canonical, digest
 
@@ -206,6 +206,10 @@ class Intake:
             raise Unknown("the Package ended and is no longer kept")
         legs = outbound.legs(self._journal, sequence)
         return Standing(known.id, sequence, known.status, legs, known.accepted)
+
+    def receipts(self, standing: Standing) -> list[Storage]:
+        """Whose agents are known to have stored it."""
+        return outbound.receipts(self._journal, standing.sequence)
 
     async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
         """Withdraw it from one channel or all, and tell how it stands then.

@@ -13,7 +13,16 @@ from fieldagent.channels import Outcome
 from fieldagent.intake import Conflict, Standing, Stopped, Unknown
 from fieldagent.journal import outbound
 from fieldagent.package import Channel, Message, Status, read_package
-from fieldagent.wire.envelope import Entry, Fragment, Report, decode, encode
+from fieldagent.payload import Identity
+from fieldagent.wire.envelope import (
+    Entry,
+    Fragment,
+    Introduction,
+    Receipt,
+    Report,
+    decode,
+    encode,
+)
 from fieldagent.wire.fragments import join
 from tests.kit import kit
 
@@ -337,3 +346,23 @@ async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path:
         assert (await k.send(Outcome.NOT_SENT))[-1] == report
         assert (await k.send())[-1] == report
         assert len(k.outbox) == 0
+
+
+async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path) -> None:
+    ada = Identity("42", "Ada", "User", "ada@example.org", "7")
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        (entry,) = await k.send()
+        told = [
+            Entry(3, Introduction(ada)),
+            Entry(entry.sequence, Receipt(3), 1_790_000_100),
+            Entry(entry.sequence, Receipt(9), 1_790_000_200),
+            Entry(entry.sequence + 77, Receipt(3), 1_790_000_200),
+        ]
+        await k.outbox.receive(encode(told))
+        await k.outbox.receive(encode([Entry(entry.sequence, Receipt(3), 1_790_000_999)]))
+        known = k.intake.receipts(k.intake.standing(id_))
+        assert [(each.by.name, each.by.id, each.at) for each in known] == [
+            ("Ada", "42", 1_790_000_100),
+            ("", "9", 1_790_000_200),
+        ]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.journal.schema import TABLES, VERSION
+from fieldagent.journal.schema import STEPS, TABLES, VERSION
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +197,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             connection.executescript(f"BEGIN;{TABLES};PRAGMA user_version={VERSION};COMMIT")
-        elif version != VERSION:
+        elif version < VERSION:
+            steps = "".join(STEPS[number] for number in range(version, VERSION))
+            connection.executescript(f"BEGIN;{steps};PRAGMA user_version={VERSION};COMMIT")
+        elif version > VERSION:
             raise sqlite3.DatabaseError(f"it has version {version}, this program knows {VERSION}")
     except BaseException:
         connection.close()

@@ -11,6 +11,7 @@ from fieldagent.channels import Intent, Transmission
 from fieldagent.delivery import Leg, terminal_status
 from fieldagent.journal.commit import Journal, Operation
 from fieldagent.package import Channel, Package, Status, read_package
+from fieldagent.payload import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,35 @@ def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
         Channel(channel): Leg(None if status is None else Status(status), reason)
         for channel, status, reason in rows
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """An addressee's agent has it on disk, since Unix time `at`."""
+
+    by: Identity
+    at: float
+
+
+def receipts(journal: Journal, sequence: int) -> list[Storage]:
+    rows = journal.read(
+        "SELECT by, at, id, name, type, email, account FROM receipt LEFT JOIN identity"
+        " ON identity.origin = receipt.by WHERE sequence = ? ORDER BY at, by",
+        sequence,
+    )
+    return [
+        Storage(Identity(str(by)) if who[0] is None else Identity(*who), at)
+        for by, at, *who in rows
+    ]
+
+
+def note_receipt(db: sqlite3.Connection, sequence: int, by: int, at: float) -> bool:
+    """Whether it is news; a Package that is not known here any more has no use for it."""
+    cursor = db.execute(
+        "INSERT OR IGNORE INTO receipt SELECT sequence, ?, ? FROM package WHERE sequence = ?",
+        (by, at, sequence),
+    )
+    return cursor.rowcount == 1
 
 
 def tries(journal: Journal, channel: Channel, sequence: int) -> int:

@@ -1,9 +1,22 @@
 """The tables of the journal. Times are Unix seconds, places in order are row numbers."""
 
-VERSION = 1
+VERSION = 2
 """Kept in `PRAGMA user_version`."""
 
-TABLES = """
+RECEIPT = """
+CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number of `identity`
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    by INTEGER NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (sequence, by)
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS = {1: RECEIPT}
+"""From each earlier version to the one after it."""
+
+TABLES = f"""
+{RECEIPT}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,

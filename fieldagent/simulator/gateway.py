@@ -21,6 +21,7 @@ from fieldagent.wire.envelope import (
     Envelope,
     Fragment,
     Introduction,
+    Receipt,
     Report,
     decode,
     encode,
@@ -121,6 +122,8 @@ class SimulatedGateway:
                 self._read_fragment(entry.sequence, content)
             elif isinstance(content, Report):
                 self._repeat(entry.sequence, content)
+            elif isinstance(content, Receipt):
+                self._say(f"   receipt: {entry.sequence} is stored")
             elif not isinstance(content, Introduction):
                 self._read_item(entry, content)
         for trouble in envelope.not_understood:

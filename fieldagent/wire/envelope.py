@@ -53,7 +53,15 @@ class Introduction:
     identity: Identity
 
 
-Content = Item | Fragment | Report | Introduction
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The peer's `sequence` is stored by its addressee, at the entry's time."""
+
+    by: int = 0
+    """The number (as an `origin`) of whose agent stored it; 0 is the sender of this envelope."""
+
+
+Content = Item | Fragment | Report | Introduction | Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +283,16 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, frozenset(i for i in range(count) if bits >> i & 1))
 
 
+def _read_receipt(by: Any) -> Receipt:
+    _expect(_in_range(by, low=0), "number of who stored it")
+    return Receipt(by)
+
+
 def _read_introduction(*members: Any) -> Introduction:
     return Introduction(Identity(*(_read_text(member) for member in members)))
 
 
-_TIMED: dict[int, tuple[type[Item], Callable[..., Item], Callable[[Any], list[Any]]]] = {
+_TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]] = {
     1: (
         Message,
         lambda time, content: Message(_read_text(content)),
@@ -292,8 +305,9 @@ _TIMED: dict[int, tuple[type[Item], Callable[..., Item], Callable[[Any], list[An
         lambda item: [_write_position(item), item.name, item.notes],
     ),
     4: (Data, lambda time, payload: Data(_read_bytes(payload)), lambda item: [item.payload]),
+    11: (Receipt, lambda time, by=0: _read_receipt(by), lambda receipt: [receipt.by or None]),
 }
-"""Kind of item: its type, reader and writer. A reader takes the Unix time before the members."""
+"""Kind of entry with a time: its type, reader and writer. A reader takes the Unix time before the members."""
 
 _UNTIMED: dict[int, Callable[..., Content]] = {
     8: _read_fragment,

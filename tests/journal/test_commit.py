@@ -18,6 +18,7 @@ import trio
 import trio.testing
 
 from fieldagent.journal.commit import Journal, JournalFailed, JournalFull
+from fieldagent.journal.schema import VERSION
 
 
 def remember(text: str) -> Callable[[sqlite3.Connection], None]:
@@ -240,3 +241,21 @@ def test_the_power_cut_has_teeth(tmp_path: Path) -> None:
         pytest.skip(why)
     acknowledged, survived = cut_power(tmp_path, "off", 100)
     assert survived < acknowledged
+
+
+def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite3"
+    Journal(path).close()
+    database = sqlite3.connect(path)
+    database.executescript("DROP TABLE receipt; PRAGMA user_version=1")
+    database.execute(
+        "INSERT INTO package (id, body, digest, accepted) VALUES (5, '{}', x'00', 1.0)"
+    )
+    database.commit()
+    database.close()
+    journal = Journal(path)
+    assert journal.read("SELECT id FROM package") == [(5,)]
+    assert journal.read("SELECT * FROM receipt") == []
+    assert journal.read("PRAGMA user_version") == [(VERSION,)]
+    journal.close()
+    assert not list(tmp_path.glob("*.bad"))

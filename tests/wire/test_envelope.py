@@ -19,6 +19,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Introduction,
+    Receipt,
     Report,
     _write_location,
     decode,
@@ -56,6 +57,8 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         1,
         None,
     ),
+    "receipt of 14": ([Entry(14, Receipt(), TIME)], 0, None),
+    "receipt of 14 by 1": ([Entry(14, Receipt(1), TIME)], 0, None),
     "message 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 0, KEY),
 }
 
