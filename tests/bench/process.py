@@ -76,7 +76,8 @@ def zipapp_ratio(zipapp: Path) -> float:
     code = "import fieldagent.agent"
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        source = f"import sys; sys.path.insert(0, {str(zipapp)!r}); {code}"
+        ahead = f"{zipapp}/{sys.implementation.cache_tag}"
+        source = f"import sys; sys.path[:0] = [{ahead!r}, {str(zipapp)!r}]; {code}"
         subprocess.run([sys.executable, "-I", "-S", "-c", source], check=True)
         packed = time.perf_counter() - began
         began = time.perf_counter()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -23,20 +23,27 @@ def lacking(why: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
+def python_313() -> str | None:
+    return next(_installed("3.13"), None) or _fetched("3.13")
+
+
+@pytest.fixture(scope="session")
 def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("zipapp") / "fieldagent.pyz"
-    subprocess.run([ROOT / "build/zipapp", target], check=True)
+    return build(tmp_path_factory.mktemp("zipapp") / "fieldagent.pyz")
+
+
+def build(target: Path, *arguments: str, **how: Any) -> Path:
+    subprocess.run([ROOT / "build/zipapp", target, *arguments], check=True, **how)
     return target
 
 
 @pytest.fixture(scope="session", params=["as built", "3.13", "arm64"])
-def interpreter(request: pytest.FixtureRequest) -> str:
-    if request.param == "as built":
-        return sys.executable
-    if request.param == "3.13":
-        for candidate in _installed("3.13"):
-            return candidate
-    return _fetched(request.param)
+def interpreter(request: pytest.FixtureRequest, python_313: str | None) -> str:
+    known = {"as built": sys.executable, "3.13": python_313}
+    return known.get(request.param) or _fetched(request.param) or lacking(NO_DEBIAN)
+
+
+NO_DEBIAN = "no such Python here, and build/foreign-python could not fetch Debian's (see above)"
 
 
 def _installed(version: str) -> Iterator[str]:
@@ -49,9 +56,7 @@ def _installed(version: str) -> Iterator[str]:
             yield found
 
 
-def _fetched(name: str) -> str:
+def _fetched(name: str) -> str | None:
     script = ROOT / "build/foreign-python"
-    done = subprocess.run([script, name], capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        lacking(f"no Python for {name}: {done.stderr}")
-    return done.stdout.strip()
+    done = subprocess.run([script, name], stdout=subprocess.PIPE, text=True, timeout=600)
+    return done.stdout.strip() if done.returncode == 0 else None
