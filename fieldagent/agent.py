@@ -8,7 +8,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.api import LocalApi
-from fieldagent.channels import Link, satellite
+from fieldagent.channels import Link, LinkState, satellite
 from fieldagent.events import Events
 from fieldagent.http.guard import loopback_guard
 from fieldagent.http.listeners import open_listeners, port_of
@@ -117,6 +117,10 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     )
     if settings.satellite_port is not None:
         outboxes[Channel.SATELLITE] = _satellite_outbox(settings, journal, inbox, intake.end)
+    if settings.hub_address is not None:
+        outboxes[Channel.CELLULAR] = ChannelOutbox(
+            Channel.CELLULAR, journal, inbox, clock=time.time, end=intake.end
+        )
     resumed = intake.resume()
     if resumed:
         log.info("%d Packages that waited go on", resumed)
@@ -200,6 +204,8 @@ async def _run_parts(
             nursery.start_soon(outbox.run)
         if Channel.SATELLITE in agent.outboxes:
             nursery.start_soon(_run_satellite, agent)
+        if Channel.CELLULAR in agent.outboxes:
+            nursery.start_soon(_run_cellular, agent)
         await _serve_api(agent, listeners, stopping, task_status)
         nursery.cancel_scope.cancel()
 
@@ -238,6 +244,33 @@ async def _run_satellite(agent: Agent) -> None:
         random=random.Random(),
         mailbox_check=settings.satellite_mailbox_check,
         progress=agent.progress.watch("satellite"),
+    )
+
+
+async def _run_cellular(agent: Agent) -> None:
+    # An agent without a hub does without the memory that TLS and WebSockets take.
+    from fieldagent.channels import cellular
+    from fieldagent.channels.dial import Hub
+    from fieldagent.channels.recovery import Recovery
+
+    settings, outbox = agent.settings, agent.outboxes[Channel.CELLULAR]
+    assert settings.hub_address is not None
+    assert settings.hub_token is not None
+    hub = Hub(
+        settings.hub_address,
+        settings.hub_token,
+        settings.hub_ca_file,
+        settings.cellular_interface,
+    )
+    command, after = settings.cellular_recovery_command, settings.cellular_recovery_after
+    await cellular.run(
+        hub,
+        outbox,
+        outbox.link,
+        random=random.Random(),
+        ping=settings.cellular_ping,
+        recovery=None if command is None else Recovery(command, after),
+        progress=agent.progress.watch("cellular"),
     )
 
 
@@ -282,7 +315,15 @@ async def _ask_for_fragments(agent: Agent) -> None:
             if now - asked.get(sequence, -inf) >= FRAGMENTS_WAIT and agent.outboxes:
                 asked[sequence] = now
                 log.info("%d of %d fragments have come of %d", len(arrived), count, sequence)
-                agent.outboxes[Channel.SATELLITE].report(sequence, count, arrived)
+                _at_hand(agent.outboxes).report(sequence, count, arrived)
+
+
+def _at_hand(outboxes: Mapping[Channel, ChannelOutbox]) -> ChannelOutbox:
+    """The channel that carries something soonest; cellular costs least."""
+    best = [Channel.CELLULAR, Channel.SATELLITE, Channel.RADIO]
+    configured = [outboxes[channel] for channel in best if channel in outboxes]
+    ready = [outbox for outbox in configured if outbox.link.state is LinkState.READY]
+    return (ready or configured)[0]
 
 
 async def _show_life(agent: Agent) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 
@@ -24,9 +25,30 @@ from fieldagent.queue import Queue
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, encode
 from fieldagent.wire.fragments import split
+from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.sbd import MO_BYTES
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a channel takes messages."""
+
+    size: int
+    """Most bytes of one."""
+    fill: int
+    """Bytes up to which a message is filled with what waits: an SOS in it goes no slower."""
+    credits: Callable[[int], int]
+    """What that many bytes cost."""
+    authentic: bool = False
+    """The link itself proves who the peer is: no message bears a tag."""
+
+
+TERMS = {
+    Channel.SATELLITE: Terms(MO_BYTES, MO_BYTES, credits_for),
+    Channel.CELLULAR: Terms(BODY_BYTES, 4_096, lambda size: 0, authentic=True),
+}
 
 RIDERS_MAX = 32
 """How many further Packages are looked at to fill up one transmission."""
@@ -49,6 +71,7 @@ class ChannelOutbox:
     ) -> None:
         self.channel = channel
         self.link = Link()
+        self._terms = TERMS[channel]
         self._journal = journal
         self._inbox = inbox
         self._clock = clock
@@ -173,7 +196,7 @@ class ChannelOutbox:
 
     def _cost(self, sequence: int) -> int:
         _, entry = self._entry(sequence, whole_only=False)
-        return credits_for(len(encode([entry], key=self._key)))
+        return self._terms.credits(len(encode([entry], key=self._key)))
 
     def load(self, room: int) -> Transmission | None:
         now = trio.current_time()
@@ -204,10 +227,13 @@ class ChannelOutbox:
         entries: list[Entry] = []
         pieces: list[Piece] = []
         passed: list[int] = []
-        while len(passed) < RIDERS_MAX and (key := self._queue.take(now)) is not None:
+        while len(pieces) + len(passed) <= RIDERS_MAX:
+            key = self._queue.take(now)
+            if key is None:
+                break
             piece, entry = self._entry(key, whole_only=bool(pieces))
             size = len(encode([*entries, entry], key=self._key))
-            if size > room or (pieces and key in self._alone):
+            if size > room or (pieces and (size > self._terms.fill or key in self._alone)):
                 passed.append(key)
                 if not pieces:
                     break
@@ -232,9 +258,10 @@ class ChannelOutbox:
         time = int(known.accepted if moment is None else moment.timestamp())
         entry = Entry(sequence, item, time, package.sos)
         whole = encode([entry])
-        if whole_only or len(whole) + self._tag_bytes() <= MO_BYTES:
+        room = self._terms.size - self._tag_bytes()
+        if whole_only or len(whole) <= room:
             return Piece(sequence), entry
-        fragments = split(whole, MO_BYTES - self._tag_bytes())
+        fragments = split(whole, room)
         count = len(fragments)
         gone = outbound.fragments_sent(self._journal, self.channel, sequence, count)
         fragment = next(f for f in fragments if f.index not in gone)
@@ -278,7 +305,8 @@ class ChannelOutbox:
         if outcome is not Outcome.SENT and pieces:
             # Alone, a report has no retry of its own: it is asked for again when it is due.
             self._reports = reports | self._reports
-        self._intent = None
+        if self._intent is not None and self._intent.transmission.number == transmission.number:
+            self._intent = None
         for piece in pieces:
             if piece.sequence in self._settled:
                 self._settled.pop(piece.sequence).set()
@@ -288,7 +316,7 @@ class ChannelOutbox:
 
     async def _settle_sent(self, transmission: Transmission, pieces: list[Piece]) -> None:
         size = len(transmission.body)
-        spent = Spent(size, credits_for(size))
+        spent = Spent(size, self._terms.credits(size))
         await self._journal.commit(outbound.sent(self.channel, pieces, self._day(), spent))
         self.link.last_success = self._clock()
         complete = [piece for piece in pieces if self._is_complete(piece)]
@@ -331,8 +359,8 @@ class ChannelOutbox:
             await self._end([Ended(piece.sequence, self.channel, leg) for piece in pieces])
 
     async def receive(self, body: bytes) -> None:
-        await self._inbox.take_in(body, self)
-        await self._spend(Spent(len(body), credits_for(len(body))))
+        await self._inbox.take_in(body, self, tagged=not self._terms.authentic)
+        await self._spend(Spent(len(body), self._terms.credits(len(body))))
 
     def allowance(self, *, urgent: bool = False) -> int | None:
         if self._budget is None:

@@ -10,6 +10,7 @@ import binascii
 import difflib
 import io
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,13 @@ class Settings:
     satellite_sos_reserve: int
     satellite_mailbox_check: float | None
     satellite_key: tuple[bytes, ...]
+    hub_address: str | None
+    hub_token: str | None
+    hub_ca_file: Path | None
+    cellular_interface: str | None
+    cellular_ping: int
+    cellular_recovery_command: str | None
+    cellular_recovery_after: int
     package_time_to_live: int
     state_directory: Path
     keep_ended_count: int
@@ -81,6 +89,41 @@ def _address(value: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise _Wrong(f"must be a URL such as https://example.org/inbound, not {value!r}")
     return value
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _hub(value: str) -> str:
+    parts = urlsplit(_address(value))
+    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
+        raise _Wrong(f"must be https:// and a host, with a port perhaps, not {value!r}")
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise _Wrong(f"must be https:// (http:// is for {', '.join(_LOOPBACK)}), not {value!r}")
+    return value.rstrip("/")
+
+
+def _token(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", value):
+        raise _Wrong("must be the link token as the hub showed it, in one piece")
+    return value
+
+
+def _path(value: str) -> Path:
+    if not value.startswith("/"):
+        raise _Wrong(f"must be a path that begins with /, not {value!r}")
+    return Path(value)
+
+
+def _interface(value: str) -> str:
+    """IFNAMSIZ is 16 with the final zero (linux/if.h); dev_valid_name tells the characters."""
+    if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
+        raise _Wrong(f"must be the name of a network interface such as wwan0, not {value!r}")
+    return value
+
+
+def _ping(value: str) -> int:
+    return 0 if value == "0" else _whole(5, 86_400, "seconds; 0 for never")(value)
 
 
 def _secrets(value: str) -> tuple[str, ...]:
@@ -150,6 +193,28 @@ KEYS = (
         "hours after which the mailbox is asked though no ring came; costs a credit (0: never)",
     ),
     Key("satellite-key", _keys, (), "64 hex digits that authenticate messages both ways"),
+    Key("hub-address", _hub, None, "the hub: https://host or https://host:port"),
+    Key("hub-token", _token, None, "this kit's link token, as `fieldagent hub` shows it once"),
+    Key("hub-ca-file", _path, None, "PEM file of the authority that signed a private hub's own"),
+    Key("cellular-interface", _interface, None, "the link goes over this and no other: wwan0"),
+    Key(
+        "cellular-ping",
+        _ping,
+        300,
+        "seconds of silence after which the link is tested; 0 for never (300)",
+    ),
+    Key(
+        "cellular-recovery-command",
+        _text,
+        None,
+        "shell command run when the hub stays out of reach, such as one that resets the modem",
+    ),
+    Key(
+        "cellular-recovery-after",
+        _whole(60, 604_800, "seconds"),
+        600,
+        "seconds out of reach before that (600)",
+    ),
     Key(
         "package-time-to-live",
         _whole(1, 2**31 - 1, "seconds"),
@@ -215,11 +280,32 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
             values[known[name].attribute] = known[name].read(value)
         except _Wrong as wrong:
             faults.append(f"{name} {wrong}")
+    faults += _incomplete(pairs)
     if faults:
         raise InvalidSettings(path, faults)
     directory = values["state_directory"]
     values["state_directory"] = Path(directory) if directory else state_directory(environ)
     return Settings(**values)
+
+
+_NEEDS = {
+    "hub-address": "hub-token",
+    "hub-token": "hub-address",
+    "hub-ca-file": "hub-address",
+    "cellular-interface": "hub-address",
+    "cellular-ping": "hub-address",
+    "cellular-recovery-command": "hub-address",
+    "cellular-recovery-after": "cellular-recovery-command",
+}
+"""What means nothing without another."""
+
+
+def _incomplete(pairs: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} needs {other}: set that too, or remove {name}"
+        for name, other in _NEEDS.items()
+        if name in pairs and other not in pairs
+    ]
 
 
 def _unknown(name: str, known: Mapping[str, Key]) -> str:

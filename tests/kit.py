@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
@@ -70,21 +70,27 @@ class Kit:
         return self.intake.standing(id_).status
 
     def reason(self, id_: int) -> str:
-        return self.intake.standing(id_).legs[Channel.SATELLITE].reason
+        return self.intake.standing(id_).legs[self.outbox.channel].reason
 
 
 @asynccontextmanager
-async def kit(path: Path, **how: Any) -> AsyncIterator[Kit]:
+async def kit(
+    path: Path,
+    channel: Channel = Channel.SATELLITE,
+    *,
+    keys: Sequence[bytes] = (),
+    **how: Any,
+) -> AsyncIterator[Kit]:
     journal = PatientJournal(path / "journal.sqlite3")
 
     def clock() -> float:
         return START + trio.current_time()
 
-    inbox = Inbox(journal, ["script"], clock=clock, events=Events())
+    inbox = Inbox(journal, ["script"], clock=clock, events=Events(), keys=keys)
     outboxes: dict[Channel, ChannelOutbox] = {}
     intake = Intake(journal, outboxes, time_to_live=3600, clock=clock, events=Events())
-    outbox = ChannelOutbox(Channel.SATELLITE, journal, inbox, clock=clock, end=intake.end, **how)
-    outboxes[Channel.SATELLITE] = outbox
+    outbox = ChannelOutbox(channel, journal, inbox, clock=clock, end=intake.end, **how)
+    outboxes[channel] = outbox
     intake.resume()
     try:
         async with trio.open_nursery() as nursery:

@@ -27,8 +27,8 @@ LAYERS = [
     {"channels.__init__"},
     {"journal"},
     {"inbox", "outbox", "intake", "systemd_notify"},
-    {"channels", "inbound", "http"},
-    {"simulator", "api"},
+    {"channels", "inbound", "http", "ip_link"},
+    {"simulator", "api", "hub"},
     {"agent"},
     {"cli", "__main__"},
 ]

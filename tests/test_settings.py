@@ -20,6 +20,13 @@ GOOD = {
     "satellite-sos-reserve": "20",
     "satellite-mailbox-check": "12",
     "satellite-key": "00" * 32 + " " + "ff" * 32,
+    "hub-address": "https://hub.example.org:8443/",
+    "hub-token": "fal_c29tZSBieXRlcyBvZiBhIHRva2Vu",
+    "hub-ca-file": "/etc/fieldagent/ca.pem",
+    "cellular-interface": "wwan0",
+    "cellular-ping": "120",
+    "cellular-recovery-command": "mmcli --modem 0 --reset",
+    "cellular-recovery-after": "900",
     "package-time-to-live": "3600",
     "state-directory": "/var/lib/kit",
     "keep-ended-count": "5",
@@ -35,6 +42,9 @@ def test_every_key_is_read() -> None:
     assert settings.satellite_mailbox_check == 12 * 3600
     assert settings.satellite_key == (bytes(32), b"\xff" * 32)
     assert settings.state_directory == Path("/var/lib/kit")
+    assert settings.hub_address == "https://hub.example.org:8443"
+    assert settings.hub_ca_file == Path("/etc/fieldagent/ca.pem")
+    assert settings.cellular_ping == 120
 
 
 def test_java_properties_as_java_writes_them() -> None:
@@ -66,6 +76,19 @@ def test_nothing_set_is_a_valid_agent() -> None:
         ("webhook-secret=whsec_short", "whsec_"),
         ("satellite-key=abc", "64 hexadecimal digits"),
         ("inbound-hook=", "is empty"),
+        ("hub-address=http://hub.example.org", "must be https://"),
+        ("hub-address=https://hub.example.org/path", "a host, with a port"),
+        ("hub-address=https://user@hub.example.org", "a host, with a port"),
+        ("hub-address=hub.example.org", "must be a URL"),
+        ("hub-address=https://hub.example.org", "hub-address needs hub-token"),
+        ("hub-token=abc", "hub-token needs hub-address"),
+        ("hub-token=a b", "in one piece"),
+        ("hub-ca-file=ca.pem", "begins with /"),
+        ("cellular-interface=much-too-long-a-name", "such as wwan0"),
+        ("cellular-interface=wwan 0", "such as wwan0"),
+        ("cellular-interface=wwan0", "cellular-interface needs hub-address"),
+        ("cellular-ping=2", "from 5 to 86400"),
+        ("cellular-recovery-after=90", "needs cellular-recovery-command"),
         ("x=\\u12", "u"),
     ],
 )
@@ -73,6 +96,13 @@ def test_a_fault_names_key_and_remedy(line: str, said: str) -> None:
     with pytest.raises(InvalidSettings, match=said) as caught:
         parse(line, PATH)
     assert "agent.properties" in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:8080"])
+def test_a_hub_on_this_machine_needs_no_tls(host: str) -> None:
+    settings = parse(f"hub-address=http://{host}\nhub-token=t\ncellular-ping=0\n", PATH)
+    assert settings.hub_address == f"http://{host}"
+    assert settings.cellular_ping == 0
 
 
 def test_all_faults_are_told_at_once() -> None:

@@ -1,0 +1,127 @@
+"""Mail for devices in memory, as a hub keeps it: what came in counts once, by its own numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from fieldagent.hub import Device, Parcel, Unknown
+from fieldagent.wire.envelope import Entry, Fragment, decode, encode
+from fieldagent.wire.fragments import join
+
+DEVICE = Device(id=7, workspace=1, member=42, name="kit 7")
+TOKEN = "a-link-token"
+
+
+@dataclass
+class MemoryMailbox:
+    device: Device = DEVICE
+    waiting: deque[Parcel] = field(default_factory=deque)
+    loaded: list[Parcel] = field(default_factory=list)
+    delivered: list[bytes] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    copies: list[bytes] = field(default_factory=list)
+    """Every envelope that came in, duplicates too."""
+    contents: list[Any] = field(default_factory=list)
+    """What came in, each once."""
+    before_disk: Callable[[], Any] | None = None
+    """Awaited before anything that came in counts."""
+    _seen: set[tuple[int, int, bytes]] = field(default_factory=set)
+    _slices: dict[tuple[int, int], dict[int, bytes]] = field(default_factory=dict)
+    _news: trio.Event = field(default_factory=trio.Event)
+    _numbers: int = 0
+
+    def put(self, body: bytes) -> None:
+        self._numbers += 1
+        self.waiting.append(Parcel(self._numbers, body))
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    def news(self) -> trio.Event:
+        return self._news
+
+    async def load(self, room: int) -> Parcel | None:
+        await trio.lowlevel.checkpoint()
+        if not self.waiting or len(self.waiting[0].body) > room:
+            return None
+        self.loaded.append(self.waiting.popleft())
+        return self.loaded[-1]
+
+    async def stored(self, parcel: Parcel) -> None:
+        await trio.lowlevel.checkpoint()
+        self.loaded.remove(parcel)
+        self.delivered.append(parcel.body)
+
+    async def returned(self, parcel: Parcel, *, reason: str, retry_after: float = 0.0) -> None:
+        await trio.lowlevel.checkpoint()
+        self.loaded.remove(parcel)
+        self.reasons.append(reason)
+        self.waiting.append(parcel)
+        self.waiting = deque(sorted(self.waiting, key=lambda waiting: waiting.number))
+        self._wake()
+
+    async def take_in(self, body: bytes) -> None:
+        if self.before_disk is not None:
+            await self.before_disk()
+        await trio.lowlevel.checkpoint()
+        self.copies.append(body)
+        self._count(body, 0)
+
+    def _count(self, body: bytes, origin: int) -> None:
+        envelope = decode(body)
+        for entry in envelope.entries:
+            key = envelope.origin, entry.sequence, hashlib.sha256(encode([entry])).digest()
+            if key not in self._seen:
+                self._seen.add(key)
+                self._keep(envelope.origin, entry)
+
+    def _keep(self, origin: int, entry: Entry) -> None:
+        content = entry.content
+        if not isinstance(content, Fragment):
+            self.contents.append(getattr(content, "content", content))
+            return
+        slices = self._slices.setdefault((entry.sequence, content.count), {})
+        slices[content.index] = content.slice
+        if len(slices) == content.count:
+            self._count(join(slices), origin)
+
+
+@dataclass
+class MemoryHub:
+    """What `hub.ip_link.Links` asks for."""
+
+    mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)
+    tokens: dict[str, Device] = field(default_factory=lambda: {TOKEN: DEVICE})
+    asked: list[str] = field(default_factory=list)
+    """Tokens that were shown."""
+    links: int = 0
+    linked: list[trio.Event] = field(default_factory=list)
+    """Of the links that are open: the event that ends each."""
+
+    async def authenticate(self, token: str) -> Device:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(token)
+        if token not in self.tokens:
+            raise Unknown
+        return self.tokens[token]
+
+    @asynccontextmanager
+    async def connected(self, device: Device) -> AsyncIterator[trio.Event]:
+        for older in self.linked:
+            older.set()
+        ours = trio.Event()
+        self.links += 1
+        self.linked.append(ours)
+        try:
+            yield ours
+        finally:
+            self.linked.remove(ours)

@@ -1,0 +1,138 @@
+"""The hub's end of the link on real sockets in TLS, and a wire to it that can fail."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+
+import trio
+import trustme
+
+from fieldagent.http.limits import Limits
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from fieldagent.hub.ip_link import Links
+from tests.hub.memory_mailbox import MemoryHub
+
+CA = trustme.CA()
+STRANGER = trustme.CA()
+"""An authority that nobody was told to trust."""
+
+
+def server_tls(authority: trustme.CA = CA, *names: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*(names or ("127.0.0.1",))).configure_cert(context)
+    return context
+
+
+TLS = server_tls()
+
+
+@asynccontextmanager
+async def hub_end(
+    hub: MemoryHub, *, port: int = 0, tls: ssl.SSLContext | None = TLS
+) -> AsyncIterator[int]:
+    """Serve `GET /link` until the block ends: the port."""
+    links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
+    listeners = open_listeners(port, ["127.0.0.1"])
+    stopping = trio.Event()
+    run = partial(
+        serve,
+        router([links.route()]),
+        listeners,
+        stopping=stopping,
+        tls=tls,
+        limits=Limits(linger=0.1),
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run)
+        yield port_of(listeners)
+        stopping.set()
+
+
+@dataclass
+class Wire:
+    """A relay of bytes. What it is told holds for connections to come, and those that are open."""
+
+    to: int
+    cut_up: float = inf
+    """The connection ends after so many bytes towards the hub."""
+    cut_down: float = inf
+    next_cuts: Callable[[], tuple[float, float]] = lambda: (inf, inf)
+    """Where the connection after a cut is cut, up and down."""
+    held: bool = False
+    """Bytes are swallowed, both ways, and nobody is told: half-open."""
+    deaf: bool = False
+    """Bytes from the hub are swallowed; those towards it pass."""
+    connections: int = 0
+    up: int = 0
+    down: int = 0
+    port: int = 0
+    _open: list[trio.CancelScope] = field(default_factory=list)
+
+    def cut(self) -> None:
+        """End every connection, in the middle of whatever it is."""
+        for scope in self._open:
+            scope.cancel()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            self.port = listeners[0].socket.getsockname()[1]
+            nursery.start_soon(partial(trio.serve_listeners, self._relay, listeners))
+            task_status.started()
+
+    async def _relay(self, agent: trio.SocketStream) -> None:
+        self.connections += 1
+        with trio.CancelScope() as scope:
+            self._open.append(scope)
+            with suppress(OSError):
+                async with (
+                    await trio.open_tcp_stream("127.0.0.1", self.to) as hub,
+                    trio.open_nursery() as nursery,
+                ):
+                    nursery.start_soon(self._carry, agent, hub, True)
+                    nursery.start_soon(self._carry, hub, agent, False)
+        self._open.remove(scope)
+        await trio.aclose_forcefully(agent)
+
+    async def _carry(self, source: trio.SocketStream, to: trio.SocketStream, up: bool) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data := await source.receive_some():
+                data = self._count(bytes(data), up)
+                if data and not self.held and (up or not self.deaf):
+                    await to.send_all(data)
+                if (self.cut_up if up else self.cut_down) <= 0:
+                    self.cut_up, self.cut_down = self.next_cuts()
+                    break
+        if self.held:
+            await trio.sleep_forever()
+        await trio.aclose_forcefully(source)
+        await trio.aclose_forcefully(to)
+
+    def _count(self, data: bytes, up: bool) -> bytes:
+        """How much of it passes before the cut."""
+        if up:
+            data = data[: None if self.cut_up == inf else int(self.cut_up)]
+            self.up += len(data)
+            self.cut_up -= len(data)
+        else:
+            data = data[: None if self.cut_down == inf else int(self.cut_down)]
+            self.down += len(data)
+            self.cut_down -= len(data)
+        return data
+
+
+@asynccontextmanager
+async def wired(hub: MemoryHub, tls: ssl.SSLContext | None = TLS) -> AsyncIterator[Wire]:
+    """A hub's end and a wire to it."""
+    async with hub_end(hub, tls=tls) as port, trio.open_nursery() as nursery:
+        wire = Wire(port)
+        await nursery.start(wire.run)
+        yield wire
+        nursery.cancel_scope.cancel()
