@@ -16,7 +16,8 @@ from fieldagent.http.routes import Route
 from fieldagent.inbox import Inbox
 from fieldagent.intake import Conflict, Intake, Standing, Stopped, Unknown
 from fieldagent.journal import inbound
-from fieldagent.journal.commit import Journal, JournalFailed, JournalFull
+from fieldagent.journal.commit import Journal
+from fieldagent.journal.group import JournalFailed, JournalFull
 from fieldagent.package import (
     INT32,
     Channel,

@@ -13,7 +13,7 @@ import trio
 from fieldagent import agent
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
 from fieldagent.http.listeners import ListenFailed
-from fieldagent.journal.commit import JournalFailed
+from fieldagent.journal.group import JournalFailed
 from fieldagent.settings import InvalidSettings, load
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from fieldagent.inbound.script import run_script
 from fieldagent.inbound.webhook import post
 from fieldagent.inbox import Inbox
 from fieldagent.journal import inbound
-from fieldagent.journal.commit import Journal, JournalFailed, JournalFull, Operation
+from fieldagent.journal.commit import Journal, Operation
+from fieldagent.journal.group import JournalFailed, JournalFull
 from fieldagent.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,33 @@
 """The tables of the journal. Times are Unix seconds, places in order are row numbers."""
 
-VERSION = 2
-"""Kept in `PRAGMA user_version`."""
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`version` is kept in the database; `steps` lead from each earlier one to the one after."""
+
+    version: int
+    tables: str
+    steps: Mapping[int, str]
+
+    def steps_from(self, version: int) -> str:
+        """SQL that brings a database of that version here; 0 is an empty one.
+
+        Raises sqlite3.DatabaseError when it is of a later one.
+        """
+        if version > self.version:
+            raise sqlite3.DatabaseError(
+                f"it has version {version}, this program knows {self.version}"
+            )
+        if version == 0:
+            return self.tables
+        return "".join(self.steps[number] for number in range(version, self.version))
+
 
 RECEIPT = """
 CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number of `identity`
@@ -11,9 +37,6 @@ CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number o
     PRIMARY KEY (sequence, by)
 ) STRICT, WITHOUT ROWID;
 """
-
-STEPS = {1: RECEIPT}
-"""From each earlier version to the one after it."""
 
 TABLES = f"""
 {RECEIPT}
@@ -117,3 +140,5 @@ CREATE TABLE handover ( -- one payload to one hook
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
 """
+
+JOURNAL = Schema(2, TABLES, {1: RECEIPT})

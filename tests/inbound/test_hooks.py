@@ -15,7 +15,8 @@ from fieldagent.inbound import Delivery, Outcome, Result, hooks
 from fieldagent.inbound.hooks import Hook, hooks_of, run_hook
 from fieldagent.inbox import Inbox
 from fieldagent.journal import inbound
-from fieldagent.journal.commit import Journal, JournalFailed, JournalFull, Operation
+from fieldagent.journal.commit import Journal, Operation
+from fieldagent.journal.group import JournalFailed, JournalFull
 from fieldagent.journal.inbound import Received
 from fieldagent.settings import parse
 from tests.inbound.spooling import of, spooled

@@ -17,8 +17,9 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.journal.commit import Journal, JournalFailed, JournalFull
-from fieldagent.journal.schema import VERSION
+from fieldagent.journal.commit import Journal
+from fieldagent.journal.group import JournalFailed, JournalFull
+from fieldagent.journal.schema import JOURNAL
 
 
 def remember(text: str) -> Callable[[sqlite3.Connection], None]:
@@ -256,6 +257,6 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     journal = Journal(path)
     assert journal.read("SELECT id FROM package") == [(5,)]
     assert journal.read("SELECT * FROM receipt") == []
-    assert journal.read("PRAGMA user_version") == [(VERSION,)]
+    assert journal.read("PRAGMA user_version") == [(JOURNAL.version,)]
     journal.close()
     assert not list(tmp_path.glob("*.bad"))

@@ -1,0 +1,130 @@
+"""Group commit: whoever writes at one moment shares one transaction, and so one sync.
+
+What `commit` has returned from is on disk. Where a transaction fails, those in it are carried out
+one by one, so that one of them cannot fail the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import trio
+
+C = TypeVar("C")
+"""What an operation gets: a connection with a transaction open."""
+T = TypeVar("T")
+
+GATHER = 0.002
+"""Seconds that a commit waits for those who took part in the one before."""
+
+
+class JournalFull(Exception):
+    """The disk is full. Nothing was stored; what was stored before is unharmed."""
+
+
+class JournalFailed(Exception):
+    """The disk refused a commit. Nothing more is accepted until the program starts again."""
+
+
+@dataclass(slots=True, eq=False)
+class Order(Generic[C]):
+    operation: Callable[[C], Any]
+    caller: trio.lowlevel.Task
+    result: Any = None
+    error: BaseException | None = None
+
+
+class GroupCommit(Generic[C]):
+    """`transact` runs in a thread: it carries out all orders in one transaction, or raises.
+
+    It raises JournalFailed when nothing may be written any more.
+    """
+
+    def __init__(self, transact: Callable[[Sequence[Order[C]]], None]) -> None:
+        self._transact = transact
+        self._orders: list[Order[C]] = []
+        self._enough = 1
+        self._came = trio.Event()
+        self._ended = False
+        self.failed: JournalFailed | None = None
+        """Set once and for all when the disk refused a commit."""
+
+    async def commit(self, operation: Callable[[C], T]) -> T:
+        """Run `operation` in a transaction and return once it is on disk.
+
+        Raises JournalFailed, or what `operation` or the commit raise; then nothing was stored.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if self._ended:
+            # Of two that are cancelled together, the store may be the first to go.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise JournalFailed("the journal has been closed, as the program stops")
+        order = Order(operation, trio.lowlevel.current_task())
+        self._orders.append(order)
+        if len(self._orders) == 1 or len(self._orders) >= self._enough:
+            self._came.set()
+        await trio.lowlevel.wait_task_rescheduled(_stay)
+        if order.error is not None:
+            raise order.error
+        result: T = order.result
+        return result
+
+    async def run(self) -> None:
+        """Carry out what is ordered until cancelled; what is ordered by then is carried out still.
+
+        Returns when the store has failed, after everyone who waits has been told.
+        """
+        try:
+            while self.failed is None:
+                await self._gather()
+                with trio.CancelScope(shield=True):
+                    await self._commit_all()
+        finally:
+            with trio.CancelScope(shield=True):
+                while self._orders:
+                    await self._commit_all()
+                # Whoever orders from here on would wait for nobody.
+                self._ended = True
+
+    async def _gather(self) -> None:
+        if not self._orders:
+            self._came = trio.Event()
+            await self._came.wait()
+        if 1 <= len(self._orders) < self._enough:
+            self._came = trio.Event()
+            with trio.move_on_after(GATHER):
+                await self._came.wait()
+
+    async def _commit_all(self) -> None:
+        orders, self._orders = self._orders, []
+        self._enough = len(orders)
+        await trio.to_thread.run_sync(self._carry_out, orders)
+        for order in orders:
+            if isinstance(order.error, JournalFailed):
+                self.failed = order.error
+            trio.lowlevel.reschedule(order.caller)
+
+    def _carry_out(self, orders: Sequence[Order[C]]) -> None:
+        """In a thread: all in one transaction, or one by one if one of them raises."""
+        try:
+            self._transact(orders)
+        except Exception as error:
+            if len(orders) == 1 or isinstance(error, JournalFailed):
+                for order in orders:
+                    order.error = error
+                return
+            for order in orders:
+                # A disk that failed meanwhile is not asked again and believed.
+                failed = next((o.error for o in orders if isinstance(o.error, JournalFailed)), None)
+                if failed is None:
+                    self._carry_out([order])
+                else:
+                    order.error = failed
+
+
+def _stay(_: object) -> trio.lowlevel.Abort:
+    """An order once given is carried out: whoever gave it must learn how it ended."""
+    return trio.lowlevel.Abort.FAILED
