@@ -91,7 +91,7 @@ async def test_an_order_after_the_end_is_refused_and_does_not_wait(journal: Jour
         nursery.start_soon(journal.run)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    with trio.fail_after(5), pytest.raises(JournalFailed, match="agent stops"):
+    with trio.fail_after(5), pytest.raises(JournalFailed, match="program stops"):
         await journal.commit(remember("too late"))
 
 
