@@ -28,6 +28,10 @@ class JournalFailed(Exception):
     """The disk refused a commit. Nothing more is accepted until the program starts again."""
 
 
+class JournalUnavailable(Exception):
+    """The database cannot be reached now; nothing is known to have been stored."""
+
+
 @dataclass(slots=True, eq=False)
 class Order(Generic[C]):
     operation: Callable[[C], Any]
@@ -54,7 +58,7 @@ class GroupCommit(Generic[C]):
     async def commit(self, operation: Callable[[C], T]) -> T:
         """Run `operation` in a transaction and return once it is on disk.
 
-        Raises JournalFailed, or what `operation` or the commit raise; then nothing was stored.
+        Raises JournalFailed, JournalUnavailable, or what `operation` or the commit raise.
         """
         if self.failed is not None:
             raise self.failed
@@ -112,7 +116,7 @@ class GroupCommit(Generic[C]):
         try:
             self._transact(orders)
         except Exception as error:
-            if len(orders) == 1 or isinstance(error, JournalFailed):
+            if len(orders) == 1 or isinstance(error, JournalFailed | JournalUnavailable):
                 for order in orders:
                     order.error = error
                 return

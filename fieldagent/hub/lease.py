@@ -1,0 +1,85 @@
+"""Which hub process holds a device's IP link: a lease in the store, renewed while it lives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from fieldagent.hub import Device
+from fieldagent.hub.store import Db, Store
+
+LEASE = 30.0
+"""Seconds that a lease outlives the process that held it."""
+
+
+@asynccontextmanager
+async def held(
+    store: Store, holder: str, device: Device, *, clock: Callable[[], float]
+) -> AsyncIterator[trio.Event]:
+    """Take the lease from whoever has it; the event is set when somebody else takes it.
+
+    `holder` names this link among all of all processes.
+    """
+    lost = trio.Event()
+    await store.commit(lambda db: _take(db, holder, device.id, clock()))
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_renew, store, holder, device.id, lost, clock)
+            yield lost
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await store.commit(lambda db: _give_back(db, holder, device.id))
+
+
+def topic(device: int) -> str:
+    """What is announced when a lease is taken."""
+    return f"lease {device}"
+
+
+def linked(db: Db, now: float) -> int:
+    """How many devices are linked, over all processes."""
+    ((count,),) = db.execute("SELECT count(*) FROM lease WHERE until > ?", now)
+    return int(count)
+
+
+async def _renew(
+    store: Store, holder: str, device: int, lost: trio.Event, clock: Callable[[], float]
+) -> None:
+    while not lost.is_set():
+        taken = store.heard(topic(device))
+        if not await store.commit(lambda db: _extend(db, holder, device, clock())):
+            lost.set()
+            return
+        with trio.move_on_after(LEASE / 3):
+            await taken.wait()
+
+
+def _take(db: Db, holder: str, device: int, now: float) -> None:
+    db.execute(
+        "INSERT INTO lease (device, hub, until) VALUES (?, ?, ?)"
+        " ON CONFLICT (device) DO UPDATE SET hub = excluded.hub, until = excluded.until",
+        device,
+        holder,
+        now + LEASE,
+    )
+    db.announce(topic(device))
+
+
+def _extend(db: Db, holder: str, device: int, now: float) -> bool:
+    return bool(
+        db.execute(
+            "UPDATE lease SET until = ? WHERE device = ? AND hub = ? RETURNING device",
+            now + LEASE,
+            device,
+            holder,
+        )
+    )
+
+
+def _give_back(db: Db, holder: str, device: int) -> None:
+    """What was on its way over the link goes over satellite once its grace has passed."""
+    db.execute("DELETE FROM lease WHERE device = ? AND hub = ?", device, holder)
+    db.announce("satellite")

@@ -1,0 +1,219 @@
+"""Every item that came to the hub, and to whom it is delivered: entered once, in one transaction.
+
+An item is addressed when it is entered: one delivery for each device that is to have it, one for
+each webhook. From then on each way does its part on its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from fieldagent.hub import Way
+from fieldagent.hub.store import Db
+from fieldagent.package import Item
+from fieldagent.wire.envelope import Entry, encode
+
+WAITS = "('waiting', 'packed', 'sent')"
+"""States of a delivery that the device has not confirmed: `packed` is in a message to the satellite
+operator, `sent` has been taken by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an item came from when an agent posted it."""
+
+    device: int
+    sequence: int
+    """The number the agent gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """An item to be entered."""
+
+    workspace: int
+    sender: int
+    item: Item
+    time: int
+    """Unix seconds."""
+    priority: int
+    sos: bool = False
+    target: int | None = None
+    """The member a message is for; None is everyone in the workspace but the sender."""
+    collapse_key: int | None = None
+    expires: float | None = None
+    source: Source | None = None
+    contact: str = ""
+    """JSON of what a pushed message says of its writer beside the content; not sent on air."""
+
+
+def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
+    """Store the item with its deliveries; its number comes back.
+
+    `grace` is how many seconds the IP link has before a satellite message is paid for.
+    """
+    if posting.collapse_key is not None:
+        _collapse(db, posting, now)
+    source = posting.source
+    ((item,),) = db.execute(
+        "INSERT INTO item (request_id, workspace, sender, target, body, sos, priority,"
+        " collapse_key, accepted, expires, source_device, source_sequence, contact)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        str(uuid.uuid4()),
+        posting.workspace,
+        posting.sender,
+        posting.target,
+        encode([Entry(0, posting.item, posting.time, posting.sos)]),
+        int(posting.sos),
+        posting.priority,
+        posting.collapse_key,
+        now,
+        posting.expires,
+        source.device if source else None,
+        source.sequence if source else None,
+        posting.contact,
+    )
+    for device, satellite in _addressees(db, posting):
+        _deliver(db, item, device, satellite_from(posting, satellite, now, grace))
+    if source is not None:
+        _deliver_to_webhooks(db, posting.workspace, item)
+    return int(item)
+
+
+def satellite_from(
+    posting: Posting, subscribed: bool | None, now: float, grace: float
+) -> float | None:
+    """When a delivery may be paid for; None is never. `subscribed`: whether its member asks for
+    relays over satellite, None when the device has no satellite modem."""
+    if subscribed is None:
+        return None
+    if posting.sos:
+        return now
+    relayed = posting.source is not None
+    return now + grace if subscribed or not relayed else None
+
+
+def _addressees(db: Db, posting: Posting) -> list[tuple[int, bool | None]]:
+    """Devices that are to have it; with each, whether its member asks for relays over satellite."""
+    whom, number = (
+        ("membership.member <> ?", posting.sender)
+        if posting.target is None
+        else ("membership.member = ?", posting.target)
+    )
+    rows = db.execute(
+        "SELECT device.id, CASE WHEN device.imei IS NULL OR device.operator IS NULL THEN NULL"
+        " ELSE membership.over_satellite END FROM device JOIN membership"
+        " ON membership.member = device.member AND membership.workspace = device.workspace"
+        f" WHERE device.workspace = ? AND device.disabled IS NULL AND {whom} ORDER BY device.id",
+        posting.workspace,
+        number,
+    )
+    return [(device, None if asks is None else bool(asks)) for device, asks in rows]
+
+
+def _deliver(db: Db, item: int, device: int, satellite: float | None) -> None:
+    ((sequence,),) = db.execute(
+        "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
+        " RETURNING next_sequence - 1",
+        device,
+    )
+    db.execute(
+        "INSERT INTO delivery (item, device, sequence, state, satellite_from)"
+        " VALUES (?, ?, ?, 'waiting', ?)",
+        item,
+        device,
+        sequence,
+        satellite,
+    )
+    announce_mail(db, device)
+    if satellite is not None:
+        db.announce("satellite")
+
+
+def _deliver_to_webhooks(db: Db, workspace: int, item: int) -> None:
+    rows = db.execute(
+        "INSERT INTO webhook_delivery (webhook, item, state) SELECT id, ?, 'waiting' FROM webhook"
+        " WHERE workspace = ? AND disabled IS NULL RETURNING webhook",
+        item,
+        workspace,
+    )
+    if rows:
+        db.announce("webhooks")
+
+
+def _collapse(db: Db, posting: Posting, now: float) -> None:
+    """A newer item takes the place of an older one that has not left yet."""
+    db.execute(
+        "UPDATE delivery SET state = 'collapsed', ended = ?, reason = 'replaced by a newer item'"
+        " WHERE state = 'waiting' AND item IN (SELECT id FROM item WHERE workspace = ?"
+        " AND sender = ? AND collapse_key = ?)",
+        now,
+        posting.workspace,
+        posting.sender,
+        posting.collapse_key,
+    )
+
+
+def confirm(db: Db, item: int, device: int, way: Way, now: float) -> None:
+    """The device has the item on disk: its delivery has ended, and a sending agent is told so."""
+    confirmed = db.execute(
+        "UPDATE delivery SET state = 'stored', way = ?, ended = ?, reason = ''"
+        " WHERE item = ? AND device = ? AND state <> 'stored' RETURNING item",
+        way.value,
+        now,
+        item,
+        device,
+    )
+    if not confirmed:
+        return
+    rows = db.execute(
+        "INSERT INTO receipt (device, sequence, member, at, urgent, state)"
+        " SELECT item.source_device, item.source_sequence, device.member, ?, item.sos, 'waiting'"
+        " FROM item, device WHERE item.id = ? AND device.id = ?"
+        " AND item.source_device IS NOT NULL RETURNING device",
+        now,
+        item,
+        device,
+    )
+    for (sender,) in rows:
+        announce_mail(db, sender)
+        db.announce("satellite")
+
+
+def expire(db: Db, now: float) -> int:
+    """End what outlived its time before it left; how many deliveries that were."""
+    return len(
+        db.execute(
+            "UPDATE delivery SET state = 'expired', ended = ?, reason = 'expired'"
+            " WHERE state IN ('waiting', 'packed') AND item IN"
+            " (SELECT id FROM item WHERE expires <= ?)"
+            " RETURNING item",
+            now,
+            now,
+        )
+    )
+
+
+def forget(db: Db, *, before: float) -> int:
+    """Drop items that came before then and are on their way to nobody; how many those were."""
+    ended: list[tuple[Any, ...]] = db.execute(
+        "DELETE FROM item WHERE accepted < ? AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
+        f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
+        " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
+        " = 'waiting') RETURNING id",
+        before,
+    )
+    for table in ("arrived", "slice", "receipt", "idempotency"):
+        db.execute(f"DELETE FROM {table} WHERE at < ?", before)
+    return len(ended)
+
+
+def announce_mail(db: Db, device: int) -> None:
+    db.announce(mail_topic(device))
+
+
+def mail_topic(device: int) -> str:
+    """What is announced when something may wait for a device."""
+    return f"device {device}"

@@ -1,0 +1,91 @@
+"""A device's mailbox as its IP link sees it (`hub.Mailbox`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from fieldagent.hub import Device, Parcel, Way
+from fieldagent.hub.ledger import confirm, mail_topic
+from fieldagent.hub.mail import (
+    LOOK_AT,
+    Load,
+    fill,
+    mark_introduced,
+    mark_receipts_sent,
+    receipts_for,
+    waiting,
+)
+from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.store import Db, Store
+
+RECEIPTS = 32
+"""Receipts that ride in one envelope at most."""
+
+
+class IpMailbox:
+    """One link's view: what it has loaded is not loaded again before it is settled.
+
+    An item the satellite operator has taken counts as waiting: over IP it costs next to nothing to
+    make sure, and the agent recognises it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        device: Device,
+        mobile_originated: MobileOriginated,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self.device = device
+        self._store = store
+        self._mobile_originated = mobile_originated
+        self._clock = clock
+        self._loads: dict[int, Load] = {}
+        self._next_number = 1
+
+    def news(self) -> trio.Event:
+        return self._store.heard(mail_topic(self.device.id))
+
+    async def load(self, room: int) -> Parcel | None:
+        load = await self._store.read(lambda db: self._fill(db, room))
+        if not load.entries:
+            return None
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._loads[number] = load
+        return Parcel(number, load.encode())
+
+    def _fill(self, db: Db, room: int) -> Load:
+        loaded = {item for load in self._loads.values() for item in load.items}
+        told = {receipt for load in self._loads.values() for receipt in load.receipts}
+        limit = LOOK_AT + len(loaded)
+        items = waiting(db, self.device.id, self._clock(), due="1 = 1", limit=limit)
+        receipts = receipts_for(db, self.device.id, limit=RECEIPTS + len(told))
+        return fill(
+            db,
+            self.device,
+            (each for each in items if each.item not in loaded),
+            (each for each in receipts if each[0] not in told),
+            room,
+        )
+
+    async def stored(self, parcel: Parcel) -> None:
+        load = self._loads[parcel.number]
+        now = self._clock()
+
+        def settle(db: Db) -> None:
+            for item in load.items:
+                confirm(db, item, self.device.id, Way.IP, now)
+            mark_introduced(db, self.device.id, load.introduced)
+            mark_receipts_sent(db, load.receipts, now)
+
+        await self._store.commit(settle)
+        del self._loads[parcel.number]
+
+    async def returned(self, parcel: Parcel, *, reason: str, retry_after: float = 0.0) -> None:
+        del self._loads[parcel.number]
+
+    async def take_in(self, body: bytes) -> None:
+        await self._mobile_originated.take_in(self.device, body, Way.IP)

@@ -1,0 +1,460 @@
+"""Items on their way to devices as MT messages: packed, persisted, called in, and settled.
+
+A message is on disk before the operator is called. Whatever becomes of a call, the same bytes go
+again until the operator has taken them: the numbers in them make a second delivery harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import trio
+
+from fieldagent.channels import Outcome
+from fieldagent.hub import Device
+from fieldagent.hub.mail import (
+    LOOK_AT,
+    Load,
+    Waiting,
+    fill,
+    introduction,
+    mark_introduced,
+    mark_receipts_sent,
+    receipts_for,
+    waiting,
+)
+from fieldagent.hub.operator import Operator, Verdict
+from fieldagent.hub.store import Db, Store
+from fieldagent.wire.credit import CREDIT_BYTES, credits_for
+from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
+from fieldagent.wire.fragments import split
+from fieldagent.wire.sbd import MT_BYTES
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS = 120.0
+"""How long a process may keep a message to itself; then another takes it as doubtful."""
+
+BACKOFF = (10.0, 60.0, 300.0, 1800.0)
+"""Seconds before a message is called in again, by how often it was; the last repeats."""
+
+LOOK_AGAIN = 5.0
+"""Seconds between two looks for what has fallen due by itself."""
+
+ASK_AFTER = 600.0
+"""Seconds without a further fragment after which those that are missing are asked for."""
+
+CALLS = 8
+"""Messages called in at one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One MT message that this process may hand to its operator now."""
+
+    id: int
+    device: int
+    name: str
+    imei: str
+    operator: str
+    body: bytes
+    urgent: bool
+    tries: int
+
+
+# What is due becomes messages.
+
+
+def pack(db: Db, now: float) -> int:
+    """Turn what may be sent over satellite now into messages; how many those are."""
+    return sum(_pack_for(db, device, now) for device in _due(db, now, lock=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """A device with what its messages may cost."""
+
+    device: Device
+    key: bytes | None
+    budget: int | None
+    reserve: int
+
+
+def is_due(db: Db, now: float) -> bool:
+    """Whether `pack` or `claim` would find something."""
+    return bool(_due(db, now, lock=False) or _callable(db, now, lock=False))
+
+
+_LINKED = "EXISTS (SELECT 1 FROM lease WHERE lease.device = device.id AND lease.until > ?)"
+
+_DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
+
+
+def _due(db: Db, now: float, *, lock: bool) -> list[_Account]:
+    """With `lock`, only those that no other process packs for at this moment."""
+    rows = db.execute(
+        "SELECT id, workspace, member, name, imei, air_key, credits_per_day, sos_reserve"
+        " FROM device WHERE imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
+        " AND (EXISTS (SELECT 1 FROM delivery JOIN item ON item.id = delivery.item"
+        f" WHERE delivery.device = device.id AND {_DUE}"
+        f" AND (item.expires IS NULL OR item.expires > ?) AND (item.sos = 1 OR NOT {_LINKED}))"
+        " OR (EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
+        f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {_LINKED}))"
+        " ORDER BY id" + (db.skip_locked if lock else ""),
+        now,
+        now,
+        now,
+        now,
+        now,
+    )
+    return [
+        _Account(
+            Device(id_, workspace, member, name, imei),
+            None if key is None else derive_key(bytes(key), "MT"),
+            budget,
+            reserve,
+        )
+        for id_, workspace, member, name, imei, key, budget, reserve in rows
+    ]
+
+
+def _pack_for(db: Db, account: _Account, now: float) -> int:
+    device = account.device
+    items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
+    urgent = bool(items) and items[0].entry.sos
+    room = MT_BYTES - (0 if account.key is None else TAG_BYTES + 1)
+    allowed = _allowance(db, account, now, urgent=urgent or not items)
+    if allowed is not None:
+        room = min(room, allowed * CREDIT_BYTES - (MT_BYTES - room))
+    if items and len(encode([items[0].entry], origin=items[0].sender)) > MT_BYTES - TAG_BYTES - 1:
+        return _pack_fragments(db, account, items[0], allowed, now)
+    load = fill(db, device, items, receipts_for(db, device.id, limit=LOOK_AT), room)
+    if not load.entries or (items and not load.items):
+        return _wait_for_credits(db, device.id, items, now)
+    _persist(db, device.id, load.encode(account.key), _pieces(load), load.urgent, now)
+    _mark_packed(db, device.id, load.items)
+    mark_introduced(db, device.id, load.introduced)
+    mark_receipts_sent(db, load.receipts, now)
+    return 1
+
+
+def _pack_fragments(
+    db: Db, account: _Account, large: Waiting, allowed: int | None, now: float
+) -> int:
+    """One message for each fragment, and before them one that says who the sender is."""
+    device, urgent = account.device, large.entry.sos
+    bodies = _fragments(large, account.key)
+    if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
+        return _wait_for_credits(db, device.id, [large], now)
+    for mark, entry in introduction(db, device, large.sender):
+        body = encode([entry], origin=large.sender, key=account.key)
+        _persist(db, device.id, body, [], urgent, now)
+        mark_introduced(db, device.id, [mark])
+    for position, body in enumerate(bodies):
+        _persist(db, device.id, body, [(large.item, position, len(bodies))], urgent, now)
+    _mark_packed(db, device.id, [large.item])
+    return len(bodies)
+
+
+def _fragments(large: Waiting, key: bytes | None) -> list[bytes]:
+    """The same at every call, so that a fragment sent later fits those sent before."""
+    whole = encode([large.entry], origin=large.sender)
+    room = MT_BYTES - (0 if key is None else TAG_BYTES + 1)
+    sequence = large.entry.sequence
+    return [
+        encode([Entry(sequence, fragment)], origin=large.sender, key=key)
+        for fragment in split(whole, room)
+    ]
+
+
+def send_fragments_again(
+    db: Db, device: int, sequence: int, count: int, missing: Iterable[int], now: float
+) -> None:
+    """The device lacks these fragments of an item: each becomes a message once more."""
+    rows = db.execute(
+        "SELECT item.id, item.sender, device.air_key FROM delivery"
+        " JOIN item ON item.id = delivery.item JOIN device ON device.id = delivery.device"
+        " WHERE delivery.device = ? AND delivery.sequence = ? AND delivery.state = 'sent'",
+        device,
+        sequence,
+    )
+    for item, _, key in rows:
+        (large,) = waiting(
+            db, device, 0.0, due="delivery.item = ?", parameters=(item,), limit=1
+        ) or (None,)
+        if large is None:
+            continue
+        bodies = _fragments(large, None if key is None else derive_key(bytes(key), "MT"))
+        for position in sorted(missing):
+            if len(bodies) == count:
+                pieces = [(item, position, count)]
+                _persist(db, device, bodies[position], pieces, large.entry.sos, now)
+
+
+def ask_for_fragments(db: Db, now: float) -> int:
+    """Ask devices for what is missing of items whose fragments have stopped to come."""
+    rows = db.execute(
+        "SELECT slice.device, slice.sequence, slice.count, device.air_key FROM slice"
+        " JOIN device ON device.id = slice.device WHERE device.imei IS NOT NULL"
+        " AND device.operator IS NOT NULL GROUP BY slice.device, slice.sequence, slice.count,"
+        " device.air_key HAVING max(slice.at) < ? AND max(slice.asked) < ?",
+        now - ASK_AFTER,
+        now - ASK_AFTER,
+    )
+    for device, sequence, count, key in rows:
+        positions = db.execute(
+            "UPDATE slice SET asked = ? WHERE device = ? AND sequence = ? AND count = ?"
+            " RETURNING position",
+            now,
+            device,
+            sequence,
+            count,
+        )
+        report = Report(count, frozenset(position for (position,) in positions))
+        secret = None if key is None else derive_key(bytes(key), "MT")
+        _persist(db, device, encode([Entry(sequence, report)], key=secret), [], False, now)
+    return len(rows)
+
+
+def _pieces(load: Load) -> list[tuple[int, int, int]]:
+    return [(item, 0, 1) for item in load.items]
+
+
+def _persist(
+    db: Db,
+    device: int,
+    body: bytes,
+    pieces: Sequence[tuple[int, int, int]],
+    urgent: bool,
+    now: float,
+) -> None:
+    """`pieces` are item, position and count of fragments for each item in the message."""
+    db.execute(
+        "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created)"
+        " VALUES (?, ?, ?, ?, 'ready', ?)",
+        device,
+        body,
+        json.dumps(pieces),
+        int(urgent),
+        now,
+    )
+    db.announce("satellite")
+
+
+def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
+    for item in items:
+        db.execute(
+            "UPDATE delivery SET state = 'packed' WHERE item = ? AND device = ?"
+            " AND state = 'waiting'",
+            item,
+            device,
+        )
+
+
+def _allowance(db: Db, account: _Account, now: float, *, urgent: bool) -> int | None:
+    """Credits left today, less what waits to be called in; None without a budget."""
+    if account.budget is None:
+        return None
+    id_ = account.device.id
+    spent = db.execute("SELECT credits FROM spent WHERE device = ? AND day = ?", id_, day_of(now))
+    held = db.execute("SELECT length(body) FROM mobile_terminated WHERE device = ?", id_)
+    used: int = sum(credit for (credit,) in spent) + sum(credits_for(size) for (size,) in held)
+    return max(0, account.budget - (0 if urgent else account.reserve) - used)
+
+
+def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> int:
+    """Nothing goes: what is due is looked at again when the next day begins."""
+    midnight = now - now % 86_400 + 86_400
+    for each in items:
+        db.execute(
+            "UPDATE delivery SET not_before = ?, reason = 'no credits left today'"
+            " WHERE item = ? AND device = ?",
+            midnight,
+            each.item,
+            device,
+        )
+    return 0
+
+
+def day_of(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).date().isoformat()
+
+
+# Messages are called in and settled.
+
+
+def claim(db: Db, now: float) -> list[Call]:
+    """Take the next message of some devices for this process: one of each, the urgent ones first.
+
+    One that another process took and never settled may have left: it is called in again.
+    """
+    calls: dict[int, Call] = {}
+    for row in _callable(db, now, lock=True):
+        call = Call(*row)
+        if call.device not in calls and len(calls) < CALLS:
+            calls[call.device] = call
+    for call in calls.values():
+        db.execute(
+            "UPDATE mobile_terminated SET state = 'calling', claimed_until = ?, tries = tries + 1"
+            " WHERE id = ?",
+            now + CALL_SECONDS,
+            call.id,
+        )
+    return list(calls.values())
+
+
+def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
+    suffix = db.skip_locked.replace("UPDATE", "UPDATE OF m") if lock else ""
+    return db.execute(
+        "SELECT m.id, m.device, device.name, device.imei, device.operator, m.body, m.urgent,"
+        " m.tries FROM mobile_terminated m JOIN device ON device.id = m.device"
+        " WHERE m.claimed_until <= ? AND m.not_before <= ? AND device.imei IS NOT NULL"
+        " AND device.operator IS NOT NULL AND device.disabled IS NULL AND NOT EXISTS"
+        " (SELECT 1 FROM mobile_terminated other WHERE other.device = m.device"
+        " AND other.claimed_until > ?) ORDER BY m.urgent DESC, m.id LIMIT 64" + suffix,
+        now,
+        now,
+        now,
+    )
+
+
+def settle(db: Db, call: Call, verdict: Verdict, now: float) -> None:
+    """Record how a call ended."""
+    if verdict.outcome is Outcome.SENT:
+        _book(db, call, now)
+        for item, position, count in _drop(db, call):
+            _mark_sent(db, call.device, item, position, count)
+    elif verdict.outcome is Outcome.REFUSED:
+        for item, _, _ in _drop(db, call):
+            db.execute(
+                "UPDATE delivery SET state = 'waiting', satellite_from = NULL, reason = ?"
+                " WHERE item = ? AND device = ? AND state = 'packed'",
+                verdict.reason,
+                item,
+                call.device,
+            )
+    else:
+        doubtful = verdict.outcome is Outcome.DOUBTFUL
+        if doubtful:
+            _book(db, call, now)
+        wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
+        db.execute(
+            "UPDATE mobile_terminated SET state = ?, claimed_until = 0, not_before = ?"
+            " WHERE id = ?",
+            "doubtful" if doubtful else "ready",
+            now + max(wait, verdict.retry_after),
+            call.id,
+        )
+
+
+def _drop(db: Db, call: Call) -> list[tuple[int, int, int]]:
+    rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
+    return [tuple(piece) for (pieces,) in rows for piece in json.loads(pieces)]
+
+
+def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
+    if count > 1:
+        db.execute(
+            "INSERT INTO fragment_sent (item, device, count, position) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO NOTHING",
+            item,
+            device,
+            count,
+            position,
+        )
+        ((gone,),) = db.execute(
+            "SELECT count(*) FROM fragment_sent WHERE item = ? AND device = ? AND count = ?",
+            item,
+            device,
+            count,
+        )
+        if gone < count:
+            return
+    db.execute(
+        "UPDATE delivery SET state = 'sent', way = 'satellite', reason = ''"
+        " WHERE item = ? AND device = ? AND state = 'packed'",
+        item,
+        device,
+    )
+
+
+def _book(db: Db, call: Call, now: float) -> None:
+    db.execute(
+        "INSERT INTO spent (day, device, bytes, credits) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (day, device) DO UPDATE SET bytes = spent.bytes + excluded.bytes,"
+        " credits = spent.credits + excluded.credits",
+        day_of(now),
+        call.device,
+        len(call.body),
+        credits_for(len(call.body)),
+    )
+
+
+def needed(db: Db, call: Call) -> bool:
+    """Whether something in the message still waits: the IP link may have been quicker."""
+    rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
+    pieces = [piece for (listed,) in rows for piece in json.loads(listed)]
+    return not pieces or any(
+        db.execute(
+            "SELECT 1 FROM delivery WHERE item = ? AND device = ? AND state IN ('packed', 'sent')",
+            item,
+            call.device,
+        )
+        for item, _, _ in pieces
+    )
+
+
+async def run(
+    store: Store, operators: Mapping[str, Operator], *, clock: Callable[[], float]
+) -> None:
+    """Send what is due over satellite until cancelled."""
+    while True:
+        news = store.heard("satellite")
+        calls: list[Call] = []
+        if await store.read(lambda db: is_due(db, clock())):
+            await store.commit(lambda db: pack(db, clock()))
+            calls = await store.commit(lambda db: claim(db, clock()))
+        async with trio.open_nursery() as nursery:
+            for call in calls:
+                nursery.start_soon(carry_out, store, operators, call, clock)
+        if not calls:
+            with trio.move_on_after(LOOK_AGAIN):
+                await news.wait()
+
+
+async def carry_out(
+    store: Store, operators: Mapping[str, Operator], call: Call, clock: Callable[[], float]
+) -> None:
+    operator = operators.get(call.operator)
+    if operator is None:
+        reason = f"the hub has no settings for the operator {call.operator!r}"
+        verdict = Verdict(Outcome.NOT_SENT, reason, BACKOFF[-1])
+    elif not await store.read(lambda db: needed(db, call)):
+        await store.commit(lambda db: _drop(db, call))
+        return
+    else:
+        with trio.move_on_after(CALL_SECONDS * 0.9) as scope:
+            verdict = await operator.send(
+                call.imei, call.body, number=call.id, priority=call.urgent
+            )
+        if scope.cancelled_caught:
+            verdict = Verdict(Outcome.DOUBTFUL, "the operator did not answer in time", 0.0)
+    _tell(call, verdict)
+    with trio.CancelScope(shield=True):
+        await store.commit(lambda db: settle(db, call, verdict, clock()))
+
+
+def _tell(call: Call, verdict: Verdict) -> None:
+    what = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
+    if verdict.outcome is Outcome.SENT:
+        log.info("%s: the operator has it", what)
+    elif verdict.outcome is Outcome.REFUSED:
+        log.error("%s was refused: %s; its items wait for the IP link", what, verdict.reason)
+    else:
+        log.warning("%s: %s; it is called in again", what, verdict.reason)

@@ -1,0 +1,108 @@
+"""The hub's store in one SQLite file: one hub process, and administration beside it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+
+from fieldagent.hub.store import Db, Topics
+from fieldagent.hub.store.schema import hub_schema
+from fieldagent.journal.commit import connect, reader, transact
+from fieldagent.journal.group import GroupCommit, JournalUnavailable, Order
+
+T = TypeVar("T")
+
+TYPES = {
+    "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "int": "INTEGER",
+    "real": "REAL",
+    "blob": "BLOB",
+}
+
+POLL = 2.0
+"""Seconds after which everyone looks again: administration writes from other processes."""
+
+
+class _SqliteDb:
+    skip_locked = ""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.topics: set[str] = set()
+
+    def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def announce(self, topic: str) -> None:
+        self.topics.add(topic)
+
+
+class SqliteStore:
+    """Implements `Store`."""
+
+    def __init__(self, path: str) -> None:
+        file = Path(path)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = connect(file, hub_schema(TYPES))
+            self._reader = reader(file)
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise JournalUnavailable(
+                f"the database {path} cannot be opened: {error}; restore it from a backup, or name"
+                " another with --database"
+            ) from error
+        # Administration from another process takes milliseconds.
+        self._writer.execute("PRAGMA busy_timeout=5000")
+        self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
+        self._topics = Topics()
+        self._changes = self._data_version()
+
+    def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
+        transact(self._writer, orders)
+
+    async def commit(self, operation: Callable[[Db], T]) -> T:
+        def carry_out(connection: sqlite3.Connection) -> tuple[T, set[str]]:
+            db = _SqliteDb(connection)
+            return operation(db), db.topics
+
+        result, topics = await self._group.commit(carry_out)
+        self._topics.announce(topics)
+        return result
+
+    async def read(self, operation: Callable[[Db], T]) -> T:
+        await trio.lowlevel.checkpoint()
+        return operation(_SqliteDb(self._reader))
+
+    def heard(self, topic: str) -> trio.Event:
+        return self._topics.heard(topic)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_for_others)
+            await self._group.run()
+            nursery.cancel_scope.cancel()
+
+    async def _look_for_others(self) -> None:
+        while True:
+            await trio.sleep(POLL)
+            if (version := self._data_version()) != self._changes:
+                self._changes = version
+                self._topics.announce_all()
+
+    def _data_version(self) -> int:
+        """Changes with every commit of another connection, the writer here among them."""
+        ((version,),) = self._reader.execute("PRAGMA data_version").fetchall()
+        return int(version)
+
+    def once(self, operation: Callable[[Db], T]) -> T:
+        with self._writer:
+            self._writer.execute("BEGIN IMMEDIATE")
+            return operation(_SqliteDb(self._writer))
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()

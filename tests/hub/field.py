@@ -1,0 +1,148 @@
+"""A small workspace in a store of its own: members with devices, and what they send each other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from fieldagent.channels import Outcome
+from fieldagent.hub import Device, Parcel, Way, mobile_terminated
+from fieldagent.hub.ledger import Posting, enter
+from fieldagent.hub.mailbox import IpMailbox
+from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.operator import Verdict
+from fieldagent.hub.store import Db, Store
+from fieldagent.package import Item, Message
+from fieldagent.wire.envelope import Entry, Envelope, decode, derive_key, encode
+
+START = 1_790_000_000.0
+GRACE = 60.0
+MASTER = bytes(range(32))
+
+
+@dataclass
+class Sky:
+    """The satellite operator as the hub calls it: it takes what comes, or answers as told."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    taken: list[tuple[str, bytes]] = field(default_factory=list)
+    calls: list[bytes] = field(default_factory=list)
+
+    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+        self.calls.append(body)
+        verdict = self.verdicts.pop(0) if self.verdicts else Verdict(Outcome.SENT, "", 0.0)
+        if verdict.outcome is Outcome.SENT:
+            self.taken.append((imei, body))
+        return verdict
+
+
+@dataclass
+class Field:
+    """Workspace 1 with three members: 1 Ada, 2 Ben, 3 Cleo, whose devices have their numbers."""
+
+    store: Store
+    sky: Sky = field(default_factory=Sky)
+    now: float = START
+
+    def clock(self) -> float:
+        return self.now
+
+    def device(self, number: int) -> Device:
+        return Device(number, 1, number, f"kit {number}", f"30000000000000{number}")
+
+    def mobile_originated(self) -> MobileOriginated:
+        return MobileOriginated(
+            self.store,
+            clock=self.clock,
+            keys=lambda device: [derive_key(MASTER, "MO")] if device.id == 3 else [],
+            grace=GRACE,
+            time_to_live=86_400,
+        )
+
+    def mailbox(self, number: int) -> IpMailbox:
+        return IpMailbox(
+            self.store, self.device(number), self.mobile_originated(), clock=self.clock
+        )
+
+    async def sends(
+        self, number: int, *entries: Entry, way: Way = Way.IP, key: bytes | None = None
+    ) -> None:
+        body = encode(entries, key=key)
+        await self.mobile_originated().take_in(self.device(number), body, way)
+
+    async def push(self, item: Item, **how: Any) -> None:
+        """As the push API enters it: from Ada, unless told otherwise."""
+        how = {"sender": 1, "priority": 12, "time": int(self.now), **how}
+        posting = Posting(workspace=1, item=item, **how)
+        await self.store.commit(lambda db: enter(db, posting, now=self.now, grace=GRACE))
+
+    async def satellite(self) -> None:
+        """One round of what the satellite's task does for ever."""
+        store = self.store
+        await store.commit(lambda db: mobile_terminated.pack(db, self.now))
+        for call in await store.commit(lambda db: mobile_terminated.claim(db, self.now)):
+            await mobile_terminated.carry_out(store, {"directip": self.sky}, call, clock=self.clock)
+
+    async def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return await self.store.read(lambda db: db.execute(sql, *parameters))
+
+
+async def collect(mailbox: IpMailbox, room: int = 65_536) -> list[Envelope]:
+    """Take and confirm all that waits, as a link does."""
+    found = []
+    while (parcel := await mailbox.load(room)) is not None:
+        found.append(read(parcel))
+        await mailbox.stored(parcel)
+    return found
+
+
+def read(parcel: Parcel) -> Envelope:
+    return decode(parcel.body)
+
+
+def said(envelopes: list[Envelope]) -> list[tuple[int, str]]:
+    """Sender and text of each message, in order."""
+    return [
+        (envelope.origin, entry.content.content)
+        for envelope in envelopes
+        for entry in envelope.entries
+        if isinstance(entry.content, Message)
+    ]
+
+
+@asynccontextmanager
+async def field_of(store: Store) -> AsyncIterator[Field]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.run)
+        await store.commit(_settle_in)
+        yield Field(store)
+        nursery.cancel_scope.cancel()
+
+
+def _settle_in(db: Db) -> None:
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
+    for number, name in ((1, "Ada"), (2, "Ben"), (3, "Cleo")):
+        db.execute(
+            "INSERT INTO member (id, type, name, email, created) VALUES (?, 'User', ?, ?, 0)",
+            number,
+            name,
+            f"{name.lower()}@example.org",
+        )
+        db.execute(
+            "INSERT INTO membership (workspace, member, over_satellite) VALUES (1, ?, ?)",
+            number,
+            int(name == "Cleo"),
+        )
+        db.execute(
+            "INSERT INTO device (id, workspace, member, name, imei, operator, air_key, created)"
+            " VALUES (?, 1, ?, ?, ?, 'directip', ?, 0)",
+            number,
+            number,
+            f"kit {number}",
+            f"30000000000000{number}",
+            MASTER if number == 3 else None,
+        )

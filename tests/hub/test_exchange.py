@@ -1,0 +1,316 @@
+"""Items between agents and from pushes: who gets them, over which way, once, with receipts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fieldagent.channels import Outcome
+from fieldagent.hub import Way, mobile_terminated
+from fieldagent.hub.ledger import expire, forget
+from fieldagent.hub.operator import Verdict
+from fieldagent.hub.store import Store
+from fieldagent.package import Data, Location, Message
+from fieldagent.payload import Identity
+from fieldagent.wire.envelope import (
+    Entry,
+    Fragment,
+    Introduction,
+    Receipt,
+    Report,
+    decode,
+    derive_key,
+    encode,
+)
+from fieldagent.wire.fragments import join, split
+from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of, read, said
+
+TIME = int(START)
+MT_KEY = derive_key(MASTER, "MT")
+
+
+@asynccontextmanager
+async def field(store: Store) -> AsyncIterator[Field]:
+    async with field_of(store) as alps:
+        yield alps
+
+
+async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await alps.sends(1, Entry(77, Message("Hut open"), TIME))
+        assert await collect(alps.mailbox(1)) == []
+        (envelope,) = await collect(alps.mailbox(2))
+        introduction, entry = envelope.entries
+        ada = Identity("1", "Ada", "User", "ada@example.org", "1")
+        assert (introduction.sequence, introduction.content) == (1, Introduction(ada))
+        assert (entry.content, entry.time, envelope.origin) == (Message("Hut open"), TIME, 1)
+        (receipts,) = await collect(alps.mailbox(1))
+        ben, receipt = receipts.entries
+        assert isinstance(ben.content, Introduction)
+        assert (receipt.sequence, receipt.content) == (77, Receipt(2))
+        assert await collect(alps.mailbox(1)) == []
+
+
+async def test_a_name_travels_once_and_again_when_it_changes(store: Store) -> None:
+    async with field(store) as alps:
+        mailbox = alps.mailbox(2)
+        for sequence, expected in ((1, 2), (2, 1)):
+            await alps.sends(1, Entry(sequence, Message("x"), TIME))
+            (envelope,) = await collect(mailbox)
+            assert len(envelope.entries) == expected
+        await store.commit(lambda db: db.execute("UPDATE member SET name = 'Eda' WHERE id = 1"))
+        await alps.sends(1, Entry(3, Message("x"), TIME))
+        (envelope,) = await collect(mailbox)
+        assert len(envelope.entries) == 2
+
+
+async def test_the_same_over_two_ways_is_one_item(store: Store) -> None:
+    async with field(store) as alps:
+        entry = Entry(77, Message("once"), TIME)
+        await alps.sends(1, entry)
+        await alps.sends(1, entry, way=Way.SATELLITE)
+        await alps.sends(1, entry)
+        assert said(await collect(alps.mailbox(2))) == [(1, "once")]
+        await alps.sends(1, Entry(77, Message("number used anew"), TIME))
+        assert said(await collect(alps.mailbox(2))) == [(1, "number used anew")]
+
+
+async def test_a_message_goes_to_one_the_other_kinds_to_everyone_but_the_sender(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("to Ben"), target=2)
+        await alps.push(Location(47.0, 8.0))
+        addressed = await alps.rows("SELECT item, device FROM delivery ORDER BY item, device")
+        first = addressed[0][0]
+        assert [(item - first, device) for item, device in addressed] == [(0, 2), (1, 2), (1, 3)]
+
+
+async def test_what_is_not_confirmed_waits_and_an_sos_goes_first(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(1, Entry(1, Message("first"), TIME))
+        await alps.sends(3, Entry(1, Message("help"), TIME, sos=True))
+        mailbox = alps.mailbox(2)
+        parcel = await mailbox.load(65_536)
+        assert parcel is not None
+        assert said([read(parcel)]) == [(3, "help")]
+        await mailbox.returned(parcel, reason="the link ended")
+        assert said(await collect(alps.mailbox(2))) == [(3, "help"), (1, "first")]
+
+
+async def test_without_a_link_it_goes_over_satellite_once_the_grace_has_passed(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("to Ben"), target=2)
+        await alps.satellite()
+        assert alps.sky.taken == []
+        alps.now += GRACE
+        await alps.satellite()
+        ((imei, body),) = alps.sky.taken
+        assert imei == "300000000000002"
+        assert said([decode(body)]) == [(1, "to Ben")]
+        await alps.satellite()
+        assert len(alps.sky.taken) == 1
+        assert await alps.rows("SELECT state, way FROM delivery") == [("sent", "satellite")]
+
+
+async def test_a_link_that_lives_spares_the_satellite_but_for_an_sos(store: Store) -> None:
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("INSERT INTO lease VALUES (2, 'a', ?)", START + 9999)
+        )
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += 2 * GRACE
+        await alps.satellite()
+        assert alps.sky.taken == []
+        await alps.sends(3, Entry(1, Message("help"), TIME, sos=True), key=derive_key(MASTER, "MO"))
+        await alps.satellite()
+        assert "help" in [text for _, text in said([decode(body) for _, body in alps.sky.taken])]
+
+
+async def test_relays_use_the_satellite_only_where_a_member_asks_for_it(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(1, Entry(1, Message("hello all"), TIME))
+        alps.now += GRACE
+        await alps.satellite()
+        assert [imei for imei, _ in alps.sky.taken] == ["300000000000003"]
+
+
+async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await alps.sends(1, Entry(5, Message("hello"), TIME))
+        alps.now += GRACE
+        await alps.satellite()
+        ((_, body),) = alps.sky.taken
+        (entry,) = [
+            e for e in decode(body, keys=[MT_KEY]).entries if isinstance(e.content, Message)
+        ]
+        key = derive_key(MASTER, "MO")
+        receipt = Entry(entry.sequence, Receipt(), TIME + 70)
+        await alps.sends(3, receipt, way=Way.SATELLITE, key=key)
+        await alps.sends(3, receipt, way=Way.SATELLITE, key=key)
+        assert await alps.rows("SELECT state FROM delivery WHERE device = 3") == [("stored",)]
+        (envelope,) = await collect(alps.mailbox(1))
+        receipts = [e for e in envelope.entries if isinstance(e.content, Receipt)]
+        assert [(e.sequence, e.content) for e in receipts] == [(5, Receipt(3))]
+
+
+async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with field(store) as alps:
+        await alps.sends(3, Entry(1, Message("forged"), TIME), way=Way.SATELLITE)
+        assert await alps.rows("SELECT * FROM item") == []
+        assert "tag is missing or wrong" in caplog.text
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NOT_SENT, Outcome.DOUBTFUL])
+async def test_a_call_that_failed_sends_the_same_bytes_later(
+    store: Store, outcome: Outcome
+) -> None:
+    async with field(store) as alps:
+        alps.sky.verdicts = [Verdict(outcome, "queue full", 900.0)]
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await alps.satellite()
+        await alps.satellite()
+        assert len(alps.sky.calls) == 1
+        alps.now += 901
+        await alps.satellite()
+        assert alps.sky.calls[0] == alps.sky.calls[1]
+        assert len(alps.sky.taken) == 1
+
+
+async def test_a_refused_message_waits_for_the_link(store: Store) -> None:
+    async with field(store) as alps:
+        alps.sky.verdicts = [Verdict(Outcome.REFUSED, "IMEI unknown", 0.0)]
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await alps.satellite()
+        assert await alps.rows("SELECT state, reason FROM delivery") == [
+            ("waiting", "IMEI unknown")
+        ]
+        alps.now += 9999
+        await alps.satellite()
+        assert len(alps.sky.calls) == 1
+        assert said(await collect(alps.mailbox(2))) == [(1, "to Ben")]
+
+
+async def test_a_message_that_a_dead_process_had_claimed_is_called_in_again(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+        assert await store.commit(lambda db: mobile_terminated.claim(db, alps.now))
+        await alps.satellite()
+        assert alps.sky.calls == []
+        alps.now += mobile_terminated.CALL_SECONDS
+        await alps.satellite()
+        assert len(alps.sky.taken) == 1
+
+
+async def test_what_the_link_delivered_meanwhile_is_not_called_in(store: Store) -> None:
+    async with field(store) as alps:
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, "queue full", 0.0)]
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await alps.satellite()
+        assert said(await collect(alps.mailbox(2))) == [(1, "to Ben")]
+        alps.now += 9999
+        await alps.satellite()
+        assert len(alps.sky.calls) == 1
+        assert await alps.rows("SELECT * FROM mobile_terminated") == []
+
+
+async def test_the_day_s_credits_hold_and_the_reserve_is_for_an_sos(store: Store) -> None:
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET credits_per_day = 6, sos_reserve = 3")
+        )
+        await alps.push(Message("x" * 100), target=2)
+        await alps.push(Message("y" * 100), target=2)
+        alps.now += GRACE
+        for _ in range(3):
+            await alps.satellite()
+        assert len(alps.sky.taken) == 1
+        await alps.push(Message("help"), target=2, sos=True, priority=100)
+        await alps.satellite()
+        assert len(alps.sky.taken) == 2
+        assert said([decode(alps.sky.taken[1][1])])[0] == (1, "help")
+        alps.now += 86_400
+        await alps.satellite()
+        assert said([decode(alps.sky.taken[2][1])]) == [(1, "y" * 100)]
+
+
+async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) -> None:
+    async with field(store) as alps:
+        large = Data(bytes(range(256)) * 3)
+        await alps.push(large, target=2)
+        alps.now += GRACE
+        for _ in range(8):
+            await alps.satellite()
+        parts: dict[int, bytes] = {}
+        envelopes = [decode(body) for _, body in alps.sky.taken]
+        assert isinstance(envelopes[0].entries[0].content, Introduction)
+        fragments = [e.entries[0] for e in envelopes[1:]]
+        for entry in fragments:
+            assert isinstance(entry.content, Fragment)
+            parts[entry.content.index] = entry.content.slice
+        (whole,) = decode(join(parts)).entries
+        assert whole.content == large
+        before = len(alps.sky.taken)
+        arrived = frozenset(parts) - {1}
+        await alps.sends(2, Entry(whole.sequence, Report(len(parts), arrived)))
+        await alps.satellite()
+        assert [body for _, body in alps.sky.taken[before:]] == [alps.sky.taken[2][1]]
+
+
+async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        large = Entry(9, Data(bytes(700)), TIME)
+        first, *others = split(encode([large]), 300)
+        for fragment in others:
+            await alps.sends(2, Entry(9, fragment), way=Way.SATELLITE)
+        alps.now += mobile_terminated.ASK_AFTER + 1
+        for _ in range(2):
+            await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
+        await alps.satellite()
+        ((_, body),) = alps.sky.taken
+        expected = Report(len(others) + 1, frozenset(f.index for f in others))
+        assert [(e.sequence, e.content) for e in decode(body).entries] == [(9, expected)]
+        await alps.sends(2, Entry(9, first), way=Way.SATELLITE)
+        (envelope,) = await collect(alps.mailbox(1))
+        assert envelope.entries[-1].content == Data(bytes(700))
+
+
+async def test_time_to_live_and_collapse_hold_here_too(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("old"), target=2, collapse_key=4)
+        await alps.push(Message("new"), target=2, collapse_key=4)
+        await alps.push(Message("stale"), target=2, expires=alps.now + 10)
+        alps.now += 11
+        assert await store.commit(lambda db: expire(db, alps.now)) == 1
+        assert said(await collect(alps.mailbox(2))) == [(1, "new")]
+        states = await alps.rows("SELECT state FROM delivery ORDER BY item")
+        assert states == [("collapsed",), ("stored",), ("expired",)]
+
+
+async def test_what_has_ended_is_forgotten_and_what_waits_is_kept(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("delivered"), target=2)
+        await collect(alps.mailbox(2))
+        await alps.push(Message("waits"), target=2)
+        alps.now += 1000
+        assert await store.commit(lambda db: forget(db, before=alps.now)) == 1
+        assert said(await collect(alps.mailbox(2))) == [(1, "waits")]
