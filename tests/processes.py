@@ -96,16 +96,18 @@ class Agent(Running):
     """`fieldagent run`, listening."""
 
     def __init__(
-        self, home: Path, settings: Mapping[str, str] = {}, command: list[str] = MODULE
+        self, home: Path, settings: Mapping[str, str | None] = {}, command: list[str] = MODULE
     ) -> None:
+        """None takes away what would be set."""
         properties = home / "agent.properties"
-        values = {
+        values: dict[str, str | None] = {
             "api-port": "0",
             "state-directory": str(home / "state"),
             "satellite-port": str(home / "modem"),
             **settings,
         }
-        properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        lines = [f"{key}={value}\n" for key, value in values.items() if value is not None]
+        properties.write_text("".join(lines))
         super().__init__([*command, "run", "--config", str(properties)])
         self.port = int(self.expect("the local API answers at").rpartition(":")[2])
 

@@ -13,9 +13,11 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import h11
 import trio
 
 from fieldagent.channels import LinkState
@@ -24,6 +26,9 @@ from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH
 
 ADDRESS_MAX = 15.0
 """Seconds for one of the addresses that a name may have."""
+
+UPGRADE_REQUIRED = 426
+"""What the hub says to one who has the right token and wants no WebSocket (RFC 9110 15.5.22)."""
 
 _PORTS = {"http": 80, "https": 443}
 _CERTIFICATE_TIMES = {9, 10}
@@ -91,6 +96,24 @@ async def open_web_socket(hub: Hub, stream: trio.abc.Stream) -> WebSocket:
         raise _refusal(refused) from refused
     except Closed as closed:
         raise Unreachable(LinkState.NO_SERVICE, "the hub broke the connection off") from closed
+
+
+async def knock(hub: Hub) -> None:
+    """Ask whether the hub would take the link, and open none. Raises Unreachable."""
+    protocol = h11.Connection(h11.CLIENT)
+    authority = urlsplit(hub.address).netloc
+    headers = {"Host": authority, "Authorization": f"Bearer {hub.token}", "Connection": "close"}
+    question = protocol.send(h11.Request(method="GET", target=PATH, headers=list(headers.items())))
+    async with await open_stream(hub) as stream:
+        try:
+            await stream.send_all(question or b"")
+            while (event := protocol.next_event()) is h11.NEED_DATA:
+                protocol.receive_data(bytes(await stream.receive_some()))
+        except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
+            raise _refusal(Refused(0, "what answers speaks no HTTP")) from error
+    status = event.status_code if isinstance(event, h11.Response) else 0
+    if status != UPGRADE_REQUIRED:
+        raise _refusal(Refused(status, HTTPStatus(status).phrase if status else "no answer"))
 
 
 def _refusal(refused: Refused) -> Unreachable:

@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fieldagent.cli.exit_codes import OK, SETTINGS
-from fieldagent.settings import InvalidSettings, Settings, load
+from fieldagent.properties import InvalidSettings
+from fieldagent.settings import Settings, load
+
+HUB_MAX = 30.0
+"""Seconds in which the hub is to answer."""
 
 
 class Finding(NamedTuple):
@@ -47,12 +51,16 @@ def check(given: argparse.Namespace) -> int:
 def _findings(settings: Settings) -> Iterator[Finding]:
     yield _state_directory(settings.state_directory)
     yield _api_port(settings.api_port)
-    if settings.satellite_port is None:
-        yield Finding(False, "no channel is configured: set satellite-port, such as /dev/ttyUSB0")
-    else:
+    if settings.satellite_port is None and settings.hub_address is None:
+        yield Finding(False, "no channel is configured: set satellite-port or hub-address")
+    if settings.satellite_port is not None:
         yield _serial_port(Path(settings.satellite_port))
+    if settings.hub_address is not None:
+        yield _hub(settings, settings.hub_address)
     if settings.inbound_hook is not None:
-        yield _hook(settings.inbound_hook)
+        yield _command("inbound-hook", settings.inbound_hook)
+    if settings.cellular_recovery_command is not None:
+        yield _command("cellular-recovery-command", settings.cellular_recovery_command)
     if settings.inbound_hook is None and settings.webhook_address is None:
         yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
 
@@ -104,12 +112,36 @@ def _present() -> str:
     return f"Present are {', '.join(found)}" if found else "No serial port is present"
 
 
-def _hook(command: str) -> Finding:
+def _hub(settings: Settings, address: str) -> Finding:
+    """Asked over the interface that the link takes; it opens none, and ends none."""
+    import trio
+
+    from fieldagent.channels.dial import Hub, Unreachable, knock
+
+    token, interface = settings.hub_token or "", settings.cellular_interface
+    hub = Hub(address, token, settings.hub_ca_file, interface)
+
+    async def ask() -> str:
+        with trio.move_on_after(HUB_MAX):
+            try:
+                await knock(hub)
+            except Unreachable as trouble:
+                return trouble.reason
+            return ""
+        return f"it does not answer within {HUB_MAX:g} s"
+
+    if trouble := trio.run(ask):
+        return Finding(False, f"{address}: {trouble}")
+    over = f" over {interface}" if interface else ""
+    return Finding(True, f"{address} answers{over} and knows the token")
+
+
+def _command(name: str, command: str) -> Finding:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        return Finding(False, f"inbound-hook is no shell command line: {error}")
+        return Finding(False, f"{name} is no shell command line: {error}")
     program = next((word for word in words if "=" not in word), "")
     if "/" in program and not os.access(program, os.X_OK):
-        return Finding(False, f"inbound-hook: {program} is not there or not executable")
-    return Finding(True, f"inbound-hook runs {program}")
+        return Finding(False, f"{name}: {program} is not there or not executable")
+    return Finding(True, f"{name} runs {program}")

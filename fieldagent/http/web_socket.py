@@ -172,6 +172,10 @@ def accept(
     request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
 ) -> Response:
     """The server's answer to a handshake; `use` gets the WebSocket. Raises Problem."""
+    if request.method != "GET":
+        raise Problem(
+            405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)
+        )
     protocol = ServerProtocol(max_size=max_size, logger=_QUIET)
     asked = {name: request.headers[name] for name in _ASKED if name in request.headers}
     protocol.receive_data(Handshake("/", Headers(asked)).serialize())

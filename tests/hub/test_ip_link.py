@@ -1,0 +1,303 @@
+"""The hub's end of the link, as seen by a WebSocket client that is not ours, in TLS."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
+
+import cbor2
+import pytest
+import trio
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from fieldagent.http.routes import router
+from fieldagent.hub import Device
+from fieldagent.hub.ip_link import Links
+from fieldagent.package import Message
+from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.link import BODY_BYTES, WINDOW, Close
+from tests.http.serving import HOST, header, serving
+from tests.hub.memory_mailbox import DEVICE, TOKEN, MemoryHub, MemoryMailbox
+from tests.hub.serving import CA, hub_end
+
+HELLO = [0, 1, 1, 0, BODY_BYTES, WINDOW, 0]
+
+
+def note(number: int) -> bytes:
+    return encode([Entry(number, Message(f"note {number}"), 1_790_000_000)])
+
+
+class Stranger:
+    """A client in threads, each wait of which has an end."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def send(self, *message: Any) -> None:
+        await self.send_raw(cbor2.dumps(list(message)))
+
+    async def send_raw(self, message: bytes | str | list[bytes]) -> None:
+        await trio.to_thread.run_sync(self.socket.send, message)
+
+    async def receive(self) -> Any:
+        message = await trio.to_thread.run_sync(lambda: self.socket.recv(timeout=20))
+        assert isinstance(message, bytes)
+        return cbor2.loads(message)
+
+    async def closed(self) -> tuple[int, str]:
+        try:
+            while True:
+                await self.receive()
+        except ConnectionClosed as closed:
+            assert closed.rcvd is not None
+            return closed.rcvd.code, closed.rcvd.reason
+
+
+@asynccontextmanager
+async def stranger(port: int, token: str = TOKEN) -> AsyncIterator[Stranger]:
+    """Connected, not yet greeted; the hub's hello has come."""
+    context = ssl.create_default_context()
+    CA.configure_trust(context)
+    with ExitStack() as stack:
+
+        def dial() -> ClientConnection:
+            where = f"wss://127.0.0.1:{port}/link"
+            who = {"Authorization": f"Bearer {token}"}
+            how = connect(where, ssl=context, additional_headers=who, close_timeout=5)
+            return stack.enter_context(how)
+
+        peer = Stranger(await trio.to_thread.run_sync(dial))
+        try:
+            assert await peer.receive() == HELLO
+            yield peer
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(stack.close)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    with trio.fail_after(20):
+        while not condition():
+            await trio.sleep(0.01)
+
+
+async def test_messages_are_acknowledged_once_they_are_kept() -> None:
+    hub = MemoryHub()
+    disk = trio.Event()
+    hub.mailbox.before_disk = disk.wait
+    async with hub_end(hub) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        for number in (1, 2, 3):
+            await peer.send(1, number, note(number))
+        await peer.send(1, 4)
+        assert hub.mailbox.copies == []
+        disk.set()
+        assert [await peer.receive() for _ in range(4)] == [[2, 1], [2, 2], [2, 3], [2, 4]]
+        assert hub.mailbox.contents == ["note 1", "note 2", "note 3"]
+
+
+async def test_mail_goes_out_a_few_at_a_time_and_ends_when_acknowledged() -> None:
+    hub = MemoryHub()
+    for number in range(1, 8):
+        hub.mailbox.put(note(number))
+    async with hub_end(hub) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        first = [await peer.receive() for _ in range(WINDOW - 1)]
+        assert first == [[1, n, note(n)] for n in range(1, WINDOW)]
+        assert hub.mailbox.delivered == []
+        await peer.send(2, 2)
+        assert await peer.receive() == [1, 4, note(4)]
+        assert await peer.receive() == [1, 5, note(5)]
+        assert hub.mailbox.delivered == [note(1), note(2)]
+    await until(lambda: len(hub.mailbox.reasons) == 3)
+    assert [parcel.body for parcel in hub.mailbox.waiting] == [note(n) for n in range(3, 8)]
+    assert hub.mailbox.loaded == []
+
+
+async def test_news_reach_an_idle_link() -> None:
+    hub = MemoryHub()
+    async with hub_end(hub) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        for number in (1, 2):
+            hub.mailbox.put(note(number))
+            assert await peer.receive() == [1, number, note(number)]
+            await peer.send(2, number)
+        await until(lambda: len(hub.mailbox.delivered) == 2)
+
+
+async def test_a_message_in_frames_is_one_message() -> None:
+    hub = MemoryHub()
+    async with hub_end(hub) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        whole = cbor2.dumps([1, 1, note(1)])
+        await peer.send_raw([whole[:1], b"", whole[1:9], whole[9:]])
+        assert await peer.receive() == [2, 1]
+        assert hub.mailbox.contents == ["note 1"]
+
+
+async def test_pings_of_websocket_itself_are_answered() -> None:
+    hub = MemoryHub()
+    async with hub_end(hub) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        answered = peer.socket.ping()
+        assert await trio.to_thread.run_sync(answered.wait, 20)
+
+
+FAULTS: dict[str, tuple[list[bytes | str], int]] = {
+    "text": (["hello"], 1003),
+    "no CBOR": ([b"\xff"], Close.PROTOCOL_ERROR),
+    "no hello": ([cbor2.dumps([1, 1])], Close.PROTOCOL_ERROR),
+    "another version": ([cbor2.dumps([0, 2, 3, *HELLO[3:]])], Close.NO_COMMON_VERSION),
+    "a gap": ([cbor2.dumps(HELLO), cbor2.dumps([1, 2])], Close.PROTOCOL_ERROR),
+    "too large": ([cbor2.dumps(HELLO), bytes(BODY_BYTES + 17)], 1009),
+    "acknowledged what was not sent": (
+        [cbor2.dumps(HELLO), cbor2.dumps([2, 1])],
+        Close.PROTOCOL_ERROR,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_faults_end_the_link_and_tell_why(name: str) -> None:
+    messages, code = FAULTS[name]
+    hub = MemoryHub()
+    async with hub_end(hub) as port, stranger(port) as peer:
+        for message in messages:
+            await peer.send_raw(message)
+        said, reason = await peer.closed()
+        assert said == code
+        assert reason
+        assert hub.mailbox.copies == []
+    await until(lambda: not hub.linked)
+
+
+async def test_damage_within_a_message_is_the_mailboxs_to_judge() -> None:
+    """The link carries bytes: one bad message must not come again for ever."""
+    taken: list[bytes] = []
+
+    class Tolerant(MemoryMailbox):
+        async def take_in(self, body: bytes) -> None:
+            taken.append(body)
+
+    hub = MemoryHub(Tolerant())
+    async with hub_end(hub) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        await peer.send(1, 1, b"\xffgarbage")
+        assert await peer.receive() == [2, 1]
+        assert taken == [b"\xffgarbage"]
+
+
+async def test_a_newer_link_ends_the_older_and_its_mail_moves_over() -> None:
+    hub = MemoryHub()
+    hub.mailbox.put(note(1))
+    async with hub_end(hub) as port, stranger(port) as older:
+        await older.send(*HELLO)
+        assert await older.receive() == [1, 1, note(1)]
+        async with stranger(port) as newer:
+            await newer.send(*HELLO)
+            assert (await older.closed())[0] == Close.REPLACED
+            assert await newer.receive() == [1, 1, note(1)]
+            await newer.send(2, 1)
+            await until(lambda: hub.mailbox.delivered == [note(1)])
+
+
+async def test_a_hub_that_stops_says_so() -> None:
+    hub = MemoryHub()
+    ended: list[tuple[int, str]] = []
+
+    async def link(port: int, linked: trio.Event) -> None:
+        async with stranger(port) as peer:
+            await peer.send(*HELLO)
+            linked.set()
+            ended.append(await peer.closed())
+
+    async with trio.open_nursery() as nursery, hub_end(hub) as port:
+        linked = trio.Event()
+        nursery.start_soon(link, port, linked)
+        await linked.wait()
+    assert ended == [(Close.GOING_AWAY, "this end stops")]
+    assert hub.linked == []
+
+
+async def test_an_unknown_token_is_refused_before_anything_else() -> None:
+    hub = MemoryHub()
+    async with hub_end(hub) as port:
+        with pytest.raises(InvalidStatus) as refused:
+            async with stranger(port, "unknown"):
+                pass
+    response = refused.value.response
+    assert response.status_code == 401
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert hub.links == 0
+
+
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+KEY = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+GOOD = b"Authorization: Bearer " + TOKEN.encode() + b"\r\n"
+REQUESTS: dict[str, tuple[bytes, int]] = {
+    "no token": (UPGRADE + KEY, 401),
+    "an empty token": (b"Authorization: Bearer \r\n" + UPGRADE + KEY, 401),
+    "Basic": (b"Authorization: Basic dTpw\r\n" + UPGRADE + KEY, 401),
+    "two tokens": (GOOD + GOOD + UPGRADE + KEY, 401),
+    "another token": (b"Authorization: Bearer other\r\n" + UPGRADE + KEY, 401),
+    "no upgrade": (GOOD, 426),
+    "another protocol": (GOOD + UPGRADE.replace(b"websocket", b"h2c") + KEY, 426),
+    "no key": (GOOD + UPGRADE, 400),
+    "two keys": (GOOD + UPGRADE + KEY + KEY, 400),
+    "an old version": (GOOD + UPGRADE + KEY.replace(b"13", b"8"), 400),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_what_is_no_handshake_is_a_problem(name: str) -> None:
+    lines, status = REQUESTS[name]
+    hub = MemoryHub()
+    links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
+    async with (
+        serving(router([links.route()]), guarded=False) as server,
+        server.client() as client,
+    ):
+        await client.send(b"GET /link HTTP/1.1\r\n" + HOST + lines + b"\r\n")
+        response, body = await client.answer()
+        assert response.status_code == status
+        assert b'"detail"' in body
+        assert header(response, "content-type") == "application/problem+json"
+        if status == 426:
+            assert header(response, "upgrade") == "websocket"
+        assert hub.links == 0
+
+
+async def test_head_links_nobody() -> None:
+    hub = MemoryHub()
+    links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
+    async with (
+        serving(router([links.route()]), guarded=False) as server,
+        server.client() as client,
+    ):
+        await client.send(b"HEAD /link HTTP/1.1\r\n" + HOST + GOOD + UPGRADE + KEY + b"\r\n")
+        response, _ = await client.answer("HEAD")
+        assert response.status_code == 405
+        assert hub.links == 0
+
+
+async def test_the_mailbox_is_the_devices_own() -> None:
+    boxes: dict[int, MemoryMailbox] = {}
+
+    def mailbox(device: Device) -> MemoryMailbox:
+        return boxes.setdefault(device.id, MemoryMailbox(device))
+
+    hub = MemoryHub()
+    hub.tokens["other"] = Device(id=8, workspace=1, member=43, name="kit 8")
+    links = Links(hub.authenticate, mailbox, hub.connected)
+    async with serving(router([links.route()]), guarded=False) as server:
+        for token in (TOKEN, "other"):
+            async with server.client() as client:
+                lines = GOOD.replace(TOKEN.encode(), token.encode()) + UPGRADE + KEY
+                await client.send(b"GET /link HTTP/1.1\r\n" + HOST + lines + b"\r\n")
+                head = await client.stream.receive_some()
+                # RFC 6455 1.3 gives this key and its answer as an example.
+                assert b"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in head
+        await until(lambda: boxes.keys() == {DEVICE.id, 8})
