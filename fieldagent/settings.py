@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
-import io
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-import javaproperties
+from fieldagent.properties import (
+    InvalidSettings,
+    Key,
+    Wrong,
+    absolute_path,
+    read,
+    read_file,
+    text,
+    url,
+    whole,
+)
 
 API_PORT = 9091
-
-
-class InvalidSettings(Exception):
-    """Every fault in the file, each in a sentence with the key it is about."""
-
-    def __init__(self, path: Path, faults: list[str]) -> None:
-        super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
-        self.faults = faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,74 +55,38 @@ class Settings:
     api_port: int
 
 
-class _Wrong(Exception):
-    pass
-
-
-def _text(value: str) -> str:
-    if not value.strip():
-        raise _Wrong("is empty; remove the line to leave it unset")
-    return value
-
-
-def _whole(low: int, high: int, unit: str) -> Callable[[str], int]:
-    def read(value: str) -> int:
-        if not value.isascii() or not value.isdigit() or not low <= int(value[:12]) <= high:
-            raise _Wrong(f"must be a whole number from {low} to {high} ({unit}), not {value!r}")
-        return int(value)
-
-    return read
-
-
 def _hours(value: str) -> float | None:
-    hours = _whole(0, 8760, "hours; 0 for never")(value)
+    hours = whole(0, 8760, "hours; 0 for never")(value)
     return hours * 3600.0 or None
-
-
-def _address(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        port = parts.port
-    except ValueError as error:
-        raise _Wrong(f"is not a URL: {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise _Wrong(f"must be a URL such as https://example.org/inbound, not {value!r}")
-    return value
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def _hub(value: str) -> str:
-    parts = urlsplit(_address(value))
+    parts = urlsplit(url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
-        raise _Wrong(f"must be https:// and a host, with a port perhaps, not {value!r}")
+        raise Wrong(f"must be https:// and a host, with a port perhaps, not {value!r}")
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise _Wrong(f"must be https:// (http:// is for {', '.join(_LOOPBACK)}), not {value!r}")
+        raise Wrong(f"must be https:// (http:// is for {', '.join(_LOOPBACK)}), not {value!r}")
     return value.rstrip("/")
 
 
 def _token(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", value):
-        raise _Wrong("must be the link token as the hub showed it, in one piece")
+        raise Wrong("must be the link token as the hub showed it, in one piece")
     return value
-
-
-def _path(value: str) -> Path:
-    if not value.startswith("/"):
-        raise _Wrong(f"must be a path that begins with /, not {value!r}")
-    return Path(value)
 
 
 def _interface(value: str) -> str:
     """IFNAMSIZ is 16 with the final zero (linux/if.h); dev_valid_name tells the characters."""
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
-        raise _Wrong(f"must be the name of a network interface such as wwan0, not {value!r}")
+        raise Wrong(f"must be the name of a network interface such as wwan0, not {value!r}")
     return value
 
 
 def _ping(value: str) -> int:
-    return 0 if value == "0" else _whole(5, 86_400, "seconds; 0 for never")(value)
+    return 0 if value == "0" else whole(5, 86_400, "seconds; 0 for never")(value)
 
 
 def _secrets(value: str) -> tuple[str, ...]:
@@ -131,9 +94,7 @@ def _secrets(value: str) -> tuple[str, ...]:
     for secret in secrets:
         size = _base64_size(secret.removeprefix("whsec_"))
         if not secret.startswith("whsec_") or size is None or not 24 <= size <= 64:
-            raise _Wrong(
-                "must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate"
-            )
+            raise Wrong("must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate")
     return secrets
 
 
@@ -148,41 +109,28 @@ def _keys(value: str) -> tuple[bytes, ...]:
     try:
         keys = tuple(bytes.fromhex(key) for key in value.split())
     except ValueError:
-        raise _Wrong("must be 64 hexadecimal digits; two, with a space, to rotate") from None
+        raise Wrong("must be 64 hexadecimal digits; two, with a space, to rotate") from None
     if not 1 <= len(keys) <= 2 or any(len(key) != 32 for key in keys):
-        raise _Wrong("must be 64 hexadecimal digits; two, with a space, to rotate")
+        raise Wrong("must be 64 hexadecimal digits; two, with a space, to rotate")
     return keys
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    name: str
-    read: Callable[[str], Any]
-    default: Any
-    means: str
-    """For people: what it does, its unit, its default."""
-
-    @property
-    def attribute(self) -> str:
-        return self.name.replace("-", "_")
-
-
 KEYS = (
-    Key("inbound-hook", _text, None, "shell command run for every inbound payload"),
-    Key("inbound-hook-deadline", _whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
-    Key("webhook-address", _address, None, "URL that every inbound payload is posted to"),
+    Key("inbound-hook", text, None, "shell command run for every inbound payload"),
+    Key("inbound-hook-deadline", whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
+    Key("webhook-address", url, None, "URL that every inbound payload is posted to"),
     Key("webhook-secret", _secrets, (), "signs those posts (Standard Webhooks, whsec_…)"),
-    Key("satellite-port", _text, None, "serial port of the 9602/9603, such as /dev/ttyUSB0"),
-    Key("satellite-baud", _whole(1200, 921600, "baud"), 19200, "its speed (19200)"),
+    Key("satellite-port", text, None, "serial port of the 9602/9603, such as /dev/ttyUSB0"),
+    Key("satellite-baud", whole(1200, 921600, "baud"), 19200, "its speed (19200)"),
     Key(
         "satellite-credits-per-day",
-        _whole(0, 1_000_000, "credits of 50 bytes"),
+        whole(0, 1_000_000, "credits of 50 bytes"),
         None,
         "most credits of 50 bytes a UTC day may cost (no limit)",
     ),
     Key(
         "satellite-sos-reserve",
-        _whole(0, 1_000_000, "credits"),
+        whole(0, 1_000_000, "credits"),
         0,
         "credits of these that only priority 100 and above may use (0)",
     ),
@@ -195,7 +143,12 @@ KEYS = (
     Key("satellite-key", _keys, (), "64 hex digits that authenticate messages both ways"),
     Key("hub-address", _hub, None, "the hub: https://host or https://host:port"),
     Key("hub-token", _token, None, "this kit's link token, as `fieldagent hub` shows it once"),
-    Key("hub-ca-file", _path, None, "PEM file of the authority that signed a private hub's own"),
+    Key(
+        "hub-ca-file",
+        absolute_path,
+        None,
+        "PEM file of the authority that signed a private hub's own",
+    ),
     Key("cellular-interface", _interface, None, "the link goes over this and no other: wwan0"),
     Key(
         "cellular-ping",
@@ -205,35 +158,35 @@ KEYS = (
     ),
     Key(
         "cellular-recovery-command",
-        _text,
+        text,
         None,
         "shell command run when the hub stays out of reach, such as one that resets the modem",
     ),
     Key(
         "cellular-recovery-after",
-        _whole(60, 604_800, "seconds"),
+        whole(60, 604_800, "seconds"),
         600,
         "seconds out of reach before that (600)",
     ),
     Key(
         "package-time-to-live",
-        _whole(1, 2**31 - 1, "seconds"),
+        whole(1, 2**31 - 1, "seconds"),
         86_400,
         "seconds after which a waiting Package ends as Error, expired (86400)",
     ),
-    Key("state-directory", _text, None, "where the journal lives (~/.local/state/fieldagent)"),
-    Key("keep-ended-count", _whole(0, 10_000_000, "Packages"), 10_000, "ended kept (10000)"),
-    Key("keep-ended-days", _whole(0, 36_500, "days"), 7, "days ended ones are kept (7)"),
-    Key("api-port", _whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
+    Key("state-directory", text, None, "where the journal lives (~/.local/state/fieldagent)"),
+    Key("keep-ended-count", whole(0, 10_000_000, "Packages"), 10_000, "ended kept (10000)"),
+    Key("keep-ended-days", whole(0, 36_500, "days"), 7, "days ended ones are kept (7)"),
+    Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """`$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
-    return _directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
+    return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
 
 
-def _directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
     root = environ.get(variable, "")
     # The XDG specification: a relative path is to be ignored.
     base = Path(root) if root.startswith("/") else Path.home() / fallback
@@ -244,7 +197,7 @@ def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """What systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
     if given := environ.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
-    return _directory(environ, "XDG_STATE_HOME", ".local/state")
+    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -253,33 +206,11 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     Raises InvalidSettings with every fault, or OSError.
     """
     given = path or default_path(environ)
-    try:
-        text = given.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if path is not None:
-            raise
-        text = ""
-    except UnicodeDecodeError as error:
-        raise InvalidSettings(given, [f"byte {error.start} is not UTF-8"]) from None
-    return parse(text, given, environ)
+    return parse(read_file(given, required=path is not None), given, environ)
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
-    known = {key.name: key for key in KEYS}
-    values: dict[str, Any] = {key.attribute: key.default for key in KEYS}
-    faults = []
-    try:
-        pairs = dict(javaproperties.load(io.StringIO(text)))
-    except javaproperties.InvalidUEscapeError as error:
-        raise InvalidSettings(path, [str(error)]) from None
-    for name, value in pairs.items():
-        if name not in known:
-            faults.append(_unknown(name, known))
-            continue
-        try:
-            values[known[name].attribute] = known[name].read(value)
-        except _Wrong as wrong:
-            faults.append(f"{name} {wrong}")
+    values, pairs, faults = read(text, path, KEYS)
     faults += _incomplete(pairs)
     if faults:
         raise InvalidSettings(path, faults)
@@ -306,8 +237,3 @@ def _incomplete(pairs: Mapping[str, str]) -> list[str]:
         for name, other in _NEEDS.items()
         if name in pairs and other not in pairs
     ]
-
-
-def _unknown(name: str, known: Mapping[str, Key]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
-    return f"{name!r} is not a setting; the nearest is {near[0]}"

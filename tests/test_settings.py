@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.settings import KEYS, InvalidSettings, default_path, load, parse, state_directory
+from fieldagent.properties import InvalidSettings
+from fieldagent.settings import KEYS, default_path, load, parse, state_directory
 
 PATH = Path("agent.properties")
 GOOD = {

@@ -14,7 +14,8 @@ from fieldagent import agent
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.journal.group import JournalFailed
-from fieldagent.settings import InvalidSettings, load
+from fieldagent.properties import InvalidSettings
+from fieldagent.settings import load
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,115 @@
+"""Java properties files, read strictly: every key is known, every fault is told at once."""
+
+from __future__ import annotations
+
+import difflib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import javaproperties
+
+
+class InvalidSettings(Exception):
+    """Every fault in the file, each in a sentence with the key it is about."""
+
+    def __init__(self, path: Path, faults: list[str]) -> None:
+        super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
+        self.faults = faults
+
+
+class Wrong(Exception):
+    pass
+
+
+def text(value: str) -> str:
+    if not value.strip():
+        raise Wrong("is empty; remove the line to leave it unset")
+    return value
+
+
+def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        if not value.isascii() or not value.isdigit() or not low <= int(value[:12]) <= high:
+            raise Wrong(f"must be a whole number from {low} to {high} ({unit}), not {value!r}")
+        return int(value)
+
+    return read
+
+
+def url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise Wrong(f"is not a URL: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise Wrong(f"must be a URL such as https://example.org/inbound, not {value!r}")
+    return value
+
+
+def absolute_path(value: str) -> Path:
+    if not value.startswith("/"):
+        raise Wrong(f"must be a path that begins with /, not {value!r}")
+    return Path(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    name: str
+    read: Callable[[str], Any]
+    default: Any
+    means: str
+    """For people: what it does, its unit, its default."""
+
+    @property
+    def attribute(self) -> str:
+        return self.name.replace("-", "_")
+
+
+def read_file(path: Path, *, required: bool) -> str:
+    """The text of the file; empty when it is missing and not `required`.
+
+    Raises InvalidSettings or OSError.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if required:
+            raise
+        return ""
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(path, [f"byte {error.start} is not UTF-8"]) from None
+
+
+def read(
+    text: str, path: Path, keys: Sequence[Key]
+) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
+    """The value of every key by its attribute, what the file says, and what is wrong with it.
+
+    Raises InvalidSettings when it is no properties file at all.
+    """
+    known = {key.name: key for key in keys}
+    values: dict[str, Any] = {key.attribute: key.default for key in keys}
+    faults = []
+    try:
+        pairs = dict(javaproperties.load(io.StringIO(text)))
+    except javaproperties.InvalidUEscapeError as error:
+        raise InvalidSettings(path, [str(error)]) from None
+    for name, value in pairs.items():
+        if name not in known:
+            faults.append(_unknown(name, known))
+            continue
+        try:
+            values[known[name].attribute] = known[name].read(value)
+        except Wrong as wrong:
+            faults.append(f"{name} {wrong}")
+    return values, pairs, faults
+
+
+def _unknown(name: str, known: Mapping[str, Key]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
+    return f"{name!r} is not a setting; the nearest is {near[0]}"
