@@ -110,7 +110,7 @@ class NotJson(Exception):
     """The body is no JSON document; the text says why."""
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """A single value does not fit; its text is the detail of a Fault."""
 
 
@@ -118,57 +118,57 @@ Reader = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class Field:
     read: Reader
     attribute: str
     required: bool = False
 
 
-def _text(value: Any) -> str:
+def read_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise _Wrong("must be a string")
+        raise Wrong("must be a string")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise _Wrong("holds half of a surrogate pair, which is no character") from None
+        raise Wrong("holds half of a surrogate pair, which is no character") from None
     if size > ITEM_BYTES_MAX:
-        raise _Wrong(f"must be at most {ITEM_BYTES_MAX} bytes of UTF-8, is {size}")
+        raise Wrong(f"must be at most {ITEM_BYTES_MAX} bytes of UTF-8, is {size}")
     return value
 
 
 def _base64(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise _Wrong("must be a string of base64")
+        raise Wrong("must be a string of base64")
     try:
         payload = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _Wrong("is not base64 (RFC 4648 section 4, with padding)") from None
+        raise Wrong("is not base64 (RFC 4648 section 4, with padding)") from None
     if len(payload) > ITEM_BYTES_MAX:
-        raise _Wrong(f"must be at most {ITEM_BYTES_MAX} bytes, is {len(payload)}")
+        raise Wrong(f"must be at most {ITEM_BYTES_MAX} bytes, is {len(payload)}")
     return payload
 
 
-def _int32(value: Any) -> int:
+def read_int32(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _Wrong("must be an integer")
+        raise Wrong("must be an integer")
     if value not in INT32:
-        raise _Wrong("must be a 32-bit integer, from -2147483648 to 2147483647")
+        raise Wrong("must be a 32-bit integer, from -2147483648 to 2147483647")
     return value
 
 
-def _seconds(value: Any) -> int:
-    seconds = _int32(value)
+def read_seconds(value: Any) -> int:
+    seconds = read_int32(value)
     if seconds < 1:
-        raise _Wrong("must be 1 second or more")
+        raise Wrong("must be 1 second or more")
     return seconds
 
 
 def _number(low: float, high: float, unit: str) -> Reader:
     def read(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise _Wrong("must be a number")
+            raise Wrong("must be a number")
         if not (low <= value <= high):
-            raise _Wrong(f"must be from {low:g} to {high:g} {unit}")
+            raise Wrong(f"must be from {low:g} to {high:g} {unit}")
         return float(value)
 
     return read
@@ -184,7 +184,7 @@ def _coordinate(limit: float) -> Reader:
         if not isinstance(value, str):
             return float(within(value))
         if len(value) > 64 or not _DECIMAL.fullmatch(value):
-            raise _Wrong('must be a number or a string with a decimal number, such as "47.3769"')
+            raise Wrong('must be a number or a string with a decimal number, such as "47.3769"')
         return float(within(float(value)))
 
     return read
@@ -193,14 +193,14 @@ def _coordinate(limit: float) -> Reader:
 def read_timestamp(value: Any) -> datetime:
     """RFC 3339 or ISO 8601; one without an offset is read as UTC."""
     if not isinstance(value, str):
-        raise _Wrong("must be a string with an ISO 8601 time")
+        raise Wrong("must be a string with an ISO 8601 time")
     try:
         moment = datetime.fromisoformat(value)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _Wrong("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
+        raise Wrong("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
     if not 1970 <= moment.year <= 2105:
-        raise _Wrong("must lie between 1970 and 2105")
+        raise Wrong("must lie between 1970 and 2105")
     return moment
 
 
@@ -211,33 +211,35 @@ def write_timestamp(moment: datetime) -> str:
 
 def _channels(value: Any) -> frozenset[Channel]:
     if not isinstance(value, list):
-        raise _Wrong("must be an array of channel names")
+        raise Wrong("must be an array of channel names")
     names = [channel.value for channel in Channel]
     if not value:
-        raise _Wrong(f"must name at least one of {', '.join(names)}; leave it out to use all")
+        raise Wrong(f"must name at least one of {', '.join(names)}; leave it out to use all")
     for name in value:
         if name not in names:
-            raise _Wrong(f"may only name {', '.join(names)}; {json.dumps(name)[:40]} is none")
+            raise Wrong(f"may only name {', '.join(names)}; {json.dumps(name)[:40]} is none")
     return frozenset(Channel(name) for name in value)
 
 
 _POSITION = {
-    "latitude": _Field(_coordinate(90), "latitude", required=True),
-    "longitude": _Field(_coordinate(180), "longitude", required=True),
-    "timestamp": _Field(read_timestamp, "timestamp"),
+    "latitude": Field(_coordinate(90), "latitude", required=True),
+    "longitude": Field(_coordinate(180), "longitude", required=True),
+    "timestamp": Field(read_timestamp, "timestamp"),
 }
 
-ITEMS: Mapping[str, tuple[type[Item], int, Mapping[str, _Field]]] = {
-    "data": (Data, 11, {"payload": _Field(_base64, "payload", required=True)}),
-    "message": (Message, 12, {"content": _Field(_text, "content", required=True)}),
+Items = Mapping[str, tuple[type[Any], int, Mapping[str, "Field"]]]
+
+ITEMS: Items = {
+    "data": (Data, 11, {"payload": Field(_base64, "payload", required=True)}),
+    "message": (Message, 12, {"content": Field(read_text, "content", required=True)}),
     "location": (
         Location,
         10,
         {
             **_POSITION,
-            "altitude": _Field(_number(-12_000, 100_000, "m"), "altitude"),
-            "speedOverGround": _Field(_number(0, 10_000, "m/s"), "speed_over_ground"),
-            "courseOverGround": _Field(_number(0, 360, "degrees"), "course_over_ground"),
+            "altitude": Field(_number(-12_000, 100_000, "m"), "altitude"),
+            "speedOverGround": Field(_number(0, 10_000, "m/s"), "speed_over_ground"),
+            "courseOverGround": Field(_number(0, 360, "degrees"), "course_over_ground"),
         },
     ),
     "waypoint": (
@@ -245,52 +247,61 @@ ITEMS: Mapping[str, tuple[type[Item], int, Mapping[str, _Field]]] = {
         11,
         {
             **_POSITION,
-            "name": _Field(_text, "name", required=True),
-            "notes": _Field(_text, "notes"),
+            "name": Field(read_text, "name", required=True),
+            "notes": Field(read_text, "notes"),
         },
     ),
 }
 """Each kind of item: its type, its default priority, its members."""
 
 _ROUTING = {
-    "id": _Field(_int32, "id"),
-    "channels": _Field(_channels, "channels"),
-    "collapseKey": _Field(_int32, "collapse_key"),
-    "priority": _Field(_int32, "priority"),
-    "timeToLive": _Field(_seconds, "time_to_live"),
-    "workspaceId": _Field(lambda value: None, ""),
+    "id": Field(read_int32, "id"),
+    "channels": Field(_channels, "channels"),
+    "collapseKey": Field(read_int32, "collapse_key"),
+    "priority": Field(read_int32, "priority"),
+    "timeToLive": Field(read_seconds, "time_to_live"),
+    "workspaceId": Field(lambda value: None, ""),
 }
 
 
 def parse_package(body: bytes) -> Package:
     """Read the body of a POST. Raises NotJson, or InvalidPackage with every fault in it."""
-    return read_package(_load(body))
+    return read_package(load_document(body))
 
 
 def read_package(document: Any) -> Package:
+    item, priority, routing = read_one_of(document, ITEMS, _ROUTING)
+    return Package(item=item, **{"priority": priority, **routing})
+
+
+def read_one_of(
+    document: Any, items: Items, routing: Mapping[str, Field]
+) -> tuple[Any, int, dict[str, Any]]:
+    """The one item of a body, its kind's priority, and the members beside it, by attribute.
+
+    Raises InvalidPackage with every fault.
+    """
     faults: list[Fault] = []
     if not isinstance(document, dict):
         raise InvalidPackage([Fault("must be a JSON object that holds one Package", "")])
-    kinds = [kind for kind in ITEMS if document.get(kind) is not None]
+    kinds = [kind for kind in items if document.get(kind) is not None]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
         faults += [
-            Fault(f"exactly one of {', '.join(ITEMS)} must be there, found {found}", pointer)
+            Fault(f"exactly one of {', '.join(items)} must be there, found {found}", pointer)
             for pointer in [f"/{kind}" for kind in kinds] or [""]
         ]
-    members = {name: value for name, value in document.items() if name not in ITEMS}
-    routing = _read_members(members, _ROUTING, "", faults, also=ITEMS)
-    items = [_read_item(kind, document[kind], faults) for kind in kinds]
+    members = {name: value for name, value in document.items() if name not in items}
+    beside = _read_members(members, routing, "", faults, also=items)
+    read = [_read_item(kind, document[kind], items, faults) for kind in kinds]
     if faults:
         raise InvalidPackage(faults)
-    (kind,), (item,) = kinds, items
-    assert item is not None
-    routing.pop("", None)
-    return Package(item=item, **{"priority": ITEMS[kind][1], **routing})
+    beside.pop("", None)
+    return read[0], items[kinds[0]][1], beside
 
 
-def _read_item(kind: str, value: Any, faults: list[Fault]) -> Item | None:
-    build, _, members = ITEMS[kind]
+def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
+    build, _, members = items[kind]
     if not isinstance(value, dict):
         faults.append(Fault("must be an object", f"/{kind}"))
         return None
@@ -301,7 +312,7 @@ def _read_item(kind: str, value: Any, faults: list[Fault]) -> Item | None:
 
 def _read_members(
     value: Mapping[str, Any],
-    members: Mapping[str, _Field],
+    members: Mapping[str, Field],
     at: str,
     faults: list[Fault],
     also: Mapping[str, Any] | None = None,
@@ -315,7 +326,7 @@ def _read_members(
         elif member is not None:
             try:
                 found[members[name].attribute] = members[name].read(member)
-            except _Wrong as wrong:
+            except Wrong as wrong:
                 faults.append(Fault(str(wrong), pointer))
     faults += [
         Fault("is required", f"{at}/{name}")
@@ -325,7 +336,7 @@ def _read_members(
     return found
 
 
-def _load(body: bytes) -> Any:
+def load_document(body: bytes) -> Any:
     try:
         return _decode(body.decode())
     except UnicodeDecodeError as error:

@@ -26,6 +26,8 @@ class Request:
     headers: Mapping[str, str]
     """Lower-case names; lines of one name are joined with commas (RFC 9110 5.3)."""
     body: bytes = b""
+    peer: str = ""
+    """The address at the other end of the connection; empty where that has none."""
 
 
 @dataclass(frozen=True, slots=True)

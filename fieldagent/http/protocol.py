@@ -41,8 +41,9 @@ class Wait(Enum):
 class ServerProtocol:
     """One connection. After a Problem only `respond` with `close` may follow."""
 
-    def __init__(self, limits: Limits, guard: Guard | None = None) -> None:
+    def __init__(self, limits: Limits, guard: Guard | None = None, peer: str = "") -> None:
         self._limits = limits
+        self._peer = peer
         self._guard = guard
         self._buffer = bytearray()
         self._ended = False
@@ -101,7 +102,7 @@ class ServerProtocol:
         parser.receive_data(raw)
         event = parser.next_event()
         assert isinstance(event, h11.Request)
-        head = _request(event)
+        head = _request(event, self._peer)
         headers = head.headers
         self._understands_chunks = event.http_version == b"1.1"
         self._asked_to_continue = parser.they_are_waiting_for_100_continue
@@ -124,7 +125,7 @@ class ServerProtocol:
         head, self._head = self._head, None
         if not body:
             return head
-        return Request(head.method, head.path, head.query, head.headers, body)
+        return Request(head.method, head.path, head.query, head.headers, body, self._peer)
 
     def _take_fixed(self) -> bytes | None:
         if len(self._buffer) < self._length:
@@ -180,14 +181,14 @@ class ServerProtocol:
         return self._may_go_on
 
 
-def _request(event: h11.Request) -> Request:
+def _request(event: h11.Request, peer: str) -> Request:
     headers: dict[str, str] = {}
     for raw_name, raw_value in event.headers.raw_items():
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     path, _, query = event.target.decode("ascii").partition("?")
     pairs = query_pairs(query) if query else ()
-    return Request(event.method.decode("ascii"), path, pairs, headers)
+    return Request(event.method.decode("ascii"), path, pairs, headers, peer=peer)
 
 
 @lru_cache(maxsize=64)

@@ -114,14 +114,15 @@ class _Server:
         while True:
             await wait_readable(listener)
             try:
-                peer, _ = listener.accept()
+                peer, address = listener.accept()
             except OSError as error:
                 await self._endure(error)
                 continue
             peer.setblocking(False)
-            if peer.family != socket.AF_UNIX:
+            named = peer.family != socket.AF_UNIX
+            if named:
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = _Connection(self, peer)
+            connection = _Connection(self, peer, str(address[0]) if named else "")
             connection.refused = not self._make_room()
             self.connections[connection] = None
             nursery.start_soon(connection.run)
@@ -155,7 +156,7 @@ class _Server:
 
 
 class _Connection:
-    def __init__(self, server: _Server, peer: socket.socket) -> None:
+    def __init__(self, server: _Server, peer: socket.socket, address: str) -> None:
         self.refused = False
         self.evicted = False
         self.scope = trio.CancelScope()
@@ -163,7 +164,7 @@ class _Connection:
         self._since = trio.current_time()
         self._server = server
         self._socket: socket.socket | SecureSocket = peer
-        self._protocol = ServerProtocol(server.limits, server.guard)
+        self._protocol = ServerProtocol(server.limits, server.guard, address)
 
     def worth(self) -> tuple[int, float]:
         """The lower, the sooner it is evicted: the incomplete first, then the longest so."""

@@ -1,0 +1,23 @@
+"""Who did what: pushes and administration, in the order in which it happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.hub.store import Db
+
+
+def note(db: Db, actor: str, action: str, detail: str, now: float) -> None:
+    """`actor` is a member's number, or `administration`; secrets never come here."""
+    db.execute(
+        "INSERT INTO audit (at, actor, action, detail) VALUES (?, ?, ?, ?)",
+        now,
+        actor,
+        action,
+        detail,
+    )
+
+
+def latest(db: Db, limit: int) -> list[dict[str, Any]]:
+    rows = db.execute("SELECT at, actor, action, detail FROM audit ORDER BY id DESC LIMIT ?", limit)
+    return [dict(zip(("at", "actor", "action", "detail"), row, strict=True)) for row in rows]

@@ -1,0 +1,338 @@
+"""Who is who: workspaces, members, their devices, and what they prove themselves with.
+
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fieldagent.hub import Device, Unknown, secret
+from fieldagent.hub.audit import note
+from fieldagent.hub.store import Db
+from fieldagent.package import ITEMS
+
+TYPES = ("User", "Device", "Integration", "Resource")
+OPERATORS = ("directip", "rockblock")
+ADMINISTRATION = "administration"
+
+Row = dict[str, Any]
+
+
+class Refused(Exception):
+    """What was asked for cannot be; the text says why and what to do."""
+
+
+def add_workspace(db: Db, name: str, *, now: float) -> int:
+    if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
+        raise Refused(f"there is a workspace {name!r} already")
+    id_ = _insert(db, "workspace", name=name, created=now)
+    note(db, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
+    return id_
+
+
+def workspaces(db: Db) -> list[Row]:
+    return _rows(
+        db,
+        "SELECT id, name, (SELECT count(*) FROM membership WHERE workspace = workspace.id)"
+        " AS members, (SELECT count(*) FROM device WHERE workspace = workspace.id) AS devices"
+        " FROM workspace ORDER BY id",
+        ("id", "name", "members", "devices"),
+    )
+
+
+def workspace_of(db: Db, named: str) -> int:
+    """By its number or its name; the only one there is, when nothing is named."""
+    if not named:
+        rows = db.execute("SELECT id FROM workspace LIMIT 2")
+        if len(rows) != 1:
+            raise Refused("name the workspace with --workspace; `fieldagent hub workspace list`")
+        return int(rows[0][0])
+    return _by_number_or(db, "workspace", "name", named)
+
+
+def add_user(
+    db: Db,
+    workspace: int,
+    name: str,
+    *,
+    type_: str = "User",
+    email: str = "",
+    password: str | None = None,
+    over_satellite: bool = False,
+    now: float,
+) -> int:
+    """`password` is a hash of `secret.hash_password`. Its number is the userId of the push API."""
+    if email and _one(db, "SELECT id FROM member WHERE email = ?", email):
+        raise Refused(
+            f"there is a user with {email} already; `fieldagent hub user join` adds them to a"
+            " workspace"
+        )
+    id_ = _insert(db, "member", type=type_, name=name, email=email, password=password, created=now)
+    join(db, workspace, id_, over_satellite=over_satellite, now=now)
+    note(db, ADMINISTRATION, "user add", f"{id_} {type_} {name}", now)
+    return id_
+
+
+def join(db: Db, workspace: int, member: int, *, over_satellite: bool, now: float) -> None:
+    db.execute(
+        "INSERT INTO membership (workspace, member, over_satellite) VALUES (?, ?, ?)"
+        " ON CONFLICT (workspace, member) DO UPDATE SET over_satellite = excluded.over_satellite",
+        workspace,
+        member,
+        int(over_satellite),
+    )
+    note(db, ADMINISTRATION, "user join", f"{member} in workspace {workspace}", now)
+
+
+def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
+    db.execute("DELETE FROM membership WHERE workspace = ? AND member = ?", workspace, member)
+    note(db, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
+
+
+def set_password(db: Db, member: int, hashed: str, *, now: float) -> None:
+    db.execute("UPDATE member SET password = ? WHERE id = ?", hashed, member)
+    note(db, ADMINISTRATION, "user password", str(member), now)
+
+
+def users(db: Db, workspace: int) -> list[Row]:
+    return _rows(
+        db,
+        "SELECT member.id, type, name, email, over_satellite, password IS NOT NULL, disabled"
+        " FROM member JOIN membership ON membership.member = member.id"
+        " WHERE membership.workspace = ? ORDER BY member.id",
+        ("id", "type", "name", "email", "overSatellite?", "password?", "disabled"),
+        workspace,
+    )
+
+
+def member_of(db: Db, workspace: int, named: str) -> int:
+    """By number, e-mail address or name, among the members of the workspace."""
+    for row in users(db, workspace):
+        if named in (str(row["id"]), row["email"], row["name"]):
+            return int(row["id"])
+    raise Refused(f"no user {named!r} is in that workspace; `fieldagent hub user list` shows them")
+
+
+def add_device(
+    db: Db,
+    workspace: int,
+    member: int,
+    name: str,
+    *,
+    imei: str | None = None,
+    operator: str | None = None,
+    air_key: bytes | None = None,
+    credits_per_day: int | None = None,
+    sos_reserve: int = 0,
+    now: float,
+) -> tuple[int, str]:
+    """Its number and its link token, which is shown this once."""
+    if imei is not None and not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
+        raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
+    if imei is not None and _one(db, "SELECT id FROM device WHERE imei = ?", imei):
+        raise Refused(f"there is a device with the IMEI {imei} already")
+    if _one(db, "SELECT id FROM device WHERE workspace = ? AND name = ?", workspace, name):
+        raise Refused(f"there is a device {name!r} already in that workspace")
+    token = secret.new_secret("link")
+    id_ = _insert(
+        db,
+        "device",
+        workspace=workspace,
+        member=member,
+        name=name,
+        imei=imei,
+        operator=operator or ("directip" if imei else None),
+        link_token=secret.lookup(token),
+        air_key=air_key,
+        credits_per_day=credits_per_day,
+        sos_reserve=sos_reserve,
+        created=now,
+    )
+    note(db, ADMINISTRATION, "device add", f"{id_} {name}", now)
+    return id_, token
+
+
+def new_link_token(db: Db, device: int, *, now: float) -> str:
+    token = secret.new_secret("link")
+    db.execute("UPDATE device SET link_token = ? WHERE id = ?", secret.lookup(token), device)
+    note(db, ADMINISTRATION, "device token", str(device), now)
+    return token
+
+
+def devices(db: Db, workspace: int, now: float) -> list[Row]:
+    return _rows(
+        db,
+        "SELECT device.id, device.name, device.member, member.name, imei, operator,"
+        " air_key IS NOT NULL, credits_per_day, sos_reserve, device.disabled,"
+        " EXISTS (SELECT 1 FROM lease WHERE lease.device = device.id AND lease.until > ?),"
+        " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
+        " AND delivery.state IN ('waiting', 'packed'))"
+        " FROM device JOIN member ON member.id = device.member WHERE device.workspace = ?"
+        " ORDER BY device.id",
+        (
+            "id",
+            "name",
+            "user",
+            "userName",
+            "imei",
+            "operator",
+            "tagged?",
+            "creditsPerDay",
+            "sosReserve",
+            "disabled",
+            "linked?",
+            "waiting",
+        ),
+        now,
+        workspace,
+    )
+
+
+def device_named(db: Db, workspace: int, named: str) -> int:
+    for row in devices(db, workspace, 0.0):
+        if named in (str(row["id"]), row["name"], row["imei"]):
+            return int(row["id"])
+    raise Refused(f"no device {named!r} is in that workspace; `fieldagent hub device list`")
+
+
+def set_disabled(db: Db, table: str, id_: int, when: float | None, *, now: float) -> None:
+    """Take a `member` or `device` out of use, or (None) back into it."""
+    assert table in ("member", "device")
+    db.execute(f"UPDATE {table} SET disabled = ? WHERE id = ?", when, id_)
+    note(db, ADMINISTRATION, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
+
+
+def add_key(
+    db: Db,
+    workspace: int,
+    name: str,
+    *,
+    scopes: Sequence[str] = (),
+    per_minute: int = 60,
+    burst: int = 60,
+    expires: float | None = None,
+    now: float,
+) -> tuple[int, str]:
+    """An `x-api-key`, for the kinds in `scopes` (none: all); its number and itself, once."""
+    key = secret.new_secret("key")
+    id_ = _insert(
+        db,
+        "credential",
+        kind="key",
+        workspace=workspace,
+        lookup=secret.lookup(key),
+        name=name,
+        scopes=" ".join(scopes or ITEMS),
+        per_minute=per_minute,
+        burst=burst,
+        expires=expires,
+        created=now,
+    )
+    note(db, ADMINISTRATION, "key add", f"{id_} {name}", now)
+    return id_, key
+
+
+def add_token(
+    db: Db, member: int, name: str, *, expires: float | None = None, now: float
+) -> tuple[int, str]:
+    """A Bearer token that says who calls; its number and itself, once."""
+    token = secret.new_secret("token")
+    id_ = _insert(
+        db,
+        "credential",
+        kind="token",
+        member=member,
+        lookup=secret.lookup(token),
+        name=name,
+        expires=expires,
+        created=now,
+    )
+    note(db, ADMINISTRATION, "token add", f"{id_} {name} of {member}", now)
+    return id_, token
+
+
+def credentials(db: Db, kind: str, workspace: int) -> list[Row]:
+    return _rows(
+        db,
+        "SELECT id, name, member, scopes, per_minute, burst, expires, revoked FROM credential"
+        " WHERE kind = ? AND (workspace = ? OR member IN"
+        " (SELECT member FROM membership WHERE membership.workspace = ?)) ORDER BY id",
+        ("id", "name", "user", "kinds", "perMinute", "burst", "expires", "revoked"),
+        kind,
+        workspace,
+        workspace,
+    )
+
+
+def revoke(db: Db, kind: str, id_: int, *, now: float) -> None:
+    rows = db.execute(
+        "UPDATE credential SET revoked = ? WHERE kind = ? AND id = ? AND revoked IS NULL"
+        " RETURNING id",
+        now,
+        kind,
+        id_,
+    )
+    if not rows:
+        raise Refused(f"no {kind} {id_} is in force; `fieldagent hub {kind} list` shows them")
+    note(db, ADMINISTRATION, f"{kind} revoke", str(id_), now)
+
+
+# For the ways to devices.
+
+_DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE disabled IS NULL AND "
+
+
+def device_of_token(db: Db, token: str) -> Device:
+    """Raises Unknown."""
+    return _device(db, "link_token = ?", secret.lookup(token))
+
+
+def device_of_imei(db: Db, imei: str) -> Device:
+    """Raises Unknown."""
+    return _device(db, "imei = ?", imei)
+
+
+def air_key_of(db: Db, device: int) -> bytes | None:
+    rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
+    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+def _device(db: Db, condition: str, value: str) -> Device:
+    rows = db.execute(_DEVICE + condition, value)
+    if not rows:
+        raise Unknown
+    return Device(*rows[0])
+
+
+def _insert(db: Db, table: str, **values: Any) -> int:
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    ((id_,),) = db.execute(
+        f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", *values.values()
+    )
+    return int(id_)
+
+
+def _one(db: Db, sql: str, *parameters: Any) -> bool:
+    return bool(db.execute(sql, *parameters))
+
+
+def _rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
+    """Each row by name; one that ends in ? is a yes or no, which the engines tell differently."""
+    return [
+        {
+            name.rstrip("?"): bool(value) if name.endswith("?") else value
+            for name, value in zip(names, row, strict=True)
+        }
+        for row in db.execute(sql, *parameters)
+    ]
+
+
+def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
+    number = int(named) if named.isascii() and named.isdigit() else -1
+    rows = db.execute(f"SELECT id FROM {table} WHERE {column} = ? OR id = ?", named, number)
+    if not rows:
+        raise Refused(f"there is no {table} {named!r}; `fieldagent hub {table} list` shows them")
+    return int(rows[0][0])

@@ -1,0 +1,29 @@
+"""How often somebody may call: the generic cell rate algorithm, one timestamp for each.
+
+ITU-T I.371: `tat` is the theoretical arrival time of the next call. Pure; `now` is Unix time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    per_minute: float
+    burst: int
+    """Calls that may come at once after a long silence."""
+
+    def admit(self, tat: float, now: float) -> tuple[float, float]:
+        """The `tat` to store and 0, when the call may be; else the same one and the seconds until
+        the next may."""
+        interval = 60.0 / self.per_minute
+        begin = max(tat, now)
+        wait = begin - (self.burst - 1) * interval - now
+        return (begin + interval, 0.0) if wait <= 1e-6 else (tat, wait)
+
+
+def retry_after(seconds: float) -> str:
+    """RFC 9110 10.2.3: whole seconds, at least 1, after which the call will be let in."""
+    return str(max(1, math.ceil(seconds)))
