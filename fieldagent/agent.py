@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import random
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +35,7 @@ from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel
 from fieldagent.progress import Progress
 from fieldagent.settings import Settings
+from fieldagent.signals import stop_at_signal
 from fieldagent.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.envelope import derive_key
 
@@ -193,7 +193,7 @@ async def _run_parts(
     task_status: trio.TaskStatus[int],
 ) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_at_signal, stopping)
+        nursery.start_soon(stop_at_signal, stopping)
         nursery.start_soon(_keep_house, agent)
         nursery.start_soon(_show_life, agent)
         nursery.start_soon(_tell_links, agent)
@@ -272,12 +272,6 @@ async def _run_cellular(agent: Agent) -> None:
         recovery=None if command is None else Recovery(command, after),
         progress=agent.progress.watch("cellular"),
     )
-
-
-async def _stop_at_signal(stopping: trio.Event) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            stopping.set()
 
 
 async def _keep_house(agent: Agent) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from fieldagent.delivery import legs_json
 from fieldagent.events import TOPICS, Events
 from fieldagent.http.guard import required_body
+from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -89,7 +90,7 @@ class LocalApi:
         return json_response(_progress(standing), 202, (("Location", location),))
 
     async def _accept(self, request: Request) -> Standing:
-        key = _idempotency_key(request.headers)
+        key = idempotency_key(request.headers)
         try:
             return await self._intake.accept(_package(required_body(request)), key)
         except Conflict as conflict:
@@ -216,20 +217,6 @@ def _package(body: bytes) -> Package:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
         detail = f"nothing was queued: the Package has {len(faults)} fault(s)"
         raise Problem(422, detail=detail, errors=faults) from None
-
-
-_KEY = re.compile(r'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x21\x23-\x7e][\x20-\x7e]{0,254})')
-
-
-def _idempotency_key(headers: Mapping[str, str]) -> str | None:
-    """Bare or quoted (draft-ietf-httpapi-idempotency-key-header-07)."""
-    value = headers.get("idempotency-key")
-    if value is None:
-        return None
-    match = _KEY.fullmatch(value)
-    if match is None:
-        raise Problem(400, detail="Idempotency-Key must be 1 to 255 printable ASCII characters")
-    return match[1] or match[2]
 
 
 def _id(text: str) -> int:

@@ -10,10 +10,11 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from fieldagent import __version__
 from fieldagent.cli.exit_codes import MEANINGS, USAGE
+from fieldagent.cli.hub_arguments import add_hub, add_push
+from fieldagent.cli.subcommand import Subparsers, add_item_arguments, command
 
 CHANNELS = ("Satellite", "Radio", "Cellular")
 
@@ -38,9 +39,6 @@ def dispatch(arguments: Sequence[str]) -> int:
         return 141
 
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fieldagent",
@@ -58,19 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_inbound(commands)
     _add_check(commands)
     _add_simulate(commands)
-    return parser
-
-
-def _command(
-    commands: Subparsers,
-    name: str,
-    carry_out: tuple[str, str] | None,
-    summary: str,
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary[0].upper() + summary[1:] + "."
-    )
-    parser.set_defaults(carry_out=carry_out, parser=parser)
+    add_hub(commands)
+    add_push(commands)
     return parser
 
 
@@ -84,13 +71,13 @@ def _add_local(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(commands: Subparsers) -> None:
-    run = _command(commands, "run", ("run", "run"), "run the agent")
+    run = command(commands, "run", ("run", "run"), "run the agent")
     _add_config(run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step")
 
 
 def _add_demo(commands: Subparsers) -> None:
-    demo = _command(
+    demo = command(
         commands, "demo", ("demo", "demo"), "simulated modem, agent and a printing hook in one"
     )
     demo.add_argument("--port", type=int, default=9091, help="port of the agent (9091)")
@@ -99,25 +86,13 @@ def _add_demo(commands: Subparsers) -> None:
 
 
 def _add_send(commands: Subparsers) -> None:
-    send = _command(commands, "send", None, "send a Package and wait for its status")
+    send = command(commands, "send", None, "send a Package and wait for its status")
     kinds = send.add_subparsers(metavar="KIND", title="kinds")
-    message = _send_kind(kinds, "message", "send a text message")
-    message.add_argument("content", help="the text; - reads standard input")
-    location = _send_kind(kinds, "location", "send a position report")
-    _add_position(location)
-    location.add_argument("--altitude", type=float, help="metres above mean sea level")
-    location.add_argument("--speed", type=float, help="speed over ground, m/s")
-    location.add_argument("--course", type=float, help="degrees clockwise from true north")
-    waypoint = _send_kind(kinds, "waypoint", "send a point of interest")
-    _add_position(waypoint)
-    waypoint.add_argument("name")
-    waypoint.add_argument("--notes")
-    data = _send_kind(kinds, "data", "send raw bytes")
-    data.add_argument("file", help="the file to send; - reads standard input")
+    add_item_arguments(lambda kind, summary: _send_kind(kinds, kind, summary))
 
 
 def _send_kind(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentParser:
-    parser = _command(kinds, name, ("send", name), summary)
+    parser = command(kinds, name, ("send", name), summary)
     parser.add_argument("--id", type=int, help="Package id; the agent chooses a free one otherwise")
     parser.add_argument("--channel", action="append", choices=CHANNELS, dest="channels")
     parser.add_argument("--priority", type=int)
@@ -132,14 +107,8 @@ def _add_waiting(parser: argparse.ArgumentParser) -> None:
     _add_local(parser)
 
 
-def _add_position(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("latitude", help="decimal degrees, WGS84")
-    parser.add_argument("longitude", help="decimal degrees, WGS84")
-    parser.add_argument("--timestamp", help="ISO 8601; now otherwise")
-
-
 def _add_sos(commands: Subparsers) -> None:
-    sos = _command(commands, "sos", ("send", "sos"), "send an SOS: ahead of all else, for ever")
+    sos = command(commands, "sos", ("send", "sos"), "send an SOS: ahead of all else, for ever")
     sos.add_argument("content", nargs="?", default="SOS", help="the text (SOS)")
     sos.add_argument(
         "--position", nargs=2, metavar=("LATITUDE", "LONGITUDE"), help="send the position too"
@@ -149,31 +118,31 @@ def _add_sos(commands: Subparsers) -> None:
 
 
 def _add_watching(commands: Subparsers) -> None:
-    cancel = _command(commands, "cancel", ("watch", "cancel"), "cancel a Package that waits")
+    cancel = command(commands, "cancel", ("watch", "cancel"), "cancel a Package that waits")
     cancel.add_argument("id", type=int)
     cancel.add_argument("--channel", choices=CHANNELS, help="on this channel only")
     _add_local(cancel)
-    queue = _command(commands, "queue", ("watch", "queue"), "show or clear what waits")
+    queue = command(commands, "queue", ("watch", "queue"), "show or clear what waits")
     queue.add_argument("--channel", choices=CHANNELS)
     queue.add_argument("--clear", action="store_true", help="cancel all of it")
     _add_local(queue)
-    _add_local(_command(commands, "status", ("watch", "status"), "show how the agent is doing"))
+    _add_local(command(commands, "status", ("watch", "status"), "show how the agent is doing"))
 
 
 def _add_inbound(commands: Subparsers) -> None:
-    inbound = _command(commands, "inbound", None, "what came in, and what became of it")
+    inbound = command(commands, "inbound", None, "what came in, and what became of it")
     actions = inbound.add_subparsers(metavar="ACTION", title="actions")
-    listing = _command(actions, "list", ("watch", "inbound_list"), "list inbound payloads")
+    listing = command(actions, "list", ("watch", "inbound_list"), "list inbound payloads")
     listing.add_argument("--state", choices=("waiting", "handed", "dead"))
     _add_local(listing)
-    replay = _command(actions, "replay", ("watch", "inbound_replay"), "hand payloads over again")
+    replay = command(actions, "replay", ("watch", "inbound_replay"), "hand payloads over again")
     replay.add_argument("request_id", nargs="*", metavar="REQUEST_ID")
     replay.add_argument("--dead", action="store_true", help="all that no hook would take")
     _add_local(replay)
 
 
 def _add_check(commands: Subparsers) -> None:
-    check = _command(
+    check = command(
         commands, "check", ("check", "check"), "check settings and ports, and say what to mend"
     )
     _add_config(check)
@@ -181,9 +150,9 @@ def _add_check(commands: Subparsers) -> None:
 
 
 def _add_simulate(commands: Subparsers) -> None:
-    simulate = _command(commands, "simulate", None, "stand-ins for hardware")
+    simulate = command(commands, "simulate", None, "stand-ins for hardware")
     kinds = simulate.add_subparsers(metavar="WHAT", title="what")
-    satellite = _command(
+    satellite = command(
         kinds,
         "satellite",
         ("simulate", "satellite"),

@@ -46,7 +46,9 @@ def call(port: int, method: str, path: str, body: dict[str, Any] | None = None) 
         connection.close()
     answer = Answer(response.status, _parsed(text))
     if answer.status >= 400:
-        raise CallFailed(_explain(answer), UNAVAILABLE if answer.status >= 500 else REFUSED)
+        raise CallFailed(
+            _told(answer.status, answer.body), UNAVAILABLE if answer.status >= 500 else REFUSED
+        )
     return answer
 
 
@@ -59,9 +61,17 @@ def _parsed(text: bytes) -> Any:
         ) from None
 
 
-def _explain(answer: Answer) -> str:
-    problem = answer.body if isinstance(answer.body, dict) else {}
-    lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {answer.status}")]
+def explain(status: int, body: bytes) -> str:
+    """What a problem document says, for people; what else a server may answer, too."""
+    try:
+        return _told(status, json.loads(body or b"null"))
+    except ValueError:
+        return f"HTTP {status}"
+
+
+def _told(status: int, document: Any) -> str:
+    problem = document if isinstance(document, dict) else {}
+    lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
     lines += [f"  {fault['pointer']}: {fault['detail']}" for fault in problem.get("errors", [])]
     return "\n".join(lines)
 

@@ -49,8 +49,8 @@ def run(given: argparse.Namespace) -> int:
         print(f"fieldagent: {error}", file=sys.stderr)
         print("fieldagent: mend the settings; `fieldagent check` looks again", file=sys.stderr)
         return SETTINGS
-    if settings.satellite_port is None:
-        log.warning("no channel is configured: set satellite-port in the settings file")
+    if settings.satellite_port is None and settings.hub_address is None:
+        log.warning("no channel is configured: set satellite-port or hub-address in the settings")
     return ended(lambda: trio.run(agent.run, settings, emit))
 
 
@@ -59,7 +59,7 @@ def ended(start: Callable[[], None]) -> int:
     try:
         start()
     except* (agent.AlreadyRunning, ListenFailed, JournalFailed, OSError) as group:
-        error = _first(group)
+        error = first_error(group)
         print(f"fieldagent: {error}", file=sys.stderr)
         code = IO_FAILED if isinstance(error, JournalFailed) else UNAVAILABLE
     else:
@@ -67,5 +67,5 @@ def ended(start: Callable[[], None]) -> int:
     return code
 
 
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+def first_error(error: BaseException) -> BaseException:
+    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

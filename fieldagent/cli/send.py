@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
+from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.package import SOS_PRIORITY
 
 
 def message(given: argparse.Namespace) -> int:
-    content = sys.stdin.read() if given.content == "-" else given.content
-    return _send(given, {"message": {"content": content}})
+    return _send(given, message_of)
 
 
 def location(given: argparse.Namespace) -> int:
-    members = {
-        **_position(given),
-        "altitude": given.altitude,
-        "speedOverGround": given.speed,
-        "courseOverGround": given.course,
-    }
-    return _send(given, {"location": members})
+    return _send(given, location_of)
 
 
 def waypoint(given: argparse.Namespace) -> int:
-    return _send(
-        given, {"waypoint": {**_position(given), "name": given.name, "notes": given.notes}}
-    )
+    return _send(given, waypoint_of)
 
 
 def data(given: argparse.Namespace) -> int:
-    try:
-        raw = sys.stdin.buffer.read() if given.file == "-" else Path(given.file).read_bytes()
-    except OSError as error:
-        print(f"fieldagent: cannot read {given.file}: {error.strerror}", file=sys.stderr)
-        return USAGE
-    return _send(given, {"data": {"payload": base64.b64encode(raw).decode()}})
+    return _send(given, data_of)
 
 
 def sos(given: argparse.Namespace) -> int:
@@ -66,24 +52,18 @@ def _confirmed() -> bool:
     return input("Send an SOS now? Type SOS to confirm: ").strip().upper() == "SOS"
 
 
-def _position(given: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "latitude": given.latitude,
-        "longitude": given.longitude,
-        "timestamp": given.timestamp,
-    }
-
-
-def _send(given: argparse.Namespace, item: dict[str, Any]) -> int:
-    body = {
-        **item,
-        "id": given.id,
-        "channels": given.channels,
-        "priority": given.priority,
-        "collapseKey": given.collapse_key,
-        "timeToLive": given.time_to_live,
-    }
+def _send(
+    given: argparse.Namespace, item_of: Callable[[argparse.Namespace], dict[str, Any]]
+) -> int:
     try:
+        body = {
+            **item_of(given),
+            "id": given.id,
+            "channels": given.channels,
+            "priority": given.priority,
+            "collapseKey": given.collapse_key,
+            "timeToLive": given.time_to_live,
+        }
         return _finish(given, _post(given, body))
     except CallFailed as failed:
         return report(failed)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from fieldagent.hub import Device
 from fieldagent.hub.store import Db, Store
+from fieldagent.journal.group import JournalUnavailable
 
 LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""
@@ -30,7 +31,7 @@ async def held(
             yield lost
             nursery.cancel_scope.cancel()
     finally:
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True), suppress(JournalUnavailable):
             await store.commit(lambda db: _give_back(db, holder, device.id))
 
 
@@ -50,11 +51,19 @@ async def _renew(
 ) -> None:
     while not lost.is_set():
         taken = store.heard(topic(device))
-        if not await store.commit(lambda db: _extend(db, holder, device, clock())):
+        if not await _holds(store, holder, device, clock()):
             lost.set()
             return
         with trio.move_on_after(LEASE / 3):
             await taken.wait()
+
+
+async def _holds(store: Store, holder: str, device: int, now: float) -> bool:
+    try:
+        return await store.commit(lambda db: _extend(db, holder, device, now))
+    except JournalUnavailable:
+        # Nothing could be stored: the agent does better with another process.
+        return False
 
 
 def _take(db: Db, holder: str, device: int, now: float) -> None:

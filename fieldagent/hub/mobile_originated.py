@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from fieldagent.hub import Device, Way
@@ -51,7 +51,7 @@ class MobileOriginated:
         store: Store,
         *,
         clock: Callable[[], float],
-        keys: Callable[[Device], Sequence[bytes]],
+        keys: Callable[[Device], Awaitable[Sequence[bytes]]],
         grace: float,
         time_to_live: float,
     ) -> None:
@@ -66,7 +66,7 @@ class MobileOriginated:
 
         Over IP the link has proved who sends; over satellite the tag does.
         """
-        keys = self._keys(device) if way is Way.SATELLITE else ()
+        keys = await self._keys(device) if way is Way.SATELLITE else ()
         try:
             envelope = decode(body, keys=keys)
         except RemoteProtocolError as error:

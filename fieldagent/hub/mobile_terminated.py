@@ -31,6 +31,7 @@ from fieldagent.hub.mail import (
 )
 from fieldagent.hub.operator import Operator, Verdict
 from fieldagent.hub.store import Db, Store
+from fieldagent.journal.group import JournalUnavailable
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
 from fieldagent.wire.fragments import split
@@ -417,9 +418,12 @@ async def run(
     while True:
         news = store.heard("satellite")
         calls: list[Call] = []
-        if await store.read(lambda db: is_due(db, clock())):
-            await store.commit(lambda db: pack(db, clock()))
-            calls = await store.commit(lambda db: claim(db, clock()))
+        try:
+            if await store.read(lambda db: is_due(db, clock())):
+                await store.commit(lambda db: pack(db, clock()))
+                calls = await store.commit(lambda db: claim(db, clock()))
+        except JournalUnavailable as unavailable:
+            log.error("%s", unavailable)
         async with trio.open_nursery() as nursery:
             for call in calls:
                 nursery.start_soon(carry_out, store, operators, call, clock)
@@ -446,8 +450,11 @@ async def carry_out(
         if scope.cancelled_caught:
             verdict = Verdict(Outcome.DOUBTFUL, "the operator did not answer in time", 0.0)
     _tell(call, verdict)
-    with trio.CancelScope(shield=True):
+    try:
         await store.commit(lambda db: settle(db, call, verdict, clock()))
+    except JournalUnavailable as unavailable:
+        # Its claim runs out, and the same bytes are called in again.
+        log.error("%s", unavailable)
 
 
 def _tell(call: Call, verdict: Verdict) -> None:

@@ -45,3 +45,8 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
     return hashlib.scrypt(
         password.encode("utf-8", "replace"), salt=salt, n=n, r=r, p=p, maxmem=2**26, dklen=32
     )
+
+
+def new_air_key() -> bytes:
+    """The master key of a device's satellite messages: `satellite-key` in its settings."""
+    return secrets.token_bytes(32)

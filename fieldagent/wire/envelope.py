@@ -307,7 +307,7 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     4: (Data, lambda time, payload: Data(_read_bytes(payload)), lambda item: [item.payload]),
     11: (Receipt, lambda time, by=0: _read_receipt(by), lambda receipt: [receipt.by or None]),
 }
-"""Kind of entry with a time: its type, reader and writer. A reader takes the Unix time before the members."""
+"""Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
 
 _UNTIMED: dict[int, Callable[..., Content]] = {
     8: _read_fragment,

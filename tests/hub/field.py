@@ -58,7 +58,7 @@ class Field:
         return MobileOriginated(
             self.store,
             clock=self.clock,
-            keys=lambda device: [derive_key(MASTER, "MO")] if device.id == 3 else [],
+            keys=_keys,
             grace=GRACE,
             time_to_live=86_400,
         )
@@ -112,6 +112,10 @@ def said(envelopes: list[Envelope]) -> list[tuple[int, str]]:
         for entry in envelope.entries
         if isinstance(entry.content, Message)
     ]
+
+
+async def _keys(device: Device) -> list[bytes]:
+    return [derive_key(MASTER, "MO")] if device.id == 3 else []
 
 
 @asynccontextmanager

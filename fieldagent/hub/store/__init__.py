@@ -16,6 +16,9 @@ class Db(Protocol):
     skip_locked: str
     """Ends a SELECT that claims rows: it locks them, and leaves out what others have locked."""
 
+    for_update: str
+    """Ends a SELECT of rows that are then changed: nobody else may change them meanwhile."""
+
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run one statement, whose parameters are marked by `?`; the rows of a query or of
         RETURNING come back."""

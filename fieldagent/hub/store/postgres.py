@@ -49,6 +49,7 @@ _CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetect
 
 class _PostgresDb:
     skip_locked = " FOR UPDATE SKIP LOCKED"
+    for_update = " FOR UPDATE"
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection

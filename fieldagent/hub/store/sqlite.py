@@ -29,6 +29,7 @@ POLL = 2.0
 
 class _SqliteDb:
     skip_locked = ""
+    for_update = ""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

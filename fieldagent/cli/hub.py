@@ -1,0 +1,316 @@
+"""`fieldagent hub …`: the hub in the foreground, and the administration of its directory.
+
+Administration opens the database itself, whether a hub runs or not. Secrets are shown once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, SETTINGS, UNAVAILABLE, USAGE
+from fieldagent.cli.run import first_error, start_logging
+from fieldagent.http.listeners import ListenFailed
+from fieldagent.hub import audit, directory, secret
+from fieldagent.hub.directory import Refused, Row
+from fieldagent.hub.settings import HubSettings, load
+from fieldagent.hub.store import Db, Store, open_store
+from fieldagent.journal.group import JournalFailed, JournalFull, JournalUnavailable
+from fieldagent.properties import InvalidSettings
+
+DAY = 86_400.0
+
+
+def _with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], int]) -> int:
+    try:
+        settings = load(given.config, given.database)
+    except (InvalidSettings, OSError) as error:
+        print(f"fieldagent: {error}", file=sys.stderr)
+        return SETTINGS
+    try:
+        store = open_store(settings.database)
+    except JournalUnavailable as error:
+        print(f"fieldagent: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    try:
+        return use(settings, store)
+    except Refused as refused:
+        print(f"fieldagent: {refused}", file=sys.stderr)
+        return REFUSED
+    except (JournalFailed, JournalFull, JournalUnavailable) as error:
+        print(f"fieldagent: {error}", file=sys.stderr)
+        return IO_FAILED
+    finally:
+        store.close()
+
+
+def _once(given: argparse.Namespace, operation: Callable[[Db, float], int]) -> int:
+    return _with_store(given, lambda _, store: store.once(lambda db: operation(db, time.time())))
+
+
+def run(given: argparse.Namespace) -> int:
+    """Until it is stopped by a signal."""
+    import trio
+
+    from fieldagent.hub import hub
+
+    start_logging(given.verbose)
+
+    def serve(settings: HubSettings, store: Store) -> int:
+        try:
+            trio.run(hub.run, settings, store)
+        except* (ListenFailed, OSError) as group:
+            print(f"fieldagent: {first_error(group)}", file=sys.stderr)
+            return_code.append(UNAVAILABLE)
+        return return_code[0] if return_code else OK
+
+    return_code: list[int] = []
+    return _with_store(given, serve)
+
+
+def init(given: argparse.Namespace) -> int:
+    """The database, and the first workspace with an integration that may push to it."""
+
+    def make(db: Db, now: float) -> int:
+        if directory.workspaces(db):
+            raise Refused("there are workspaces already; `fieldagent hub workspace add` adds one")
+        workspace = directory.add_workspace(db, given.name, now=now)
+        member = directory.add_user(db, workspace, "push", type_="Integration", now=now)
+        _, key = directory.add_key(db, workspace, "push", now=now)
+        _, token = directory.add_token(db, member, "push", now=now)
+        told = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
+        return _show(given, told, secret_names=("apiKey", "token"))
+
+    return _once(given, make)
+
+
+def workspace_add(given: argparse.Namespace) -> int:
+    return _once(
+        given,
+        lambda db, now: _show(given, {"id": directory.add_workspace(db, given.name, now=now)}),
+    )
+
+
+def workspace_list(given: argparse.Namespace) -> int:
+    return _once(given, lambda db, now: _list(given, directory.workspaces(db)))
+
+
+def user_add(given: argparse.Namespace) -> int:
+    hashed = secret.hash_password(_password(given)) if given.password else None
+
+    def add(db: Db, now: float) -> int:
+        id_ = directory.add_user(
+            db,
+            directory.workspace_of(db, given.workspace),
+            given.name,
+            type_=given.type,
+            email=given.email,
+            password=hashed,
+            over_satellite=given.over_satellite,
+            now=now,
+        )
+        return _show(given, {"id": id_})
+
+    return _once(given, add)
+
+
+def user_join(given: argparse.Namespace) -> int:
+    def join(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        directory.join(db, workspace, given.user, over_satellite=given.over_satellite, now=now)
+        return _show(given, {"id": given.user, "workspace": workspace})
+
+    return _once(given, join)
+
+
+def user_leave(given: argparse.Namespace) -> int:
+    def leave(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        directory.leave(db, workspace, member, now=now)
+        return _show(given, {"id": member, "workspace": workspace})
+
+    return _once(given, leave)
+
+
+def user_password(given: argparse.Namespace) -> int:
+    hashed = secret.hash_password(_password(given))
+
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        directory.set_password(db, member, hashed, now=now)
+        return _show(given, {"id": member})
+
+    return _once(given, change)
+
+
+def user_list(given: argparse.Namespace) -> int:
+    return _once(
+        given,
+        lambda db, now: _list(
+            given, directory.users(db, directory.workspace_of(db, given.workspace))
+        ),
+    )
+
+
+def disable(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        find = directory.member_of if given.what == "member" else directory.device_named
+        id_ = find(db, workspace, given.named)
+        directory.set_disabled(db, given.what, id_, None if given.enable else now, now=now)
+        return _show(given, {"id": id_, "disabled": not given.enable})
+
+    return _once(given, change)
+
+
+def device_add(given: argparse.Namespace) -> int:
+    def add(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        air_key = secret.new_air_key() if given.tagged else None
+        id_, token = directory.add_device(
+            db,
+            workspace,
+            directory.member_of(db, workspace, given.user),
+            given.name,
+            imei=given.imei,
+            operator=given.operator,
+            air_key=air_key,
+            credits_per_day=given.credits_per_day,
+            sos_reserve=given.sos_reserve,
+            now=now,
+        )
+        told: Row = {"id": id_, "hub-token": token}
+        if air_key is not None:
+            told["satellite-key"] = air_key.hex()
+        return _show(given, told, secret_names=("hub-token", "satellite-key"))
+
+    return _once(given, add)
+
+
+def device_token(given: argparse.Namespace) -> int:
+    def renew(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        token = directory.new_link_token(db, device, now=now)
+        return _show(given, {"id": device, "hub-token": token}, secret_names=("hub-token",))
+
+    return _once(given, renew)
+
+
+def device_list(given: argparse.Namespace) -> int:
+    return _once(
+        given,
+        lambda db, now: _list(
+            given, directory.devices(db, directory.workspace_of(db, given.workspace), now)
+        ),
+    )
+
+
+def key_add(given: argparse.Namespace) -> int:
+    def add(db: Db, now: float) -> int:
+        id_, key = directory.add_key(
+            db,
+            directory.workspace_of(db, given.workspace),
+            given.name,
+            scopes=given.kind or (),
+            per_minute=given.per_minute,
+            burst=given.burst,
+            expires=_expiry(given, now),
+            now=now,
+        )
+        return _show(given, {"id": id_, "apiKey": key}, secret_names=("apiKey",))
+
+    return _once(given, add)
+
+
+def token_add(given: argparse.Namespace) -> int:
+    def add(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        id_, token = directory.add_token(
+            db, member, given.name, expires=_expiry(given, now), now=now
+        )
+        return _show(given, {"id": id_, "token": token}, secret_names=("token",))
+
+    return _once(given, add)
+
+
+def credential_list(given: argparse.Namespace) -> int:
+    return _once(
+        given,
+        lambda db, now: _list(
+            given,
+            directory.credentials(db, given.what, directory.workspace_of(db, given.workspace)),
+        ),
+    )
+
+
+def revoke(given: argparse.Namespace) -> int:
+    def withdraw(db: Db, now: float) -> int:
+        directory.revoke(db, given.what, given.id, now=now)
+        return _show(given, {"id": given.id, "revoked": True})
+
+    return _once(given, withdraw)
+
+
+def audit_list(given: argparse.Namespace) -> int:
+    return _once(given, lambda db, now: _list(given, audit.latest(db, given.limit)))
+
+
+def _expiry(given: argparse.Namespace, now: float) -> float | None:
+    return None if given.days is None else now + given.days * DAY
+
+
+def _password(given: argparse.Namespace) -> str:
+    """Asked for on a terminal, read from standard input elsewhere: never an argument."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    first = getpass.getpass("Password: ")
+    if first != getpass.getpass("Again: "):
+        print("fieldagent: the two are not the same", file=sys.stderr)
+        raise SystemExit(USAGE)
+    return first
+
+
+def _show(
+    given: argparse.Namespace, told: Mapping[str, Any], *, secret_names: Sequence[str] = ()
+) -> int:
+    if given.json:
+        print(json.dumps(told))
+        return OK
+    for name, value in told.items():
+        print(f"{name}: {value}")
+    if any(name in told for name in secret_names):
+        print("Keep what is secret of this now: it is not shown again.", file=sys.stderr)
+    return OK
+
+
+def _list(given: argparse.Namespace, rows: Sequence[Row]) -> int:
+    if given.json:
+        print(json.dumps(rows))
+        return OK
+    if not rows:
+        print("none")
+        return OK
+    table = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    for line in table:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
+    return OK
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(value))
+    return "-" if value in (None, "") else str(value)

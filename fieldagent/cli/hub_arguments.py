@@ -1,0 +1,167 @@
+"""The command line of the hub and of those who push to it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fieldagent.cli.subcommand import Subparsers, add_item_arguments, command
+
+KINDS = ("message", "location", "waypoint", "data")
+TYPES = ("User", "Device", "Integration", "Resource")
+
+
+def add_hub(commands: Subparsers) -> None:
+    hub = command(commands, "hub", None, "the cloud side: run it, and say who is who")
+    actions = hub.add_subparsers(metavar="ACTION", title="actions")
+    run = command(actions, "run", ("hub", "run"), "run the hub")
+    _add_store(run)
+    run.add_argument("-v", "--verbose", action="store_true", help="log every step")
+    init = command(actions, "init", ("hub", "init"), "make the database and a first workspace")
+    init.add_argument("name", help="of the workspace")
+    _add_listing(init)
+    _add_workspace(actions)
+    _add_user(actions)
+    _add_device(actions)
+    _add_key(actions)
+    _add_token(actions)
+    log = command(actions, "audit", ("hub", "audit_list"), "show who did what, the latest first")
+    log.add_argument("--limit", type=int, default=100)
+    _add_listing(log)
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
+    parser.add_argument(
+        "--database", metavar="WHERE", help="postgresql://… or the path of an SQLite file"
+    )
+
+
+def _add_listing(parser: argparse.ArgumentParser) -> None:
+    _add_store(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _action(actions: Subparsers, name: str, function: str, summary: str) -> argparse.ArgumentParser:
+    parser = command(actions, name, ("hub", function), summary)
+    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_listing(parser)
+    return parser
+
+
+def _add_workspace(actions: Subparsers) -> None:
+    workspace = command(actions, "workspace", None, "workspaces").add_subparsers(metavar="ACTION")
+    add = command(workspace, "add", ("hub", "workspace_add"), "add a workspace")
+    add.add_argument("name")
+    _add_listing(add)
+    _add_listing(command(workspace, "list", ("hub", "workspace_list"), "list workspaces"))
+
+
+def _add_user(actions: Subparsers) -> None:
+    user = command(actions, "user", None, "users, integrations, resources").add_subparsers(
+        metavar="ACTION"
+    )
+    add = _action(user, "add", "user_add", "add a user")
+    add.add_argument("name")
+    add.add_argument("--type", choices=TYPES, default="User")
+    add.add_argument("--email", default="")
+    add.add_argument(
+        "--password", action="store_true", help="ask for one (for Basic), or read a line of it"
+    )
+    _add_over_satellite(add)
+    join = _action(user, "join", "user_join", "put a user into a further workspace")
+    join.add_argument("user", type=int)
+    _add_over_satellite(join)
+    leave = _action(user, "leave", "user_leave", "take a user out of a workspace")
+    leave.add_argument("user")
+    password = _action(user, "password", "user_password", "set a user's password")
+    password.add_argument("user")
+    _add_disabling(user, "member", "user")
+    _action(user, "list", "user_list", "list users")
+
+
+def _add_over_satellite(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--over-satellite",
+        action="store_true",
+        help="what others' agents send reaches this user over satellite too",
+    )
+
+
+def _add_disabling(actions: Subparsers, what: str, named: str) -> None:
+    for verb in ("disable", "enable"):
+        parser = _action(actions, verb, "disable", f"{verb} a {named}")
+        parser.add_argument("named", metavar=named.upper())
+        parser.set_defaults(what=what, enable=verb == "enable")
+
+
+def _add_device(actions: Subparsers) -> None:
+    device = command(actions, "device", None, "agents in the field").add_subparsers(
+        metavar="ACTION"
+    )
+    add = _action(device, "add", "device_add", "add a device; its token is shown once")
+    add.add_argument("name")
+    add.add_argument("--user", required=True, help="whose it is")
+    add.add_argument("--imei", help="15 digits of its satellite modem")
+    add.add_argument("--operator", choices=("directip", "rockblock"))
+    add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
+    add.add_argument("--credits-per-day", type=int, help="most credits to it on a UTC day")
+    add.add_argument("--sos-reserve", type=int, default=0, help="of these, for an SOS alone (0)")
+    token = _action(device, "token", "device_token", "give a device a new link token")
+    token.add_argument("device")
+    _add_disabling(device, "device", "device")
+    _action(device, "list", "device_list", "list devices")
+
+
+def _add_key(actions: Subparsers) -> None:
+    key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
+    add = _action(key, "add", "key_add", "add a key; it is shown once")
+    add.add_argument("name")
+    add.add_argument("--kind", action="append", choices=KINDS, help="what it may push (all)")
+    add.add_argument("--per-minute", type=int, default=60, help="calls a minute (60)")
+    add.add_argument("--burst", type=int, default=60, help="calls at once (60)")
+    add.add_argument("--days", type=float, help="days until it expires (never)")
+    _add_credential(key, "key")
+
+
+def _add_token(actions: Subparsers) -> None:
+    token = command(actions, "token", None, "Bearer tokens of users").add_subparsers(
+        metavar="ACTION"
+    )
+    add = _action(token, "add", "token_add", "add a token; it is shown once")
+    add.add_argument("name")
+    add.add_argument("--user", required=True, help="whom it speaks for")
+    add.add_argument("--days", type=float, help="days until it expires (never)")
+    _add_credential(token, "token")
+
+
+def _add_credential(actions: Subparsers, what: str) -> None:
+    _action(actions, "list", "credential_list", f"list {what}s").set_defaults(what=what)
+    revoke = _action(actions, "revoke", "revoke", f"revoke a {what}")
+    revoke.add_argument("id", type=int)
+    revoke.set_defaults(what=what)
+
+
+def add_push(commands: Subparsers) -> None:
+    push = command(commands, "push", None, "push an item to the field through a hub")
+    kinds = push.add_subparsers(metavar="KIND", title="kinds")
+    add_item_arguments(lambda kind, summary: _add_push_kind(kinds, kind, summary))
+
+
+def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> argparse.ArgumentParser:
+    parser = command(kinds, kind, ("push", kind), summary)
+    parser.add_argument("--hub", required=True, metavar="URL", help="such as https://hub.example")
+    parser.add_argument("--workspace", required=True, help="its number")
+    parser.add_argument("--source", required=True, help="the number of the user who sends")
+    if kind == "message":
+        parser.add_argument("--target", required=True, help="the number of the user who gets it")
+    parser.add_argument("--priority", type=int)
+    parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
+    parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
+    parser.add_argument("--username", help="for Basic; FIELDAGENT_TOKEN holds the password then")
+    parser.add_argument("--ca-file", type=Path, help="PEM file of a private authority")
+    parser.add_argument(
+        "--patience", type=float, default=300.0, help="seconds to try again for, at most (300)"
+    )
+    parser.epilog = "FIELDAGENT_API_KEY and FIELDAGENT_TOKEN hold what proves who calls."
+    return parser

@@ -1,0 +1,136 @@
+"""`fieldagent push`: an item to the field through a hub's push API. Without trio.
+
+A push that got no answer is sent again under the same Idempotency-Key, so that it counts once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import ssl
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from fieldagent.cli.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
+from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
+from fieldagent.cli.local_http import CallFailed, explain, report
+
+TIMEOUT = 30.0
+"""Seconds for one attempt."""
+PAUSE = 5.0
+"""Seconds before another, where the hub does not say how many."""
+
+
+class _Answer(NamedTuple):
+    status: int
+    retry_after: float | None
+    body: bytes
+
+
+def message(given: argparse.Namespace) -> int:
+    return _push(given, message_of, targetUserId=given.target)
+
+
+def location(given: argparse.Namespace) -> int:
+    return _push(given, location_of)
+
+
+def waypoint(given: argparse.Namespace) -> int:
+    return _push(given, waypoint_of)
+
+
+def data(given: argparse.Namespace) -> int:
+    return _push(given, data_of)
+
+
+def _push(
+    given: argparse.Namespace,
+    item_of: Callable[[argparse.Namespace], dict[str, Any]],
+    **routing: str,
+) -> int:
+    try:
+        body = {
+            "sourceUserId": given.source,
+            "workspaceId": given.workspace,
+            **routing,
+            **item_of(given),
+            "priority": given.priority,
+            "collapseKey": given.collapse_key,
+            "timeToLive": given.time_to_live,
+        }
+        content = json.dumps({name: value for name, value in body.items() if value is not None})
+        _send_until_accepted(given, content.encode(), _headers(given))
+    except CallFailed as failed:
+        return report(failed)
+    print("accepted")
+    return OK
+
+
+def _headers(given: argparse.Namespace) -> dict[str, str]:
+    try:
+        key, token = os.environ["FIELDAGENT_API_KEY"], os.environ["FIELDAGENT_TOKEN"]
+    except KeyError as missing:
+        raise CallFailed(
+            f"set {missing.args[0]} in the environment; `fieldagent hub key add` and `hub token"
+            " add` make what belongs there",
+            USAGE,
+        ) from None
+    authorization = f"Bearer {token}"
+    if given.username is not None:
+        pair = base64.b64encode(f"{given.username}:{token}".encode()).decode()
+        authorization = f"Basic {pair}"
+    return {
+        "Content-Type": "application/json",
+        "x-api-key": key,
+        "Authorization": authorization,
+        "Idempotency-Key": str(uuid.uuid4()),
+    }
+
+
+def _send_until_accepted(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> None:
+    """Try again while the hub asks for it or cannot be reached, as long as there is patience."""
+    until = time.monotonic() + given.patience
+    while True:
+        trouble, wait = "", PAUSE
+        try:
+            answer = _post(given, body, headers)
+        except (OSError, HTTPException) as error:
+            trouble = f"no hub answers at {given.hub} ({error})"
+        else:
+            if answer.status == 200:
+                return
+            trouble = explain(answer.status, answer.body)
+            if answer.status != 429 and answer.status < 500:
+                raise CallFailed(trouble, REFUSED)
+            wait = PAUSE if answer.retry_after is None else answer.retry_after
+        if time.monotonic() + wait > until:
+            raise CallFailed(f"{trouble}; given up, push it again later", UNAVAILABLE)
+        print(f"fieldagent: {trouble}; trying again in {wait:.0f} s", file=sys.stderr)
+        time.sleep(wait)
+
+
+def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> _Answer:
+    where = urlsplit(given.hub)
+    if where.scheme not in ("http", "https") or not where.hostname:
+        raise CallFailed(f"--hub must be https://HOST or https://HOST:PORT, not {given.hub}", USAGE)
+    connection: HTTPConnection
+    if where.scheme == "http":
+        connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT)
+    else:
+        trust = ssl.create_default_context(cafile=given.ca_file)
+        connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT, context=trust)
+    try:
+        connection.request("POST", where.path.rstrip("/") + "/api/package", body, headers)
+        response = connection.getresponse()
+        seconds = response.getheader("Retry-After", "")
+        retry_after = float(seconds) if seconds.isdigit() else None
+        return _Answer(response.status, retry_after, response.read())
+    finally:
+        connection.close()

@@ -1,0 +1,192 @@
+"""Who calls the push API, and whether they may: the key, the person behind it, and the rate.
+
+Both are required: `x-api-key` says for which workspace, `Authorization` who calls. Decisions on
+rows; what they change is committed together with the push itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub import secret
+from fieldagent.hub.push import Push
+from fieldagent.hub.rate import Rate, retry_after
+from fieldagent.hub.store import Db
+
+FAILURES = Rate(per_minute=6, burst=12)
+"""Failed authentications from one address."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
+"""RFC 6750 2.1."""
+_BASIC = re.compile(r"Basic +([A-Za-z0-9+/]+=*)", re.IGNORECASE)
+"""RFC 7617 2."""
+_CHALLENGE = (
+    ("WWW-Authenticate", 'Bearer realm="fieldagent"'),
+    ("WWW-Authenticate", 'Basic realm="fieldagent", charset="UTF-8"'),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a request brings to prove who calls: a token, or a name and password."""
+
+    key: str
+    token: str | None = None
+    username: str = ""
+    password: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    key: int
+    key_name: str
+    workspace: int
+    scopes: frozenset[str]
+    member: int
+    type: str
+
+
+def unauthorized(detail: str) -> Problem:
+    return Problem(401, detail, headers=_CHALLENGE)
+
+
+def too_many(what: str, wait: float) -> Problem:
+    seconds = retry_after(wait)
+    return Problem(429, f"{what}; try again in {seconds} s", headers=(("Retry-After", seconds),))
+
+
+def read_proof(headers: Mapping[str, str]) -> Proof:
+    """Raises Problem 401 for what is missing or of another shape."""
+    key = headers.get("x-api-key", "")
+    if not key:
+        raise unauthorized("the header x-api-key is missing: `fieldagent hub key add` makes a key")
+    authorization = headers.get("authorization", "")
+    if bearer := _BEARER.fullmatch(authorization):
+        return Proof(key, token=bearer[1])
+    if basic := _BASIC.fullmatch(authorization):
+        try:
+            username, colon, password = base64.b64decode(basic[1]).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            colon = ""
+        if colon:
+            return Proof(key, username=username, password=password)
+    raise unauthorized("Authorization must be Bearer TOKEN or Basic base64(username:password)")
+
+
+def address_of(request: Request, trusted: Sequence[Network]) -> str:
+    """Who is at the other end: what a trusted proxy says, or the connection's own address."""
+    address = request.peer
+    hops = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",")]
+    while hops and hops[-1] and _is_in(address, trusted):
+        address = hops.pop()
+    return address
+
+
+def _is_in(address: str, networks: Sequence[Network]) -> bool:
+    try:
+        return any(ipaddress.ip_address(address) in network for network in networks)
+    except ValueError:
+        return False
+
+
+def blocked(db: Db, address: str, now: float) -> Problem | None:
+    """Whether that address has failed too often of late."""
+    _, wait = FAILURES.admit(_failures(db, address), now)
+    return too_many("too many calls with wrong credentials", wait) if wait else None
+
+
+def note_failure(db: Db, address: str, now: float) -> None:
+    tat, _ = FAILURES.admit(_failures(db, address), now)
+    db.execute(
+        "INSERT INTO attempt (address, tat) VALUES (?, ?)"
+        " ON CONFLICT (address) DO UPDATE SET tat = excluded.tat",
+        address,
+        tat,
+    )
+
+
+def _failures(db: Db, address: str) -> float:
+    rows = db.execute("SELECT tat FROM attempt WHERE address = ?", address)
+    return float(rows[0][0]) if rows else 0.0
+
+
+def stored_password(db: Db, username: str) -> tuple[int, str | None] | None:
+    """The member of that number or e-mail address, with the hash of the password."""
+    number = int(username[:20]) if username.isascii() and username.isdigit() else -1
+    rows = db.execute(
+        "SELECT id, password FROM member WHERE disabled IS NULL AND"
+        " (id = ? OR (email = ? AND email <> ''))",
+        number,
+        username,
+    )
+    return (int(rows[0][0]), rows[0][1]) if rows else None
+
+
+def identify(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | None:
+    """Who calls; None when something of it is wrong. `proven` is whose password was right."""
+    key = _credential(db, "key", proof.key, now)
+    if proof.token is not None:
+        token = _credential(db, "token", proof.token, now)
+        proven = None if token is None else token["member"]
+    if key is None or proven is None:
+        return None
+    rows = db.execute("SELECT type FROM member WHERE id = ? AND disabled IS NULL", proven)
+    if not rows:
+        return None
+    scopes = frozenset(key["scopes"].split())
+    return Caller(key["id"], key["name"], key["workspace"], scopes, proven, rows[0][0])
+
+
+def _credential(db: Db, kind: str, presented: str, now: float) -> dict[str, Any] | None:
+    # Found by its hash: the time that takes tells nothing of the secret.
+    rows = db.execute(
+        "SELECT id, name, workspace, member, scopes FROM credential WHERE lookup = ?"
+        " AND kind = ? AND revoked IS NULL AND (expires IS NULL OR expires > ?)",
+        secret.lookup(presented),
+        kind,
+        now,
+    )
+    names = ("id", "name", "workspace", "member", "scopes")
+    return dict(zip(names, rows[0], strict=True)) if rows else None
+
+
+def over_rate(db: Db, caller: Caller, now: float) -> Problem | None:
+    """Count this call of the key; every hub process counts in the same place."""
+    ((per_minute, burst, tat),) = db.execute(
+        "SELECT per_minute, burst, tat FROM credential WHERE id = ?" + db.for_update, caller.key
+    )
+    tat, wait = Rate(per_minute, burst).admit(tat, now)
+    if wait:
+        return too_many("this key has been used too often", wait)
+    db.execute("UPDATE credential SET tat = ? WHERE id = ?", tat, caller.key)
+    return None
+
+
+def not_allowed(db: Db, caller: Caller, push: Push) -> Problem | None:
+    """Whether the caller may push this item, in that name, to that target."""
+    if push.workspace != caller.workspace:
+        return Problem(403, f"the key is not for workspace {push.workspace}")
+    if push.kind not in caller.scopes:
+        return Problem(403, f"the key may not push a {push.kind}")
+    members = dict(
+        db.execute("SELECT member, may_push FROM membership WHERE workspace = ?", push.workspace)
+    )
+    if not members.get(caller.member):
+        return Problem(403, f"user {caller.member} may not push to workspace {push.workspace}")
+    if push.source != caller.member and caller.type == "User":
+        return Problem(403, "a User pushes in their own name: sourceUserId must be their number")
+    if push.source not in members:
+        return Problem(403, f"the source {push.source} is not in workspace {push.workspace}")
+    if push.target is not None and push.target not in members:
+        return Problem(403, f"the target {push.target} is not in workspace {push.workspace}")
+    return None

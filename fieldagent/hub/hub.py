@@ -1,0 +1,194 @@
+"""The hub: the nursery that ties store, push API, links, operator and webhooks together."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import count
+from typing import Any
+
+import trio
+
+from fieldagent.http.limits import Limits
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.message import Handler
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from fieldagent.hub import Device, Way, directory, lease, ledger, mobile_terminated
+from fieldagent.hub.api import HubApi
+from fieldagent.hub.ip_link import Links
+from fieldagent.hub.mailbox import IpMailbox
+from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.operator import Operator
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store import Db, Store
+from fieldagent.journal.group import JournalUnavailable
+from fieldagent.signals import stop_at_signal
+from fieldagent.systemd_notify import notify, watchdog_interval
+from fieldagent.wire.envelope import derive_key
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS = 20_000
+"""Links and calls at one moment, in one process."""
+
+EXPIRY = 5.0
+"""Seconds between two looks for items whose time is over."""
+
+HOUSEKEEPING = 3600.0
+"""Seconds between two looks at what may be forgotten."""
+
+
+class Hub:
+    """One process of the hub."""
+
+    def __init__(self, settings: HubSettings, store: Store) -> None:
+        self.settings = settings
+        self.store = store
+        self.process = uuid.uuid4().hex[:12]
+        self._link_numbers = count(1)
+        self.mobile_originated = MobileOriginated(
+            store,
+            clock=time.time,
+            keys=self._keys,
+            grace=settings.satellite_grace,
+            time_to_live=settings.item_time_to_live,
+        )
+        self.api = HubApi(
+            store,
+            clock=time.time,
+            grace=settings.satellite_grace,
+            time_to_live=settings.item_time_to_live,
+            trusted_proxies=settings.trusted_proxies,
+        )
+        self.links = Links(self._authenticate, self._mailbox, self._connected)
+
+    async def _authenticate(self, token: str) -> Device:
+        return await self.store.read(lambda db: directory.device_of_token(db, token))
+
+    async def _keys(self, device: Device) -> Sequence[bytes]:
+        master = await self.store.read(lambda db: directory.air_key_of(db, device.id))
+        return [] if master is None else [derive_key(master, "MO")]
+
+    def _mailbox(self, device: Device) -> IpMailbox:
+        return IpMailbox(self.store, device, self.mobile_originated, clock=time.time)
+
+    def _connected(self, device: Device) -> AbstractAsyncContextManager[trio.Event]:
+        holder = f"{self.process}.{next(self._link_numbers)}"
+        return lease.held(self.store, holder, device, clock=time.time)
+
+    async def take_in(self, imei: str, body: bytes) -> None:
+        """One MO message that the operator brings. Raises Unknown."""
+        device = await self.store.read(lambda db: directory.device_of_imei(db, imei))
+        await self.mobile_originated.take_in(device, body, Way.SATELLITE)
+
+    def operators(self) -> dict[str, Operator]:
+        return {}
+
+    def handler(self) -> Handler:
+        return router([*self.api.routes(), self.links.route()])
+
+
+async def run(
+    settings: HubSettings,
+    store: Store,
+    *,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the hub.
+
+    Raises ListenFailed, OSError (a certificate that cannot be read), JournalFailed.
+    """
+    hub = Hub(settings, store)
+    tls = tls_context(settings)
+    listeners = open_listeners(settings.port, settings.listen, allow_remote=True)
+    stopping = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_run_store, store, stopping)
+        async with trio.open_nursery() as parts:
+            parts.start_soon(stop_at_signal, stopping)
+            for part in (_keep_house, _expire, _show_life, _call_operators):
+                parts.start_soon(part, hub)
+            await _serve(hub, listeners, tls, stopping, task_status)
+            parts.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(
+    hub: Hub,
+    listeners: list[socket.socket],
+    tls: ssl.SSLContext | None,
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[int],
+) -> None:
+    """Returns once `stopping` is set and everyone who waited has an answer."""
+    limits = Limits(connections=CONNECTIONS)
+    port = port_of(listeners)
+    serving = partial(serve, hub.handler(), listeners, stopping=stopping, limits=limits, tls=tls)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serving)
+        scheme = "http" if tls is None else "https"
+        log.info("the hub answers at %s://%s:%d", scheme, hub.settings.listen[0], port)
+        notify("READY=1")
+        task_status.started(port)
+        await stopping.wait()
+        log.info("stopping: what waits is kept and goes on at the next start")
+        notify("STOPPING=1")
+
+
+async def _call_operators(hub: Hub) -> None:
+    await mobile_terminated.run(hub.store, hub.operators(), clock=time.time)
+
+
+def tls_context(settings: HubSettings) -> ssl.SSLContext | None:
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    return context
+
+
+async def _run_store(store: Store, stopping: trio.Event) -> None:
+    await store.run()
+    log.critical("the database cannot be written; nothing more is accepted")
+    stopping.set()
+
+
+async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
+    """A database that cannot be reached now is asked again at the next turn."""
+    try:
+        await hub.store.commit(operation)
+    except JournalUnavailable as unavailable:
+        log.error("%s", unavailable)
+
+
+async def _expire(hub: Hub) -> None:
+    while True:
+        await _patiently(hub, lambda db: ledger.expire(db, time.time()))
+        await trio.sleep(EXPIRY)
+
+
+async def _keep_house(hub: Hub) -> None:
+    while True:
+        await _patiently(hub, partial(ledger.forget, before=_oldest(hub)))
+        await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
+        await trio.sleep(HOUSEKEEPING / 12)
+
+
+def _oldest(hub: Hub) -> float:
+    return time.time() - hub.settings.keep_days * 86_400
+
+
+async def _show_life(hub: Hub) -> None:
+    """Feed systemd's watchdog while the store takes transactions."""
+    interval = watchdog_interval()
+    while interval is not None:
+        await _patiently(hub, lambda db: None)
+        notify("WATCHDOG=1")
+        await trio.sleep(interval / 3)

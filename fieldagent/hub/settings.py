@@ -1,0 +1,154 @@
+"""The hub's settings file, `hub.properties`: Java properties, read once at the start."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fieldagent.hub.caller import Network
+from fieldagent.properties import (
+    InvalidSettings,
+    Key,
+    Wrong,
+    absolute_path,
+    read,
+    read_file,
+    text,
+    url,
+    whole,
+)
+from fieldagent.settings import state_directory, xdg_directory
+
+PORT = 9443
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    database: str
+    listen: tuple[str, ...]
+    port: int
+    tls_certificate: Path | None
+    tls_key: Path | None
+    trusted_proxies: tuple[Network, ...]
+    satellite_grace: int
+    item_time_to_live: int
+    keep_days: int
+    directip_listen: tuple[str, int] | None
+    directip_gateway: tuple[str, int] | None
+    rockblock_address: str
+    rockblock_username: str | None
+    rockblock_password: str | None
+    rockblock_public_key: Path | None
+    webhook_allow: tuple[Network, ...]
+
+
+def _addresses(value: str) -> tuple[str, ...]:
+    for each in value.split():
+        try:
+            ipaddress.ip_address(each)
+        except ValueError:
+            raise Wrong(f"must be IP addresses with spaces between, not {each!r}") from None
+    return tuple(value.split())
+
+
+def _networks(value: str) -> tuple[Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(each) for each in value.split())
+    except ValueError as error:
+        raise Wrong(f"must be networks such as 10.0.0.0/8, with spaces between: {error}") from None
+
+
+def _endpoint(value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    if not host:
+        raise Wrong(f"must be HOST:PORT, not {value!r}")
+    return host.strip("[]"), whole(0, 65535, "port")(port)
+
+
+KEYS = (
+    Key("database", text, None, "postgresql://… or an SQLite file (hub.sqlite3 beside the state)"),
+    Key("listen", _addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
+    Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
+    Key("tls-certificate", absolute_path, None, "PEM file with the certificate chain"),
+    Key("tls-key", absolute_path, None, "PEM file with its key"),
+    Key("trusted-proxies", _networks, (), "whose X-Forwarded-For is believed: 127.0.0.1/32"),
+    Key(
+        "satellite-grace",
+        whole(0, 86_400, "seconds"),
+        60,
+        "seconds the IP link has before a satellite message is paid for (60)",
+    ),
+    Key(
+        "item-time-to-live",
+        whole(1, 2**31 - 1, "seconds"),
+        604_800,
+        "seconds after which an item that could not leave expires (604800)",
+    ),
+    Key("keep-days", whole(1, 36_500, "days"), 30, "days that ended items are kept (30)"),
+    Key("directip-listen", _endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
+    Key("directip-gateway", _endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
+    Key(
+        "rockblock-address",
+        url,
+        "https://rockblock.rock7.com/rockblock/MT",
+        "URL of the RockBLOCK MT service",
+    ),
+    Key("rockblock-username", text, None, "account at RockBLOCK"),
+    Key("rockblock-password", text, None, "its password"),
+    Key("rockblock-public-key", absolute_path, None, "PEM file that checks their JWT"),
+    Key(
+        "webhook-allow",
+        _networks,
+        (),
+        "private networks that webhooks may be in: 10.1.0.0/16 (none)",
+    ),
+)
+
+_TOGETHER = (
+    ("tls-certificate", "tls-key"),
+    ("rockblock-username", "rockblock-password"),
+)
+
+
+def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """`$XDG_CONFIG_HOME/fieldagent/hub.properties`."""
+    return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "hub.properties"
+
+
+def load(
+    path: Path | None, database: str | None = None, environ: Mapping[str, str] = os.environ
+) -> HubSettings:
+    """Read the file at `path`; None is the default one, which may be missing. `database` goes
+    before what the file says.
+
+    Raises InvalidSettings with every fault, or OSError.
+    """
+    given = path or default_path(environ)
+    return parse(read_file(given, required=path is not None), given, database, environ)
+
+
+def parse(
+    content: str,
+    path: Path,
+    database: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> HubSettings:
+    values, pairs, faults = read(content, path, KEYS)
+    for one, other in _TOGETHER:
+        for name, missing in ((one, other), (other, one)):
+            if name in pairs and missing not in pairs:
+                faults.append(f"{name} needs {missing}: set that too, or remove {name}")
+    beyond = [a for a in values["listen"] if not ipaddress.ip_address(a).is_loopback]
+    if beyond and "tls-certificate" not in pairs and not values["trusted_proxies"]:
+        faults.append(
+            f"listen is {' '.join(beyond)} without TLS: set tls-certificate and tls-key, or"
+            " trusted-proxies when a proxy does TLS"
+        )
+    if faults:
+        raise InvalidSettings(path, faults)
+    if database or not values["database"]:
+        values["database"] = database or str(state_directory(environ) / "hub.sqlite3")
+    return HubSettings(**values)
