@@ -32,6 +32,7 @@ from fieldagent.ip_link import ANSWER_WITHIN
 from fieldagent.package import Channel, Data, Message, Status
 from fieldagent.wire import link as link_protocol
 from fieldagent.wire.envelope import Entry, encode
+from tests.channels.contract import Checked
 from tests.http.serving import serving
 from tests.hub.memory_mailbox import TOKEN, MemoryHub
 from tests.hub.serving import CA, STRANGER, Wire, hub_end, server_tls, wired
@@ -66,7 +67,7 @@ async def agent(
             partial(
                 cellular.run,
                 hub,
-                k.outbox,
+                Checked(k.outbox, in_flight=link_protocol.WINDOW),
                 k.outbox.link,
                 random=random.Random(1),
                 ping=ping,
@@ -89,7 +90,7 @@ async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
 async def until(condition: Any, within: float = 900) -> None:
     with trio.fail_after(within):
         while not condition():
-            await trio.sleep(0.5)
+            await trio.sleep(2)
 
 
 async def ready(k: Kit) -> None:
@@ -361,8 +362,8 @@ async def test_an_idle_link_costs_little_and_lives(tmp_path: Path, ca: Path, clo
         await ready(k)
         await trio.sleep(10)
         up, down = wire.up, wire.down
-        await trio.sleep(3 * 3600)
-        pings = 3 * 6
+        await trio.sleep(2 * 3600)
+        pings = 2 * 6
         assert wire.connections == 1
         assert k.outbox.link.state is LinkState.READY
         # 2 + 4 + 5 bytes and a record of TLS 1.3 (22) up, without the mask down.
@@ -376,7 +377,7 @@ async def test_no_ping_where_none_is_wanted(tmp_path: Path, ca: Path, clock: Any
         await ready(k)
         await trio.sleep(10)
         up = wire.up
-        await trio.sleep(3 * 3600)
+        await trio.sleep(3600)
         assert wire.up == up
         assert wire.connections == 1
 
@@ -667,7 +668,7 @@ async def test_the_recovery_command_runs_when_the_hub_stays_away(
     recovery = Recovery(f"echo once >>{ran}", after=300)
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), recovery=recovery) as k:
         await ready(k)
-        await trio.sleep(3600)
+        await trio.sleep(900)
         assert not ran.exists()
         wire.to, real = 1, wire.to
         wire.cut()
@@ -699,6 +700,7 @@ async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldagent.channels.recovery.DEADLINE", 0.5)
+    monkeypatch.setattr("fieldagent.channels.recovery.GRACE", 0.5)
     mark = tmp_path / "child"
     await recover(f"trap '' TERM; sh -c 'echo $$ >{mark}; exec sleep 600' & sleep 600")
     assert not runs(int(mark.read_text()))
