@@ -1,0 +1,328 @@
+"""The cloud push API at the socket, on both databases: what is let in, what is refused, and how."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from fieldagent.http.client import Reply, request
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from fieldagent.hub import directory, secret
+from fieldagent.hub.api import HubApi
+from fieldagent.hub.caller import FAILURES
+from fieldagent.hub.rate import Rate, retry_after
+from fieldagent.hub.store import Db, Store
+
+START = 1_790_000_000.0
+MESSAGE = {
+    "sourceUserId": "1",
+    "workspaceId": "1",
+    "targetUserId": "2",
+    "message": {"content": "Storm at noon"},
+}
+LOCATION = {
+    "sourceUserId": 1,
+    "workspaceId": 1,
+    "location": {"latitude": "47.1", "longitude": "8.2", "timestamp": "2026-09-21T14:00:00Z"},
+}
+
+
+@dataclass
+class Cloud:
+    """A hub's API with workspace 1: 1 an integration, 2 Ada with a kit, 3 Ben with a password."""
+
+    store: Store
+    port: int = 0
+    now: float = START
+    key: str = ""
+    token: str = ""
+    others: dict[str, str] = field(default_factory=dict)
+
+    def clock(self) -> float:
+        return self.now
+
+    async def push(self, body: Any, *, headers: dict[str, str] | None = None) -> Reply:
+        given = {
+            "Content-Type": "application/json",
+            "x-api-key": self.key,
+            "Authorization": f"Bearer {self.token}",
+            **(headers or {}),
+        }
+        return await request(
+            "POST",
+            f"http://127.0.0.1:{self.port}/api/package",
+            headers=tuple((name, value) for name, value in given.items() if value),
+            body=body if isinstance(body, bytes) else json.dumps(body).encode(),
+            deadline=20,
+        )
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return await self.store.read(lambda db: db.execute(sql))
+
+    def settle_in(self, db: Db) -> None:
+        now = self.now
+        workspace = directory.add_workspace(db, "Alps", now=now)
+        push = directory.add_user(db, workspace, "push", type_="Integration", now=now)
+        ada = directory.add_user(db, workspace, "Ada", email="ada@example.org", now=now)
+        hashed = secret.hash_password("of Ben: a long one")
+        directory.add_user(db, workspace, "Ben", email="ben@example.org", password=hashed, now=now)
+        directory.add_device(db, workspace, ada, "kit", now=now)
+        elsewhere = directory.add_workspace(db, "Andes", now=now)
+        directory.add_user(db, elsewhere, "Cleo", now=now)
+        _, self.key = directory.add_key(db, workspace, "main", per_minute=600, burst=50, now=now)
+        _, self.token = directory.add_token(db, push, "main", now=now)
+        _, self.others["few"] = directory.add_key(
+            db, workspace, "few", scopes=["location"], per_minute=6, burst=2, now=now
+        )
+        _, self.others["elsewhere"] = directory.add_key(db, elsewhere, "there", now=now)
+        _, self.others["short"] = directory.add_key(
+            db, workspace, "short", expires=now + 60, now=now
+        )
+        _, self.others["ada"] = directory.add_token(db, ada, "ada", now=now)
+
+
+@asynccontextmanager
+async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
+    hub = Cloud(store)
+    api = HubApi(store, clock=hub.clock, grace=60, time_to_live=3600, **how)
+    listeners = open_listeners(0, ["127.0.0.1"])
+    hub.port = port_of(listeners)
+    stopping = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.run)
+        await store.commit(hub.settle_in)
+        await nursery.start(partial(serve, router(api.routes()), listeners, stopping=stopping))
+        yield hub
+        stopping.set()
+        nursery.cancel_scope.cancel()
+
+
+def basic(pair: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+
+async def test_a_push_is_answered_with_nothing_and_waits_for_whom_it_is_meant(
+    store: Store,
+) -> None:
+    async with cloud(store) as hub:
+        for body in (MESSAGE, LOCATION):
+            reply = await hub.push(body)
+            assert (reply.status, reply.body) == (200, b"")
+        assert await hub.rows("SELECT device, state FROM delivery ORDER BY item") == [
+            (1, "waiting"),
+            (1, "waiting"),
+        ]
+        pushes = await hub.rows("SELECT actor, detail FROM audit WHERE action = 'push'")
+        assert [actor for actor, _ in pushes] == ["1", "1"]
+        told = " ".join(str(row) for row in await hub.rows("SELECT detail FROM audit"))
+        assert hub.key not in told
+        assert hub.token not in told
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"x-api-key": ""}, "x-api-key is missing"),
+        ({"Authorization": ""}, "Authorization must be"),
+        ({"Authorization": "Digest x"}, "Authorization must be"),
+        ({"Authorization": "Basic ***"}, "Authorization must be"),
+        ({"x-api-key": "key_nobody"}, "wrong or expired"),
+        ({"Authorization": "Bearer nobody"}, "wrong or expired"),
+        (basic("ben@example.org:wrong"), "wrong or expired"),
+        (basic("nobody:wrong"), "wrong or expired"),
+        (basic("ada@example.org:"), "wrong or expired"),
+    ],
+)
+async def test_401_for_what_does_not_prove_who_calls(
+    store: Store, change: dict[str, str], detail: str
+) -> None:
+    async with cloud(store) as hub:
+        reply = await hub.push(MESSAGE, headers=change)
+        assert reply.status == 401
+        assert "Bearer" in reply.headers["www-authenticate"]
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert detail in json.loads(reply.body)["detail"]
+        assert await hub.rows("SELECT * FROM item") == []
+
+
+@pytest.mark.parametrize("name", ["3", "ben@example.org"])
+async def test_a_name_and_password_are_as_good_as_a_token(store: Store, name: str) -> None:
+    async with cloud(store) as hub:
+        body = {**LOCATION, "sourceUserId": "3"}
+        assert (await hub.push(body, headers=basic(f"{name}:of Ben: a long one"))).status == 200
+
+
+async def test_keys_and_tokens_end_when_they_expire_or_are_revoked(store: Store) -> None:
+    async with cloud(store) as hub:
+        short = {"x-api-key": hub.others["short"]}
+        assert (await hub.push(MESSAGE, headers=short)).status == 200
+        hub.now += 61
+        assert (await hub.push(MESSAGE, headers=short)).status == 401
+        await store.commit(lambda db: directory.revoke(db, "key", 1, now=hub.now))
+        assert (await hub.push(MESSAGE)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "detail"),
+    [
+        ({**LOCATION, "workspaceId": 2}, {}, "not for workspace 2"),
+        ({**MESSAGE, "targetUserId": 4}, {}, "target 4 is not in workspace"),
+        ({**MESSAGE, "sourceUserId": 4}, {}, "source 4 is not in workspace"),
+        (MESSAGE, {"x-api-key": "few"}, "may not push a message"),
+        (MESSAGE, {"Authorization": "ada"}, "in their own name"),
+        ({**LOCATION, "workspaceId": 2}, {"x-api-key": "elsewhere"}, "user 1 may not push"),
+    ],
+)
+async def test_403_for_what_is_not_allowed(
+    store: Store, body: Any, headers: dict[str, str], detail: str
+) -> None:
+    async with cloud(store) as hub:
+        named = {
+            name: hub.others[value] if name == "x-api-key" else f"Bearer {hub.others[value]}"
+            for name, value in headers.items()
+        }
+        reply = await hub.push(body, headers=named)
+        assert reply.status == 403
+        assert detail in json.loads(reply.body)["detail"]
+        assert await hub.rows("SELECT * FROM item") == []
+
+
+async def test_429_says_to_the_second_when_the_next_will_be_let_in(store: Store) -> None:
+    async with cloud(store) as hub:
+        few = {"x-api-key": hub.others["few"]}
+        statuses = [(await hub.push(LOCATION, headers=few)).status for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        reply = await hub.push(LOCATION, headers=few)
+        assert reply.headers["retry-after"] == "10"
+        hub.now += 9.5
+        reply = await hub.push(LOCATION, headers=few)
+        assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+        hub.now += 0.5
+        assert (await hub.push(LOCATION, headers=few)).status == 200
+        assert (await hub.push(LOCATION)).status == 200
+
+
+async def test_an_address_that_guesses_is_kept_out_for_a_while(store: Store) -> None:
+    async with cloud(store) as hub:
+        for _ in range(FAILURES.burst):
+            assert (await hub.push(MESSAGE, headers={"x-api-key": "guess"})).status == 401
+        reply = await hub.push(MESSAGE)
+        assert (reply.status, reply.headers["retry-after"]) == (429, "10")
+        hub.now += 10
+        assert (await hub.push(MESSAGE)).status == 200
+
+
+async def test_behind_a_trusted_proxy_the_address_is_what_that_says(store: Store) -> None:
+    trusted = [ipaddress.ip_network("127.0.0.0/8")]
+    async with cloud(store, trusted_proxies=trusted) as hub:
+        for _ in range(FAILURES.burst):
+            guess = {"x-api-key": "guess", "X-Forwarded-For": "1.2.3.4, 198.51.100.7"}
+            assert (await hub.push(MESSAGE, headers=guess)).status == 401
+        for address, status in (("198.51.100.7", 429), ("1.2.3.4", 200), ("203.0.113.9", 200)):
+            reply = await hub.push(MESSAGE, headers={"X-Forwarded-For": address})
+            assert reply.status == status, address
+
+
+async def test_without_one_nobody_chooses_the_address_that_is_blamed(store: Store) -> None:
+    async with cloud(store) as hub:
+        for number in range(FAILURES.burst):
+            guess = {"x-api-key": "guess", "X-Forwarded-For": f"198.51.100.{number}"}
+            assert (await hub.push(MESSAGE, headers=guess)).status == 401
+        assert (await hub.push(MESSAGE, headers={"X-Forwarded-For": "203.0.113.9"})).status == 429
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointers"),
+    [
+        (b"{", 400, []),
+        ({}, 422, ["", "/sourceUserId", "/workspaceId"]),
+        ({**MESSAGE, "location": LOCATION["location"]}, 422, ["/message", "/location"]),
+        ({**LOCATION, "targetUserId": 2}, 422, ["/targetUserId"]),
+        ({**MESSAGE, "targetUserId": None}, 422, ["/targetUserId"]),
+        ({**MESSAGE, "colapseKey": 1}, 422, ["/colapseKey"]),
+        ({**MESSAGE, "sourceUserId": "me"}, 422, ["/sourceUserId"]),
+        (
+            {**LOCATION, "location": {"latitude": "91"}},
+            422,
+            ["/location/latitude", "/location/longitude"],
+        ),
+        ({**MESSAGE, "message": {"content": "x", "phone": 1}}, 422, ["/message/phone"]),
+    ],
+)
+async def test_faults_are_told_all_at_once_with_pointers(
+    store: Store, body: Any, status: int, pointers: list[str]
+) -> None:
+    async with cloud(store) as hub:
+        reply = await hub.push(body)
+        assert reply.status == status
+        faults = json.loads(reply.body).get("errors", [])
+        assert sorted(fault["pointer"] for fault in faults) == sorted(pointers)
+        assert await hub.rows("SELECT * FROM item") == []
+
+
+async def test_the_same_idempotency_key_counts_once(store: Store) -> None:
+    async with cloud(store) as hub:
+        once = {"Idempotency-Key": "a1"}
+        assert (await hub.push(MESSAGE, headers=once)).status == 200
+        assert (await hub.push(MESSAGE, headers=once)).status == 200
+        assert (await hub.push(LOCATION, headers=once)).status == 422
+        assert (await hub.push(MESSAGE, headers={"Idempotency-Key": "x" * 300})).status == 400
+        assert len(await hub.rows("SELECT * FROM item")) == 1
+
+
+async def test_phone_and_email_are_kept_beside_the_message(store: Store) -> None:
+    async with cloud(store) as hub:
+        contact = {"phone": "+41 44 000", "email": "x@example.org"}
+        body = {**MESSAGE, "message": {"content": "hi", **contact}}
+        assert (await hub.push(body)).status == 200
+        ((kept,),) = await hub.rows("SELECT contact FROM item")
+        assert json.loads(kept) == contact
+
+
+async def test_many_at_once_are_counted_exactly(store: Store) -> None:
+    async with cloud(store) as hub:
+        statuses: list[int] = []
+
+        async def one() -> None:
+            statuses.append((await hub.push(LOCATION)).status)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(70):
+                nursery.start_soon(one)
+        assert (statuses.count(200), statuses.count(429)) == (50, 20)
+        assert len(await hub.rows("SELECT * FROM item")) == 50
+
+
+def test_the_rate_lets_in_a_burst_and_then_a_steady_flow() -> None:
+    rate = Rate(per_minute=60, burst=3)
+    tat, let_in = 0.0, []
+    for now in (0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0):
+        tat, wait = rate.admit(tat, now + START)
+        let_in.append(not wait)
+    assert let_in == [True, True, True, False, False, True, False, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.01, "1"), (1.0, "1"), (1.01, "2"), (59.999, "60")]
+)
+def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, told: str) -> None:
+    assert retry_after(seconds) == told
+
+
+def test_a_password_is_found_again_and_another_is_not() -> None:
+    stored = secret.hash_password("correct horse")
+    assert secret.password_matches("correct horse", stored)
+    assert not secret.password_matches("wrong horse", stored)
+    assert not secret.password_matches("", None)
+    assert "correct" not in stored
