@@ -224,9 +224,7 @@ _NEEDS = {
     "hub-token": "hub-address",
     "hub-ca-file": "hub-address",
     "cellular-interface": "hub-address",
-    "cellular-ping": "hub-address",
     "cellular-recovery-command": "hub-address",
-    "cellular-recovery-after": "cellular-recovery-command",
 }
 """What means nothing without another."""
 

@@ -89,7 +89,7 @@ def test_nothing_set_is_a_valid_agent() -> None:
         ("cellular-interface=wwan 0", "such as wwan0"),
         ("cellular-interface=wwan0", "cellular-interface needs hub-address"),
         ("cellular-ping=2", "from 5 to 86400"),
-        ("cellular-recovery-after=90", "needs cellular-recovery-command"),
+        ("cellular-recovery-after=9", "from 60 to"),
         ("x=\\u12", "u"),
     ],
 )
