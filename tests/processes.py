@@ -64,6 +64,12 @@ class Running:
             if text in line:
                 return line
 
+    def output(self) -> list[str]:
+        """What it has printed so far."""
+        while not self._news.empty():
+            self.lines.append(self._news.get() or "")
+        return self.lines
+
     def type(self, line: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
@@ -87,8 +93,7 @@ class Running:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
-        while not self._news.empty():
-            self.lines.append(self._news.get() or "")
+        self.output()
         return code
 
 
@@ -152,3 +157,41 @@ def agent(
         yield running
     finally:
         running.kill()
+
+
+class Hub(Running):
+    """`fieldagent hub run`, listening."""
+
+    def __init__(
+        self, home: Path, settings: Mapping[str, str], command: list[str] = MODULE
+    ) -> None:
+        properties = home / "hub.properties"
+        values = {"port": "0", "listen": "127.0.0.1", **settings}
+        properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        self.arguments = ["--config", str(properties)]
+        super().__init__([*command, "hub", "run", *self.arguments])
+        self.address = self.expect("the hub answers at").rpartition(" ")[2]
+        self.port = int(self.address.rpartition(":")[2])
+
+
+@contextmanager
+def hub(home: Path, settings: Mapping[str, str], command: list[str] = MODULE) -> Iterator[Hub]:
+    running = Hub(home, settings, command)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def administer(database: str, *arguments: str, secret: str = "") -> Any:
+    """`fieldagent hub ARGUMENTS`: what it printed as JSON."""
+    done = subprocess.run(
+        [*MODULE, "hub", *arguments, "--database", database, "--json"],
+        input=secret,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    return json.loads(done.stdout)

@@ -1,0 +1,168 @@
+"""Three hub processes on one PostgreSQL, one of which is killed in the middle of a load."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from tests.postgres import new_database
+from tests.processes import PATIENCE, Agent, Hub, administer, agent, hub
+
+PUSHES = 150
+HUBS = 3
+KITS = 3
+
+
+class Balancer:
+    """What stands before several hubs: each connection goes to one that answers, by turns."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self.ports = ports
+        self._turn = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = self._listener.accept()
+                self._connect(peer)
+
+    def _connect(self, peer: socket.socket) -> None:
+        for _ in self.ports:
+            self._turn += 1
+            port = self.ports[self._turn % len(self.ports)]
+            with suppress(OSError):
+                hub = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+                hub.settimeout(None)
+                threading.Thread(target=_relay, args=(peer, hub), daemon=True).start()
+                return
+        peer.close()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _relay(peer: socket.socket, hub: socket.socket) -> None:
+    with peer, hub:
+        back = threading.Thread(target=_pour, args=(hub, peer), daemon=True)
+        back.start()
+        _pour(peer, hub)
+        back.join()
+
+
+def _pour(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(65_536):
+            other.sendall(data)
+    for end in (one, other):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def balancer(ports: list[int]) -> Iterator[Balancer]:
+    running = Balancer(ports)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def push(port: int, proof: dict[str, str], body: dict[str, Any]) -> None:
+    """As the client does it: again under the same key until it was accepted."""
+    headers = {**proof, "Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())}
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        try:
+            connection.request("POST", "/api/package", json.dumps(body), headers)
+            response = connection.getresponse()
+            if response.status == 200:
+                return
+            assert response.status >= 500, response.read()
+        except (OSError, HTTPException):
+            pass
+        finally:
+            connection.close()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def contents(kit: Agent) -> list[str]:
+    listed = kit.call("GET", "/api/inbound").body["payloads"]
+    return [entry["body"]["payloads"][0]["events"][0]["content"] for entry in listed]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_killing_one_of_three_loses_and_doubles_nothing(postgres: str, tmp_path: Path) -> None:
+    database = new_database(postgres)
+    first = administer(database, "init", "Alps")
+    key = administer(database, "key", "add", "load", "--per-minute", "60000", "--burst", "9999")
+    proof = {"x-api-key": key["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    with ExitStack() as stack:
+        hubs: list[Hub] = []
+        for number in range(HUBS):
+            home = tmp_path / f"hub{number}"
+            home.mkdir()
+            hubs.append(stack.enter_context(hub(home, {"database": database})))
+        front = stack.enter_context(balancer([each.port for each in hubs]))
+        kits: list[Agent] = []
+        members = []
+        for number in range(KITS):
+            home = tmp_path / f"kit{number}"
+            home.mkdir()
+            member = administer(database, "user", "add", f"kit {number}")["id"]
+            device = administer(database, "device", "add", f"kit {number}", "--user", str(member))
+            settings: dict[str, Any] = {
+                "satellite-port": None,
+                "hub-address": f"http://127.0.0.1:{front.port}",
+                "hub-token": device["hub-token"],
+            }
+            kits.append(stack.enter_context(agent(home, settings)))
+            members.append(member)
+        for kit in kits:
+            kit.expect("linked to the hub")
+
+        def linked_to(process: Hub) -> bool:
+            return any("is linked" in line for line in process.output())
+
+        victim = next(process for process in hubs if linked_to(process))
+        for number in range(PUSHES):
+            body = {
+                "sourceUserId": first["sourceUserId"],
+                "workspaceId": first["workspaceId"],
+                "targetUserId": members[number % KITS],
+                "message": {"content": f"push {number}"},
+            }
+            push(front.port, proof, body)
+            if number == PUSHES // 2:
+                victim.kill()
+        expected = [
+            sorted(f"push {n}" for n in range(PUSHES) if n % KITS == k) for k in range(KITS)
+        ]
+        until(lambda: sum(len(contents(kit)) for kit in kits) >= PUSHES)
+        assert [sorted(contents(kit)) for kit in kits] == expected
+        # Receipts travel too, whichever process took the item and whichever holds the link.
+        sent = kits[0].call("POST", "/api/package", {"message": {"content": "from kit 0"}}).body
+        until(
+            lambda: (
+                len(kits[0].call("GET", f"/api/package/{sent['id']}").body["receipts"]) == KITS - 1
+            )
+        )
+        assert [contents(kit).count("from kit 0") for kit in kits] == [0, 1, 1]
