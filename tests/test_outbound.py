@@ -366,3 +366,49 @@ async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path
             ("Ada", "42", 1_790_000_100),
             ("", "9", 1_790_000_200),
         ]
+
+
+# Several transmissions at once, on a channel's own terms.
+
+
+async def test_loads_are_settled_in_any_order(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        ids = [await k.post(message={"content": str(n) * 3000}) for n in range(3)]
+        first, second, third = k.load(65_536), k.load(65_536), k.load(65_536)
+        assert k.outbox.load(65_536) is None
+        await k.outbox.settle(third, Outcome.SENT)
+        await k.outbox.settle(first, Outcome.NOT_SENT)
+        assert [k.status(id_) for id_ in ids] == [None, None, Status.DELIVERED]
+        assert k.load(65_536).body == first.body
+        await k.outbox.settle(second, Outcome.SENT)
+        assert k.status(ids[1]) is Status.DELIVERED
+
+
+async def test_a_settled_load_leaves_anothers_intent(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        await k.post(message={"content": "a" * 5000})
+        await k.post(message={"content": "b" * 5000})
+        first, second = k.load(65_536), k.load(65_536)
+        await k.outbox.intend(first, modem="300", momsn=1)
+        await k.outbox.settle(second, Outcome.SENT)
+        intent = k.outbox.unsettled()
+        assert intent is not None
+        assert intent.transmission == first
+
+
+async def test_cellular_costs_no_credit_and_is_filled_little(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        for number in range(100):
+            await k.post(message={"content": f"{number:03}" * 100})
+        transmission = k.load(65_536)
+        assert 3_500 < len(transmission.body) <= 4_096
+        await k.outbox.settle(transmission, Outcome.SENT)
+        assert (k.outbox.spent().bytes, k.outbox.spent().credits) == (len(transmission.body), 0)
+
+
+async def test_what_is_larger_than_the_filling_goes_whole(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        await k.post(message={"content": "x" * 60_000})
+        await k.post(message={"content": "small"})
+        assert len(decode(k.load(65_536).body).entries) == 1
+        assert len(decode(k.load(65_536).body).entries) == 1
