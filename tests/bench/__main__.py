@@ -8,6 +8,7 @@ from fieldagent.package import Data, Item, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.durable import durable
 from tests.bench.http import ratio as http_ratio
+from tests.bench.hub import main as hub
 from tests.bench.process import memory_ratio, start_ratio, zipapp_ratio
 from tests.bench.queue import ratio as queue_ratio
 from tests.processes import ZIPAPP
@@ -47,6 +48,7 @@ def main() -> None:
     if ZIPAPP.exists():
         packed = zipapp_ratio(ZIPAPP)
         row("start of the zipapp over the installed package", packed, "<= 1.3", packed <= 1.3)
+    hub()
     print("\nbytes on air, with envelope (first of a message; 50 bytes are a credit)")
     for what, item in SAMPLES.items():
         print(f"{what:<62} {len(encode([Entry(1234, item, TIME)])):>7}")

@@ -1,0 +1,258 @@
+"""The hub under load: pushes accepted durably, push to hook, and a thousand agents on one hub.
+
+Run as `python -m tests.bench.hub`. Pushes are counted against a loop of bare INSERTs, one commit
+each, into the same database in the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import sqlite3
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import trio
+
+from fieldagent.channels.dial import Hub as Address
+from fieldagent.channels.dial import open_stream, open_web_socket
+from fieldagent.hub import directory
+from fieldagent.hub.store import Db, open_store
+from fieldagent.ip_link import Exchange
+from tests.bench.process import resident
+from tests.postgres import new_database, server
+from tests.processes import Hub, administer, agent, hub
+
+CONNECTIONS = 16
+PUSHES = 2_000
+ROUNDS = 3
+INSERTS = 500
+LATENCIES = 50
+AGENTS = 1_000
+
+
+class Proof(NamedTuple):
+    key: str
+    token: str
+
+
+class Fleet(NamedTuple):
+    """A hub with very many agents that say nothing."""
+
+    bytes_each: float
+    """Of the hub's memory, for one link."""
+    connect: float
+    """Seconds until all are linked."""
+    reconnect: float
+    """Seconds until all are linked again after the hub was killed and started anew."""
+
+
+def push_ratio(database: str) -> float:
+    """Pushes accepted in a second over bare INSERTs in a second: the median of the rounds."""
+    first = administer(database, "init", "Bench")
+    fast = ("key", "add", "bench", "--per-minute", "6000000", "--burst", "100000")
+    proof = Proof(administer(database, *fast)["apiKey"], first["token"])
+    ratios = []
+    with tempfile.TemporaryDirectory() as home, hub(Path(home), {"database": database}) as running:
+        for _ in range(ROUNDS):
+            own = _push_all(running.port, proof)
+            ratios.append(own / _inserts(database))
+    return statistics.median(ratios)
+
+
+def _push_all(port: int, proof: Proof) -> float:
+    body = (
+        b'{"sourceUserId":"1","workspaceId":"1",'
+        b'"location":{"latitude":"47.1","longitude":"8.2","timestamp":"2026-09-21T14:00:00Z"}}'
+    )
+    head = (
+        f"POST /api/package HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: {proof.key}\r\n"
+        f"Authorization: Bearer {proof.token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    request = head.encode() + body
+    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
+    selector = selectors.DefaultSelector()
+    for each in peers:
+        selector.register(each, selectors.EVENT_READ)
+    began = time.perf_counter()
+    for each in peers:
+        each.sendall(request)
+    sent, answered = len(peers), 0
+    while answered < PUSHES:
+        for ready, _ in selector.select():
+            peer = ready.fileobj
+            assert isinstance(peer, socket.socket)
+            answer = peer.recv(65_536)
+            if not answer.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(answer.decode())
+            answered += 1
+            if sent < PUSHES:
+                sent += 1
+                peer.sendall(request)
+    took = time.perf_counter() - began
+    selector.close()
+    for each in peers:
+        each.close()
+    return PUSHES / took
+
+
+def _inserts(database: str) -> float:
+    """Rows of a push's size a second, from one connection, a commit for each."""
+    sql = "INSERT INTO audit (at, actor, action, detail) VALUES (0, 'bench', 'bench', "
+    text = "'" + "x" * 200 + "')"
+    if database.startswith("postgresql://"):
+        with psycopg.connect(database, autocommit=True) as connection:
+            began = time.perf_counter()
+            for _ in range(INSERTS):
+                connection.execute((sql + text).encode())
+            return INSERTS / (time.perf_counter() - began)
+    local = sqlite3.connect(database, isolation_level=None)
+    local.execute("PRAGMA synchronous=FULL")
+    began = time.perf_counter()
+    for _ in range(INSERTS):
+        local.execute(sql + text)
+    took = time.perf_counter() - began
+    local.close()
+    return INSERTS / took
+
+
+def latency() -> float:
+    """Seconds from a push to the first act of the hook's script, over loopback: the median."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        home = Path(folder)
+        database = str(home / "hub.sqlite3")
+        first = administer(database, "init", "Bench")
+        fast = ("key", "add", "bench", "--per-minute", "60000", "--burst", "1000")
+        proof = Proof(administer(database, *fast)["apiKey"], first["token"])
+        member = str(administer(database, "user", "add", "kit")["id"])
+        device = administer(database, "device", "add", "kit", "--user", member)
+        running = stack.enter_context(hub(home, {"database": database}))
+        settings: dict[str, Any] = {
+            "satellite-port": None,
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+            "inbound-hook": "echo handed",
+        }
+        kit = stack.enter_context(agent(home, settings))
+        kit.expect("linked to the hub")
+        return statistics.median(_time_one(running, kit, proof, member) for _ in range(LATENCIES))
+
+
+def _time_one(running: Hub, kit: Any, proof: Proof, member: str) -> float:
+    body = {
+        "sourceUserId": "1",
+        "workspaceId": "1",
+        "targetUserId": member,
+        "message": {"content": "ping"},
+    }
+    headers = {
+        "Content-Type": "application/json",
+        "x-api-key": proof.key,
+        "Authorization": f"Bearer {proof.token}",
+    }
+    connection = HTTPConnection("127.0.0.1", running.port)
+    began = time.perf_counter()
+    connection.request("POST", "/api/package", json.dumps(body), headers)
+    assert connection.getresponse().status == 200
+    kit.expect("handed")
+    took = time.perf_counter() - began
+    connection.close()
+    return took
+
+
+def fleet() -> Fleet:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        database = str(home / "hub.sqlite3")
+        tokens = _devices(database)
+        with hub(home, {"database": database}) as first:
+            alone = resident(first.process.pid)
+            connect, used = trio.run(_link_all, first, tokens)
+        with hub(home, {"database": database}) as second:
+            # As after a power cut of the hub: all come at once.
+            reconnect, _ = trio.run(_link_all, second, tokens)
+    return Fleet((used - alone) / AGENTS, connect, reconnect)
+
+
+def _devices(database: str) -> list[str]:
+    administer(database, "init", "Bench")
+    store = open_store(database)
+
+    def add(db: Db) -> list[str]:
+        member = directory.add_user(db, 1, "kits", now=0.0)
+        return [
+            directory.add_device(db, 1, member, f"kit {number}", now=0.0)[1]
+            for number in range(AGENTS)
+        ]
+
+    tokens = store.once(add)
+    store.close()
+    return tokens
+
+
+class _Silence:
+    """A post that has nothing to send."""
+
+    async def next(self, *, urgent: bool) -> Any:
+        await trio.sleep_forever()
+
+    async def stored(self, item: Any) -> None: ...
+    async def returned(self, items: list[Any], reason: str) -> None: ...
+    async def take_in(self, body: bytes) -> None: ...
+
+
+async def _link_all(running: Hub, tokens: list[str]) -> tuple[float, int]:
+    """Link every agent: the seconds that takes, and the hub's memory then."""
+    linked = 0
+    all_linked = trio.Event()
+
+    def count() -> None:
+        nonlocal linked
+        linked += 1
+        if linked == len(tokens):
+            all_linked.set()
+
+    async def link(token: str) -> None:
+        address = Address(running.address, token)
+        async with await open_stream(address) as stream:
+            socket = await open_web_socket(address, stream)
+            await Exchange(socket, _Silence(), opened=count).run()
+
+    began = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for token in tokens:
+            nursery.start_soon(link, token)
+        await all_linked.wait()
+        took = time.perf_counter() - began
+        await trio.sleep(1)
+        used = resident(running.process.pid)
+        nursery.cancel_scope.cancel()
+    return took, used
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        own = push_ratio(str(Path(folder) / "hub.sqlite3"))
+    print(f"{'pushes accepted over bare INSERTs, SQLite':<62} {own:>7.3f}")
+    with server() as address:
+        own = push_ratio(new_database(address))
+    print(f"{'pushes accepted over bare INSERTs, PostgreSQL':<62} {own:>7.3f}")
+    print(f"{'push to hook over loopback, median':<62} {latency() * 1000:>7.1f} ms")
+    many = fleet()
+    print(
+        f"{f'hub memory for one of {AGENTS} linked agents':<62} {many.bytes_each / 1024:>7.1f} KiB"
+    )
+    print(f"{f'{AGENTS} agents link':<62} {many.connect:>7.2f} s")
+    print(f"{f'{AGENTS} agents link again after the hub was killed':<62} {many.reconnect:>7.2f} s")
+
+
+if __name__ == "__main__":
+    main()
