@@ -150,6 +150,7 @@ def _satellite_outbox(
         key=derive_key(masters[0], "MO") if masters else None,
         budget=settings.satellite_credits_per_day,
         reserve=settings.satellite_sos_reserve,
+        receipts_at_once=settings.satellite_receipts == "at-once",
     )
 
 

@@ -39,6 +39,15 @@ log = logging.getLogger(__name__)
 
 
 class Repeater(Protocol):
+    """The channel that a message came over."""
+
+    @property
+    def owes(self) -> str | None:
+        """Its name, when it is to tell the peer what was stored; a link may do that itself."""
+
+    def tell(self) -> None:
+        """Something is owed to the peer."""
+
     async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
         """Send fragments again that the peer reported missing."""
 
@@ -48,6 +57,8 @@ class _Taken:
     """What one message turned out to hold."""
 
     now: float
+    owes: str | None = None
+    owed: bool = False
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
@@ -86,7 +97,9 @@ class Inbox:
             log.error("a message of %d bytes could not be read: %s", len(body), error)
             return
         now = self._clock()
-        taken = await self._journal.commit(lambda db: self._store(db, envelope, now))
+        taken = await self._journal.commit(
+            lambda db: self._store(db, envelope, _Taken(now, repeater.owes))
+        )
         for trouble in (*envelope.not_understood, *taken.troubles):
             log.error("part of a message could not be used: %s", trouble)
         if taken.duplicates:
@@ -95,6 +108,8 @@ class Inbox:
             self._events.publish("inbound", payload.body)
         if taken.payloads:
             self.wake()
+        if taken.owed:
+            repeater.tell()
         for sequence in taken.receipts:
             log.info("Package number %d has reached its addressee", sequence)
         for sequence, report in taken.reports:
@@ -106,8 +121,7 @@ class Inbox:
         self.news.set()
         self.news = trio.Event()
 
-    def _store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> _Taken:
-        taken = _Taken(now)
+    def _store(self, db: sqlite3.Connection, envelope: Envelope, taken: _Taken) -> _Taken:
         for entry in envelope.entries:
             self._store_entry(db, envelope.origin, entry, taken)
         return taken
@@ -125,10 +139,14 @@ class Inbox:
                 taken.receipts.append(entry.sequence)
         elif inbound.seen(db, origin, entry.sequence, _digest(entry), taken.now):
             taken.duplicates += 1
+            if not isinstance(content, Fragment):
+                # Sent again, so the peer has not heard that it is here.
+                _owe(db, entry, taken)
         elif isinstance(content, Fragment):
             self._store_fragment(db, origin, entry.sequence, content, taken)
         else:
             taken.payloads.append(self._spool(db, origin, content, entry.time, taken.now))
+            _owe(db, entry, taken)
 
     def _store_fragment(
         self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: _Taken
@@ -159,6 +177,12 @@ class Inbox:
         payload = Received(request_id, sender.id, body, now)
         inbound.spool(db, payload, self.hooks)
         return payload
+
+
+def _owe(db: sqlite3.Connection, entry: Entry, taken: _Taken) -> None:
+    if taken.owes is not None:
+        inbound.owe(db, taken.owes, entry.sequence, int(taken.now), entry.sos)
+        taken.owed = True
 
 
 def _stranger(origin: int) -> Identity:

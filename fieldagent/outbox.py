@@ -7,6 +7,7 @@ journal and the on-air format, and no modem.
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,13 +18,13 @@ import trio
 from fieldagent.channels import Intent, Link, Outcome, Transmission
 from fieldagent.delivery import Leg
 from fieldagent.inbox import Inbox
-from fieldagent.journal import outbound
+from fieldagent.journal import inbound, outbound
 from fieldagent.journal.commit import Journal
 from fieldagent.journal.outbound import Accepted, Ended, Piece, Spent
 from fieldagent.package import SOS_PRIORITY, Channel, Status
 from fieldagent.queue import Queue
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
-from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, encode
+from fieldagent.wire.envelope import TAG_BYTES, Entry, Receipt, Report, encode
 from fieldagent.wire.fragments import split
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.sbd import MO_BYTES
@@ -43,11 +44,13 @@ class Terms:
     """What that many bytes cost."""
     authentic: bool = False
     """The link itself proves who the peer is: no message bears a tag."""
+    confirms: bool = False
+    """The link itself tells the peer what is stored: no receipts are owed."""
 
 
 TERMS = {
     Channel.SATELLITE: Terms(MO_BYTES, MO_BYTES, credits_for),
-    Channel.CELLULAR: Terms(BODY_BYTES, 4_096, lambda size: 0, authentic=True),
+    Channel.CELLULAR: Terms(BODY_BYTES, 4_096, lambda size: 0, authentic=True, confirms=True),
 }
 
 RIDERS_MAX = 32
@@ -68,8 +71,10 @@ class ChannelOutbox:
         key: bytes | None = None,
         budget: int | None = None,
         reserve: int = 0,
+        receipts_at_once: bool = False,
     ) -> None:
         self.channel = channel
+        self._receipts_at_once = receipts_at_once
         self.link = Link()
         self._terms = TERMS[channel]
         self._journal = journal
@@ -93,11 +98,27 @@ class ChannelOutbox:
         self._reports: dict[int, Entry] = {}
         """By the peer's sequence: which fragments have come, to be told with the next chance."""
         self._reported: dict[int, dict[int, Entry]] = {}
+        self._owed: dict[int, Entry] = {}
+        """By the peer's sequence: receipts for what it sent, to ride in what is sent next."""
+        self._paid: dict[int, dict[int, Entry]] = {}
         self._alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
         known = outbound.intent_of(journal, channel)
         if known is not None:
             self._intent, self._loads[0] = known
+        self.tell()
+
+    @property
+    def owes(self) -> str | None:
+        return None if self._terms.confirms else self.channel
+
+    def tell(self) -> None:
+        """Receipts are owed: they go with the next transmission, and an SOS's at once."""
+        paid = {sequence for each in self._paid.values() for sequence in each}
+        for sequence, at, sos in inbound.owed(self._journal, self.channel):
+            if sequence not in paid:
+                self._owed[sequence] = Entry(sequence, Receipt(), at, sos)
+        self._wake()
 
     # What the agent does with it.
 
@@ -187,12 +208,17 @@ class ChannelOutbox:
     def _is_ready(self, urgent: bool) -> bool:
         key = self._queue.foremost(trio.current_time())
         if key is None:
-            return bool(self._reports) and not urgent and self.allowance() != 0
+            return self._has_to_tell() and not urgent and self.allowance() != 0
         sos = self._queue.priority(key) >= SOS_PRIORITY
         if urgent and not sos:
             return False
         allowance = self.allowance(urgent=sos)
         return allowance is None or self._cost(key) <= allowance
+
+    def _has_to_tell(self) -> bool:
+        """Whether something other than Packages is worth a transmission of its own."""
+        at_once = self._receipts_at_once or any(entry.sos for entry in self._owed.values())
+        return bool(self._reports) or (bool(self._owed) and at_once)
 
     def _cost(self, sequence: int) -> int:
         _, entry = self._entry(sequence, whole_only=False)
@@ -206,10 +232,12 @@ class ChannelOutbox:
         room = room if allowance is None else min(room, allowance * CREDIT_BYTES)
         pieces, entries = self._pack(now, room)
         reports = self._take_reports(entries, room)
+        paid = self._take_receipts(entries, room)
         if not entries:
             return None
         number, self._next_number = self._next_number, self._next_number + 1
         self._loads[number], self._reported[number] = pieces, reports
+        self._paid[number] = paid
         body = encode(entries, key=self._key)
         return Transmission(number, body, urgent, self._tries(pieces))
 
@@ -220,6 +248,22 @@ class ChannelOutbox:
             if len(encode([*entries, report], key=self._key)) <= room:
                 entries.append(report)
                 taken[sequence] = self._reports.pop(sequence)
+        return taken
+
+    def _take_receipts(self, entries: list[Entry], room: int) -> dict[int, Entry]:
+        """Add those that cost nothing; where nothing else goes, those that are worth it."""
+        if entries:
+            size = len(encode(entries, key=self._key))
+            room = min(room, -(-size // CREDIT_BYTES) * CREDIT_BYTES)
+        elif not self._has_to_tell():
+            return {}
+        taken: dict[int, Entry] = {}
+        for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
+            # Its own urgency was for getting here.
+            entry = Entry(sequence, receipt.content, receipt.time)
+            if len(encode([*entries, entry], key=self._key)) <= room:
+                entries.append(entry)
+                taken[sequence] = self._owed.pop(sequence)
         return taken
 
     def _pack(self, now: float, room: int) -> tuple[list[Piece], list[Entry]]:
@@ -302,6 +346,9 @@ class ChannelOutbox:
             await self._settle_not_sent(pieces, retry_after)
         del self._loads[transmission.number]
         reports = self._reported.pop(transmission.number, {})
+        paid = self._paid.pop(transmission.number, {})
+        if outcome is not Outcome.SENT:
+            self._owed |= paid
         if outcome is not Outcome.SENT and pieces:
             # Alone, a report has no retry of its own: it is asked for again when it is due.
             self._reports = reports | self._reports
@@ -317,7 +364,14 @@ class ChannelOutbox:
     async def _settle_sent(self, transmission: Transmission, pieces: list[Piece]) -> None:
         size = len(transmission.body)
         spent = Spent(size, self._terms.credits(size))
-        await self._journal.commit(outbound.sent(self.channel, pieces, self._day(), spent))
+        record = outbound.sent(self.channel, pieces, self._day(), spent)
+        paid = self._paid.get(transmission.number, {})
+
+        def store(db: sqlite3.Connection) -> None:
+            record(db)
+            inbound.told(db, self.channel, paid)
+
+        await self._journal.commit(store)
         self.link.last_success = self._clock()
         complete = [piece for piece in pieces if self._is_complete(piece)]
         await self._finish(complete, Leg(Status.DELIVERED))

@@ -41,6 +41,7 @@ class Settings:
     satellite_sos_reserve: int
     satellite_mailbox_check: float | None
     satellite_key: tuple[bytes, ...]
+    satellite_receipts: str
     hub_address: str | None
     hub_token: str | None
     hub_ca_file: Path | None
@@ -115,6 +116,12 @@ def _keys(value: str) -> tuple[bytes, ...]:
     return keys
 
 
+def _receipts(value: str) -> str:
+    if value not in ("ride", "at-once"):
+        raise Wrong(f"must be ride or at-once, not {value!r}")
+    return value
+
+
 KEYS = (
     Key("inbound-hook", text, None, "shell command run for every inbound payload"),
     Key("inbound-hook-deadline", whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
@@ -141,6 +148,13 @@ KEYS = (
         "hours after which the mailbox is asked though no ring came; costs a credit (0: never)",
     ),
     Key("satellite-key", _keys, (), "64 hex digits that authenticate messages both ways"),
+    Key(
+        "satellite-receipts",
+        _receipts,
+        "ride",
+        "ride: tell the hub what has come with the next message, where it costs nothing; at-once:"
+        " with one of its own, for a credit (ride). An SOS is told at once",
+    ),
     Key("hub-address", _hub, None, "the hub: https://host or https://host:port"),
     Key("hub-token", _token, None, "this kit's link token, as `fieldagent hub` shows it once"),
     Key(

@@ -27,6 +27,11 @@ ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 
 class NobodyRepeats:
+    owes: str | None = None
+
+    def tell(self) -> None:
+        raise AssertionError("nothing is owed")
+
     async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
         raise AssertionError("no report was sent")
 

@@ -412,3 +412,54 @@ async def test_what_is_larger_than_the_filling_goes_whole(tmp_path: Path) -> Non
         await k.post(message={"content": "small"})
         assert len(decode(k.load(65_536).body).entries) == 1
         assert len(decode(k.load(65_536).body).entries) == 1
+
+
+def arriving(number: int, text: str = "hello", *, sos: bool = False) -> bytes:
+    return encode([Entry(number, Message(text), 1_790_000_000, sos)], origin=7)
+
+
+def receipts_in(entries: list[Entry]) -> list[int]:
+    return [entry.sequence for entry in entries if isinstance(entry.content, Receipt)]
+
+
+async def test_what_came_is_told_with_the_next_message_where_that_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    async with kit(tmp_path) as k:
+        await k.outbox.receive(arriving(5))
+        await k.outbox.receive(arriving(6))
+        assert k.outbox.load(340) is None
+        await k.post(message={"content": "x" * 36})
+        assert receipts_in(await k.send()) == []
+        await k.post(message={"content": "y"})
+        assert receipts_in(await k.send()) == [5, 6]
+        await k.post(message={"content": "z"})
+        assert receipts_in(await k.send()) == []
+
+
+async def test_an_sos_is_told_at_once_and_a_lost_receipt_again(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with kit(tmp_path) as k:
+        await k.outbox.receive(arriving(5))
+        await k.outbox.receive(arriving(6, "help", sos=True))
+        with trio.fail_after(1):
+            await k.outbox.ready()
+        assert receipts_in(await k.send(Outcome.NOT_SENT)) == [6, 5]
+    async with kit(tmp_path) as k:  # what is owed survives a restart
+        assert receipts_in(await k.send()) == [6, 5]
+        assert k.outbox.load(340) is None
+        await k.outbox.receive(arriving(6, "help", sos=True))
+        assert receipts_in(await k.send()) == [6]
+
+
+async def test_where_it_is_asked_for_everything_is_told_at_once(tmp_path: Path) -> None:
+    async with kit(tmp_path, receipts_at_once=True) as k:
+        await k.outbox.receive(arriving(5))
+        assert receipts_in(await k.send()) == [5]
+
+
+async def test_a_link_that_confirms_owes_no_receipts(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        await k.outbox.receive(arriving(5, sos=True))
+        assert k.outbox.load(65_536) is None

@@ -21,6 +21,7 @@ GOOD = {
     "satellite-sos-reserve": "20",
     "satellite-mailbox-check": "12",
     "satellite-key": "00" * 32 + " " + "ff" * 32,
+    "satellite-receipts": "at-once",
     "hub-address": "https://hub.example.org:8443/",
     "hub-token": "fal_c29tZSBieXRlcyBvZiBhIHRva2Vu",
     "hub-ca-file": "/etc/fieldagent/ca.pem",
@@ -41,6 +42,7 @@ def test_every_key_is_read() -> None:
     settings = parse("".join(f"{name}={value}\n" for name, value in GOOD.items()), PATH)
     assert settings.inbound_hook == "/opt/hook.sh --now"
     assert settings.satellite_mailbox_check == 12 * 3600
+    assert settings.satellite_receipts == "at-once"
     assert settings.satellite_key == (bytes(32), b"\xff" * 32)
     assert settings.state_directory == Path("/var/lib/kit")
     assert settings.hub_address == "https://hub.example.org:8443"
@@ -76,6 +78,7 @@ def test_nothing_set_is_a_valid_agent() -> None:
         ("webhook-address=http://a:b:c/", "not a URL"),
         ("webhook-secret=whsec_short", "whsec_"),
         ("satellite-key=abc", "64 hexadecimal digits"),
+        ("satellite-receipts=never", "must be ride or at-once"),
         ("inbound-hook=", "is empty"),
         ("hub-address=http://hub.example.org", "must be https://"),
         ("hub-address=https://hub.example.org/path", "a host, with a port"),

@@ -54,6 +54,27 @@ def spool(db: sqlite3.Connection, payload: Received, hooks: Iterable[str]) -> No
     )
 
 
+def owe(db: sqlite3.Connection, channel: str, sequence: int, at: int, sos: bool) -> None:
+    """The peer is to be told that its `sequence` is stored here."""
+    db.execute("INSERT OR REPLACE INTO owed VALUES (?, ?, ?, ?)", (channel, sequence, at, sos))
+
+
+def owed(journal: Journal, channel: str) -> list[tuple[int, int, bool]]:
+    """Sequence, time and urgency of what the peer has not been told yet, oldest first."""
+    return [
+        (sequence, at, bool(sos))
+        for sequence, at, sos in journal.read(
+            "SELECT sequence, at, sos FROM owed WHERE channel = ? ORDER BY at, sequence", channel
+        )
+    ]
+
+
+def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None:
+    db.executemany(
+        "DELETE FROM owed WHERE channel = ? AND sequence = ?", [(channel, s) for s in sequences]
+    )
+
+
 def keep_slice(
     db: sqlite3.Connection, key: tuple[int, int, int], position: int, piece: bytes, now: float
 ) -> dict[int, bytes]:

@@ -36,6 +36,14 @@ CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number o
     at REAL NOT NULL,
     PRIMARY KEY (sequence, by)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE owed ( -- what came over a channel that tells nobody that it is stored here
+    channel TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    sos INTEGER NOT NULL,
+    PRIMARY KEY (channel, sequence)
+) STRICT, WITHOUT ROWID;
 """
 
 TABLES = f"""
