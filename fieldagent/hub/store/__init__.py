@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
+from fieldagent.journal.group import JournalUnavailable
+
 T = TypeVar("T")
 
 
@@ -75,7 +77,13 @@ def open_store(database: str) -> Store:
     Raises JournalUnavailable with what to do.
     """
     if database.startswith(("postgresql://", "postgres://")):
-        from fieldagent.hub.store.postgres import PostgresStore
+        try:
+            from fieldagent.hub.store.postgres import PostgresStore
+        except ImportError as error:
+            raise JournalUnavailable(
+                f"PostgreSQL needs psycopg 3 and its pool ({error}): apt-get install"
+                " python3-psycopg python3-psycopg-pool, or pip install fieldagent[postgres]"
+            ) from error
 
         return PostgresStore(database)
     from fieldagent.hub.store.sqlite import SqliteStore

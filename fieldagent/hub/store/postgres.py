@@ -81,7 +81,6 @@ class PostgresStore:
             min_size=1,
             max_size=READERS,
             kwargs={"autocommit": True},
-            check=ConnectionPool.check_connection,
             timeout=10.0,
             open=True,
         )
@@ -167,10 +166,18 @@ class PostgresStore:
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         def look() -> T:
-            with self._told_in_words(), self._pool.connection() as connection:
+            with self._pool.connection() as connection:
                 return operation(_PostgresDb(connection))
 
-        return await trio.to_thread.run_sync(look)
+        def look_again() -> T:
+            # After a restart of the server, the pool finds out by trying which are broken.
+            for _ in range(READERS):
+                with suppress(psycopg.OperationalError):
+                    return look()
+            with self._told_in_words():
+                return look()
+
+        return await trio.to_thread.run_sync(look_again)
 
     # Listening.
 
@@ -193,7 +200,7 @@ class PostgresStore:
                         connection.execute(f"LISTEN {CHANNEL}".encode())
                     with trio.move_on_after(POLL):
                         await trio.lowlevel.wait_readable(connection.fileno())
-                    self._hear([each.payload for each in connection.notifies(timeout=0)])
+                    self._hear(_announced(connection))
                 except psycopg.Error as error:
                     log.error("PostgreSQL: %s; trying again", str(error).strip())
                     if connection is not None:
@@ -215,3 +222,12 @@ class PostgresStore:
         self._pool.close()
         if self._writer is not None:
             self._writer.close()
+
+
+def _announced(connection: psycopg.Connection[Any]) -> list[str]:
+    """What has come by now. libpq itself is asked: psycopg waits, before 3.2 without end."""
+    connection.pgconn.consume_input()
+    found = []
+    while (notification := connection.pgconn.notifies()) is not None:
+        found.append(notification.extra.decode())
+    return found
