@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.hub.settings import KEYS as HUB_KEYS
+from fieldagent.hub.settings import parse as parse_hub
 from fieldagent.settings import KEYS, parse
 from tests.shipping.conftest import ROOT, lacking
 
@@ -24,6 +26,8 @@ INSTALLED = {
     "usr/lib/udev/rules.d/60-fieldagent.rules",
     SETTINGS,
 }
+HUB_SETTINGS = "etc/fieldagent/hub.properties"
+UNITS = [UNIT, ROOT / "systemd/fieldagent-hub.service"]
 
 
 @pytest.fixture
@@ -110,18 +114,37 @@ def test_unknown_arguments_install_nothing(installer: Path, tmp_path: Path) -> N
     assert "'--rot' is unknown" in done.stderr
 
 
-def test_unit_is_shut_in() -> None:
+def test_a_hub_has_its_own_unit_and_settings(installer: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    done = install(installer, "--hub", "--root", root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert files(root) == {
+        "usr/bin/fieldagent",
+        "usr/lib/fieldagent/fieldagent.pyz",
+        "usr/lib/systemd/system/fieldagent-hub.service",
+        "usr/lib/sysusers.d/fieldagent.conf",
+        HUB_SETTINGS,
+    }
+    assert "fieldagent hub init" in done.stdout
+    shown = (root / HUB_SETTINGS).read_text()
+    assert all(f"#{key.name}=" in shown for key in HUB_KEYS)
+    assert parse_hub(shown, Path("hub.properties")).port == 9443
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_unit_is_shut_in(unit: Path) -> None:
     analyze = tool("systemd-analyze")
     done = subprocess.run(
-        [analyze, "security", "--offline=true", "--threshold=15", UNIT],
+        [analyze, "security", "--offline=true", "--threshold=15", unit],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-400:] + done.stderr
 
 
-def test_unit_is_understood() -> None:
-    done = subprocess.run([tool("systemd-analyze"), "verify", UNIT], capture_output=True, text=True)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_unit_is_understood(unit: Path) -> None:
+    done = subprocess.run([tool("systemd-analyze"), "verify", unit], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
