@@ -13,6 +13,8 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from tests.postgres import new_database
 from tests.processes import PATIENCE, Agent, Hub, administer, agent, hub
 
@@ -166,3 +168,43 @@ def test_killing_one_of_three_loses_and_doubles_nothing(postgres: str, tmp_path:
             )
         )
         assert [contents(kit).count("from kit 0") for kit in kits] == [0, 1, 1]
+
+
+def test_the_hub_outlives_a_restart_of_the_database(postgres: str, tmp_path: Path) -> None:
+    """What was accepted before is delivered after; what came meanwhile was refused with 503."""
+    database = new_database(postgres)
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    member = administer(database, "user", "add", "kit")["id"]
+    device = administer(database, "device", "add", "kit", "--user", str(member))
+    body = {
+        "sourceUserId": first["sourceUserId"],
+        "workspaceId": first["workspaceId"],
+        "targetUserId": member,
+        "message": {"content": "before"},
+    }
+    with ExitStack() as stack:
+        running = stack.enter_context(hub(tmp_path, {"database": database}))
+        push(running.port, proof, body)
+        cut_off(database)
+        push(running.port, proof, {**body, "message": {"content": "after"}})
+        settings: dict[str, Any] = {
+            "satellite-port": None,
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+        }
+        kit = stack.enter_context(agent(tmp_path, settings))
+        until(lambda: len(contents(kit)) >= 2)
+        cut_off(database)
+        push(running.port, proof, {**body, "message": {"content": "linked"}})
+        until(lambda: len(contents(kit)) >= 3)
+        assert sorted(contents(kit)) == ["after", "before", "linked"]
+
+
+def cut_off(database: str) -> None:
+    """End every other connection to the database, as a restart of the server does."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
