@@ -50,8 +50,15 @@ def _commits(port: int) -> int:
 
 
 def drive(port: int, requests: int) -> float:
-    """Accepted Packages a second, one request under way on each connection."""
-    request = _REQUEST % port
+    """Accepted Packages a second."""
+    return accepted(port, _REQUEST % port, requests, status=b"202", end=b"}\n")
+
+
+def accepted(port: int, request: bytes, requests: int, *, status: bytes, end: bytes) -> float:
+    """Answers of that status a second, one request under way on each connection.
+
+    `end` is how a whole answer ends.
+    """
     peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
     selector = selectors.DefaultSelector()
     received = dict.fromkeys(peers, b"")
@@ -66,9 +73,9 @@ def drive(port: int, requests: int) -> float:
             peer = key.fileobj
             assert isinstance(peer, socket.socket)
             received[peer] += peer.recv(65_536)
-            if not received[peer].endswith(b"}\n"):
+            if not received[peer].endswith(end):
                 continue
-            if not received[peer].startswith(b"HTTP/1.1 202"):
+            if not received[peer].startswith(b"HTTP/1.1 " + status):
                 raise RuntimeError(received[peer].decode())
             received[peer] = b""
             answered += 1

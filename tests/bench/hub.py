@@ -7,8 +7,6 @@ each, into the same database in the same run.
 from __future__ import annotations
 
 import json
-import selectors
-import socket
 import sqlite3
 import statistics
 import tempfile
@@ -26,11 +24,11 @@ from fieldagent.channels.dial import open_stream, open_web_socket
 from fieldagent.hub import directory
 from fieldagent.hub.store import Db, open_store
 from fieldagent.ip_link import Exchange
+from tests.bench.durable import accepted
 from tests.bench.process import resident
 from tests.postgres import new_database, server
 from tests.processes import Hub, administer, agent, hub
 
-CONNECTIONS = 16
 PUSHES = 2_000
 ROUNDS = 3
 INSERTS = 500
@@ -78,30 +76,7 @@ def _push_all(port: int, proof: Proof) -> float:
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     request = head.encode() + body
-    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
-    selector = selectors.DefaultSelector()
-    for each in peers:
-        selector.register(each, selectors.EVENT_READ)
-    began = time.perf_counter()
-    for each in peers:
-        each.sendall(request)
-    sent, answered = len(peers), 0
-    while answered < PUSHES:
-        for ready, _ in selector.select():
-            peer = ready.fileobj
-            assert isinstance(peer, socket.socket)
-            answer = peer.recv(65_536)
-            if not answer.startswith(b"HTTP/1.1 200"):
-                raise RuntimeError(answer.decode())
-            answered += 1
-            if sent < PUSHES:
-                sent += 1
-                peer.sendall(request)
-    took = time.perf_counter() - began
-    selector.close()
-    for each in peers:
-        each.close()
-    return PUSHES / took
+    return accepted(port, request, PUSHES, status=b"200", end=b"\r\n\r\n")
 
 
 def _inserts(database: str) -> float:
