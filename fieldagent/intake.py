@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import trio
 
@@ -39,8 +39,7 @@ class Unknown(Exception):
     """No Package has that id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """How a Package stands: its status, None while it waits, and each channel's."""
 
     id: int
@@ -78,6 +77,8 @@ class Intake:
         Raises Conflict, and what the journal raises.
         """
         claims: list[int | str] = [c for c in (package.id, idempotency_key) if c is not None]
+        if not claims:
+            return await self._store(package, None)
         # Two posts of one id at one moment: the second waits until the first is on disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
             await busy[0].wait()

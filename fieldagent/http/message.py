@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import trio
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request whose framing has been checked.
 
     Guards see it before the body has been read: there `body` is empty.
@@ -30,8 +28,7 @@ class Request:
     """The address at the other end of the connection; empty where that has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """What a handler answers. The server adds length, date and connection headers."""
 
     status: int

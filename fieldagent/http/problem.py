@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -48,7 +47,7 @@ class Problem(Exception):
                 {"detail": detail, "pointer": pointer} for detail, pointer in self.errors
             ]
         answer = json_response(document, self.status, self.headers)
-        return replace(answer, content_type="application/problem+json")
+        return answer._replace(content_type="application/problem+json")
 
 
 def too_large(limit: int) -> Problem:

@@ -125,7 +125,7 @@ class ServerProtocol:
         head, self._head = self._head, None
         if not body:
             return head
-        return Request(head.method, head.path, head.query, head.headers, body, self._peer)
+        return head._replace(body=body)
 
     def _take_fixed(self) -> bytes | None:
         if len(self._buffer) < self._length:

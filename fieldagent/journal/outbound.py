@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fieldagent.channels import Intent, Transmission
 from fieldagent.delivery import Leg, terminal_status
@@ -23,8 +24,7 @@ class Piece:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """A Package as the journal holds it."""
 
     sequence: int
