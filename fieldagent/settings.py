@@ -90,7 +90,7 @@ def _ping(value: str) -> int:
     return 0 if value == "0" else whole(5, 86_400, "seconds; 0 for never")(value)
 
 
-def _secrets(value: str) -> tuple[str, ...]:
+def webhook_secrets(value: str) -> tuple[str, ...]:
     secrets = tuple(value.split())
     for secret in secrets:
         size = _base64_size(secret.removeprefix("whsec_"))
@@ -126,7 +126,7 @@ KEYS = (
     Key("inbound-hook", text, None, "shell command run for every inbound payload"),
     Key("inbound-hook-deadline", whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
     Key("webhook-address", url, None, "URL that every inbound payload is posted to"),
-    Key("webhook-secret", _secrets, (), "signs those posts (Standard Webhooks, whsec_…)"),
+    Key("webhook-secret", webhook_secrets, (), "signs those posts (Standard Webhooks, whsec_…)"),
     Key("satellite-port", text, None, "serial port of the 9602/9603, such as /dev/ttyUSB0"),
     Key("satellite-baud", whole(1200, 921600, "baud"), 19200, "its speed (19200)"),
     Key(

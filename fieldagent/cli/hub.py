@@ -26,7 +26,7 @@ from fieldagent.properties import InvalidSettings
 DAY = 86_400.0
 
 
-def _with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], int]) -> int:
+def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], int]) -> int:
     try:
         settings = load(given.config, given.database)
     except (InvalidSettings, OSError) as error:
@@ -49,8 +49,8 @@ def _with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], i
         store.close()
 
 
-def _once(given: argparse.Namespace, operation: Callable[[Db, float], int]) -> int:
-    return _with_store(given, lambda _, store: store.once(lambda db: operation(db, time.time())))
+def once(given: argparse.Namespace, operation: Callable[[Db, float], int]) -> int:
+    return with_store(given, lambda _, store: store.once(lambda db: operation(db, time.time())))
 
 
 def run(given: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace) -> int:
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []
-    return _with_store(given, serve)
+    return with_store(given, serve)
 
 
 def init(given: argparse.Namespace) -> int:
@@ -84,24 +84,24 @@ def init(given: argparse.Namespace) -> int:
         _, key = directory.add_key(db, workspace, "push", now=now)
         _, token = directory.add_token(db, member, "push", now=now)
         told = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
-        return _show(given, told, secret_names=("apiKey", "token"))
+        return show(given, told, secret_names=("apiKey", "token"))
 
-    return _once(given, make)
+    return once(given, make)
 
 
 def workspace_add(given: argparse.Namespace) -> int:
-    return _once(
+    return once(
         given,
-        lambda db, now: _show(given, {"id": directory.add_workspace(db, given.name, now=now)}),
+        lambda db, now: show(given, {"id": directory.add_workspace(db, given.name, now=now)}),
     )
 
 
 def workspace_list(given: argparse.Namespace) -> int:
-    return _once(given, lambda db, now: _list(given, directory.workspaces(db)))
+    return once(given, lambda db, now: show_list(given, directory.workspaces(db)))
 
 
 def user_add(given: argparse.Namespace) -> int:
-    hashed = secret.hash_password(_password(given)) if given.password else None
+    hashed = secret.hash_password(ask_password()) if given.password else None
 
     def add(db: Db, now: float) -> int:
         id_ = directory.add_user(
@@ -114,18 +114,18 @@ def user_add(given: argparse.Namespace) -> int:
             over_satellite=given.over_satellite,
             now=now,
         )
-        return _show(given, {"id": id_})
+        return show(given, {"id": id_})
 
-    return _once(given, add)
+    return once(given, add)
 
 
 def user_join(given: argparse.Namespace) -> int:
     def join(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         directory.join(db, workspace, given.user, over_satellite=given.over_satellite, now=now)
-        return _show(given, {"id": given.user, "workspace": workspace})
+        return show(given, {"id": given.user, "workspace": workspace})
 
-    return _once(given, join)
+    return once(given, join)
 
 
 def user_leave(given: argparse.Namespace) -> int:
@@ -133,27 +133,27 @@ def user_leave(given: argparse.Namespace) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.user)
         directory.leave(db, workspace, member, now=now)
-        return _show(given, {"id": member, "workspace": workspace})
+        return show(given, {"id": member, "workspace": workspace})
 
-    return _once(given, leave)
+    return once(given, leave)
 
 
 def user_password(given: argparse.Namespace) -> int:
-    hashed = secret.hash_password(_password(given))
+    hashed = secret.hash_password(ask_password())
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.user)
         directory.set_password(db, member, hashed, now=now)
-        return _show(given, {"id": member})
+        return show(given, {"id": member})
 
-    return _once(given, change)
+    return once(given, change)
 
 
 def user_list(given: argparse.Namespace) -> int:
-    return _once(
+    return once(
         given,
-        lambda db, now: _list(
+        lambda db, now: show_list(
             given, directory.users(db, directory.workspace_of(db, given.workspace))
         ),
     )
@@ -165,9 +165,9 @@ def disable(given: argparse.Namespace) -> int:
         find = directory.member_of if given.what == "member" else directory.device_named
         id_ = find(db, workspace, given.named)
         directory.set_disabled(db, given.what, id_, None if given.enable else now, now=now)
-        return _show(given, {"id": id_, "disabled": not given.enable})
+        return show(given, {"id": id_, "disabled": not given.enable})
 
-    return _once(given, change)
+    return once(given, change)
 
 
 def device_add(given: argparse.Namespace) -> int:
@@ -189,9 +189,9 @@ def device_add(given: argparse.Namespace) -> int:
         told: Row = {"id": id_, "hub-token": token}
         if air_key is not None:
             told["satellite-key"] = air_key.hex()
-        return _show(given, told, secret_names=("hub-token", "satellite-key"))
+        return show(given, told, secret_names=("hub-token", "satellite-key"))
 
-    return _once(given, add)
+    return once(given, add)
 
 
 def device_token(given: argparse.Namespace) -> int:
@@ -199,15 +199,15 @@ def device_token(given: argparse.Namespace) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
         token = directory.new_link_token(db, device, now=now)
-        return _show(given, {"id": device, "hub-token": token}, secret_names=("hub-token",))
+        return show(given, {"id": device, "hub-token": token}, secret_names=("hub-token",))
 
-    return _once(given, renew)
+    return once(given, renew)
 
 
 def device_list(given: argparse.Namespace) -> int:
-    return _once(
+    return once(
         given,
-        lambda db, now: _list(
+        lambda db, now: show_list(
             given, directory.devices(db, directory.workspace_of(db, given.workspace), now)
         ),
     )
@@ -225,9 +225,9 @@ def key_add(given: argparse.Namespace) -> int:
             expires=_expiry(given, now),
             now=now,
         )
-        return _show(given, {"id": id_, "apiKey": key}, secret_names=("apiKey",))
+        return show(given, {"id": id_, "apiKey": key}, secret_names=("apiKey",))
 
-    return _once(given, add)
+    return once(given, add)
 
 
 def token_add(given: argparse.Namespace) -> int:
@@ -237,15 +237,15 @@ def token_add(given: argparse.Namespace) -> int:
         id_, token = directory.add_token(
             db, member, given.name, expires=_expiry(given, now), now=now
         )
-        return _show(given, {"id": id_, "token": token}, secret_names=("token",))
+        return show(given, {"id": id_, "token": token}, secret_names=("token",))
 
-    return _once(given, add)
+    return once(given, add)
 
 
 def credential_list(given: argparse.Namespace) -> int:
-    return _once(
+    return once(
         given,
-        lambda db, now: _list(
+        lambda db, now: show_list(
             given,
             directory.credentials(db, given.what, directory.workspace_of(db, given.workspace)),
         ),
@@ -255,20 +255,20 @@ def credential_list(given: argparse.Namespace) -> int:
 def revoke(given: argparse.Namespace) -> int:
     def withdraw(db: Db, now: float) -> int:
         directory.revoke(db, given.what, given.id, now=now)
-        return _show(given, {"id": given.id, "revoked": True})
+        return show(given, {"id": given.id, "revoked": True})
 
-    return _once(given, withdraw)
+    return once(given, withdraw)
 
 
 def audit_list(given: argparse.Namespace) -> int:
-    return _once(given, lambda db, now: _list(given, audit.latest(db, given.limit)))
+    return once(given, lambda db, now: show_list(given, audit.latest(db, given.limit)))
 
 
 def _expiry(given: argparse.Namespace, now: float) -> float | None:
     return None if given.days is None else now + given.days * DAY
 
 
-def _password(given: argparse.Namespace) -> str:
+def ask_password() -> str:
     """Asked for on a terminal, read from standard input elsewhere: never an argument."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
@@ -279,7 +279,7 @@ def _password(given: argparse.Namespace) -> str:
     return first
 
 
-def _show(
+def show(
     given: argparse.Namespace, told: Mapping[str, Any], *, secret_names: Sequence[str] = ()
 ) -> int:
     if given.json:
@@ -292,7 +292,7 @@ def _show(
     return OK
 
 
-def _list(given: argparse.Namespace, rows: Sequence[Row]) -> int:
+def show_list(given: argparse.Namespace, rows: Sequence[Row]) -> int:
     if given.json:
         print(json.dumps(rows))
         return OK

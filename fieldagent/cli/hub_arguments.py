@@ -25,6 +25,7 @@ def add_hub(commands: Subparsers) -> None:
     _add_device(actions)
     _add_key(actions)
     _add_token(actions)
+    _add_webhook(actions)
     log = command(actions, "audit", ("hub", "audit_list"), "show who did what, the latest first")
     log.add_argument("--limit", type=int, default=100)
     _add_listing(log)
@@ -140,6 +141,37 @@ def _add_credential(actions: Subparsers, what: str) -> None:
     revoke = _action(actions, "revoke", "revoke", f"revoke a {what}")
     revoke.add_argument("id", type=int)
     revoke.set_defaults(what=what)
+
+
+def _add_webhook(actions: Subparsers) -> None:
+    webhook = command(actions, "webhook", None, "where what agents send is posted to")
+    kinds = webhook.add_subparsers(metavar="ACTION")
+    add = _webhook_action(kinds, "add", "try a webhook and add it")
+    add.add_argument("url")
+    add.add_argument(
+        "--secret", action="append", default=[], help="whsec_…; one is made where none is given"
+    )
+    add.add_argument("--unsigned", action="store_true", help="post without a signature")
+    add.add_argument("--username", help="for Basic; the password is asked for, or read")
+    add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
+    add.add_argument("--untried", action="store_true", help="add it without a test call")
+    _webhook_action(kinds, "list", "list webhooks")
+    for name, summary in (
+        ("test", "post a test message"),
+        ("enable", "go on with one that was disabled"),
+        ("remove", "remove it with all that waits for it"),
+    ):
+        _webhook_action(kinds, name, summary).add_argument("id", type=int)
+    _webhook_action(kinds, "dead", "list dead letters")
+    replay = _webhook_action(kinds, "replay", "post dead letters again")
+    replay.add_argument("request_id", nargs="?", metavar="REQUEST_ID", help="all otherwise")
+
+
+def _webhook_action(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentParser:
+    parser = command(kinds, name, ("webhook", name), summary)
+    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_listing(parser)
+    return parser
 
 
 def add_push(commands: Subparsers) -> None:

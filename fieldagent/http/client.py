@@ -9,7 +9,7 @@ import base64
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import NamedTuple
@@ -21,6 +21,9 @@ import trio
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"
 _READ_SIZE = 16_384
+
+
+Opener = Callable[[str, int], Awaitable[trio.SocketStream]]
 
 
 class Reply(NamedTuple):
@@ -48,18 +51,20 @@ async def request(
     deadline: float,
     ssl_context: ssl.SSLContext | None = None,
     max_body: int = 65_536,
+    open_stream: Opener = trio.open_tcp_stream,
 ) -> Reply:
     """Send it and read the answer, of any status, within `deadline` seconds in all.
 
     `user:password@` in the URL becomes Basic authentication. https is verified against the
-    system's certificates unless `ssl_context` says otherwise. Raises RequestFailed.
+    system's certificates unless `ssl_context` says otherwise. `open_stream` connects to a host name
+    and port; it may refuse by RequestFailed. Raises RequestFailed.
     """
     where = _split(url)
     head = h11.Request(
         method=method, target=_target(where), headers=_headers(where, headers, len(body))
     )
     with _told_in_words(), trio.move_on_after(deadline):
-        stream = await _connect(where, ssl_context)
+        stream = await _connect(where, ssl_context, open_stream)
         try:
             return await _exchange(stream, head, body, max_body)
         finally:
@@ -104,9 +109,11 @@ def _headers(
     return headers + list(extra)
 
 
-async def _connect(where: SplitResult, ssl_context: ssl.SSLContext | None) -> trio.abc.Stream:
+async def _connect(
+    where: SplitResult, ssl_context: ssl.SSLContext | None, open_stream: Opener
+) -> trio.abc.Stream:
     host = _host(where)
-    stream = await trio.open_tcp_stream(host, where.port or _PORTS[where.scheme])
+    stream = await open_stream(host, where.port or _PORTS[where.scheme])
     if where.scheme == "http":
         return stream
     context = ssl_context or _system_trust()

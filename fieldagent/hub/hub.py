@@ -20,12 +20,13 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Handler
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import Device, Way, directory, lease, ledger, mobile_terminated
+from fieldagent.hub import Device, Way, directory, lease, ledger, mobile_terminated, webhooks
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.operator import Operator
+from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store import Db, Store
 from fieldagent.journal.group import JournalUnavailable
@@ -113,7 +114,7 @@ async def run(
         nursery.start_soon(_run_store, store, stopping)
         async with trio.open_nursery() as parts:
             parts.start_soon(stop_at_signal, stopping)
-            for part in (_keep_house, _expire, _show_life, _call_operators):
+            for part in (_keep_house, _expire, _show_life, _call_operators, _post_webhooks):
                 parts.start_soon(part, hub)
             await _serve(hub, listeners, tls, stopping, task_status)
             parts.cancel_scope.cancel()
@@ -144,6 +145,11 @@ async def _serve(
 
 async def _call_operators(hub: Hub) -> None:
     await mobile_terminated.run(hub.store, hub.operators(), clock=time.time)
+
+
+async def _post_webhooks(hub: Hub) -> None:
+    open_stream = open_public(hub.settings.webhook_allow)
+    await webhooks.run(hub.store, clock=time.time, open_stream=open_stream)
 
 
 def tls_context(settings: HubSettings) -> ssl.SSLContext | None:

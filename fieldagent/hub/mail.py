@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fieldagent.hub import Device
 from fieldagent.hub.ledger import WAITS
@@ -64,9 +64,14 @@ def waiting(
     return [Waiting(item, sender, _entry(sequence, body)) for item, sequence, sender, body in rows]
 
 
-def _entry(sequence: int, body: bytes) -> Entry:
+def stored_entry(body: bytes) -> Entry:
+    """The one entry of an item's envelope, under no number yet."""
     (stored,) = decode(bytes(body)).entries
-    return Entry(sequence, stored.content, stored.time, stored.sos)
+    return stored
+
+
+def _entry(sequence: int, body: bytes) -> Entry:
+    return replace(stored_entry(body), sequence=sequence)
 
 
 def receipts_for(

@@ -8,10 +8,14 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
+import trio
+
 from fieldagent import __version__
-from fieldagent.http.client import Reply, RequestFailed, request
+from fieldagent.http.client import Opener, Reply, RequestFailed, request
 from fieldagent.inbound import Delivery, Outcome, Result
 from fieldagent.inbound.signature import headers
+
+REMEDY = "correct webhook-address and restart the agent"
 
 DEADLINE = 20.0
 """Seconds for one attempt; the specification recommends 15 to 30."""
@@ -25,8 +29,14 @@ async def post(
     clock: Callable[[], float],
     deadline: float = DEADLINE,
     ssl_context: ssl.SSLContext | None = None,
+    extra: tuple[tuple[str, str], ...] = (),
+    open_stream: Opener = trio.open_tcp_stream,
+    remedy: str = REMEDY,
 ) -> Result:
-    """Hand `delivery` to `url`; `clock` gives Unix time."""
+    """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers.
+
+    `remedy` is what people should do where the URL itself is wrong.
+    """
     body = delivery.body.encode("utf-8", "backslashreplace")
     try:
         reply = await request(
@@ -35,28 +45,30 @@ async def post(
             headers=(
                 ("Content-Type", "application/json"),
                 ("User-Agent", f"fieldagent/{__version__}"),
+                *extra,
                 *headers(delivery.request_id, body, now=clock(), secrets=secrets),
             ),
             body=body,
             deadline=deadline,
             ssl_context=ssl_context,
             max_body=0,
+            open_stream=open_stream,
         )
     except RequestFailed as failure:
         return Result(Outcome.FAILED, failure.reason)
-    return judge(reply, clock())
+    return judge(reply, clock(), remedy)
 
 
-def judge(reply: Reply, now: float) -> Result:
+def judge(reply: Reply, now: float, remedy: str = REMEDY) -> Result:
     """Only 2xx is success, and 410 is the receiver's way to end it all."""
     if 200 <= reply.status < 300:
         return Result(Outcome.HANDED)
     answer = f"the receiver answered {_named(reply.status)}"
     if reply.status == HTTPStatus.GONE:
-        return Result(Outcome.GONE, f"{answer}; correct webhook-address and restart the agent")
+        return Result(Outcome.GONE, f"{answer}; {remedy}")
     if 300 <= reply.status < 400:
         target = reply.headers.get("location", "nowhere")[:200]
-        answer += f", a redirect to {target}, which is not followed; correct webhook-address"
+        answer += f", a redirect to {target}, which is not followed; {remedy}"
     return Result(Outcome.FAILED, answer, retry_after(reply.headers, now))
 
 

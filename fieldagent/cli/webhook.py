@@ -1,0 +1,121 @@
+"""`fieldagent hub webhook …`: where what agents send is posted to."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import secrets
+import sys
+import time
+
+from fieldagent.cli.exit_codes import OK, REFUSED, USAGE
+from fieldagent.cli.hub import ask_password, once, show, show_list, with_store
+from fieldagent.hub import directory, webhooks
+from fieldagent.hub.reach import open_public
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store import Db, Store
+from fieldagent.hub.webhooks import Webhook
+from fieldagent.inbound import Outcome
+from fieldagent.properties import Wrong, url
+from fieldagent.settings import webhook_secrets
+
+
+def add(given: argparse.Namespace) -> int:
+    try:
+        webhook = _read(given)
+    except Wrong as wrong:
+        print(f"fieldagent: {wrong}", file=sys.stderr)
+        return USAGE
+
+    def keep(settings: HubSettings, store: Store) -> int:
+        workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))
+        if not given.untried and not _try(settings, webhook):
+            print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
+            return REFUSED
+        id_ = store.once(lambda db: webhooks.add(db, workspace, webhook, now=time.time()))
+        told = {"id": id_, "secret": " ".join(webhook.secrets)}
+        return show(given, told, secret_names=("secret",))
+
+    return with_store(given, keep)
+
+
+def _read(given: argparse.Namespace) -> Webhook:
+    """Raises Wrong."""
+    own = given.secret or ([] if given.unsigned else [_new_secret()])
+    password = ask_password() if given.username is not None else None
+    headers = {}
+    for header in given.header:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip() or not header.isprintable():
+            raise Wrong(f"--header must be NAME:VALUE, not {header!r}")
+        headers[name.strip()] = value.strip()
+    signing = webhook_secrets(" ".join(own))
+    return Webhook(0, url(given.url), signing, given.username, password, headers)
+
+
+def _new_secret() -> str:
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def _try(settings: HubSettings, webhook: Webhook) -> bool:
+    import trio
+
+    open_stream = open_public(settings.webhook_allow)
+
+    async def call() -> bool:
+        result = await webhooks.test_call(webhook, clock=time.time, open_stream=open_stream)
+        if result.outcome is Outcome.HANDED:
+            print(f"{webhook.url} took the test message", file=sys.stderr)
+            return True
+        print(f"fieldagent: {webhook.url}: {result.reason}", file=sys.stderr)
+        return False
+
+    return trio.run(call)
+
+
+def test(given: argparse.Namespace) -> int:
+    def call(settings: HubSettings, store: Store) -> int:
+        webhook = store.once(lambda db: webhooks.known(db, given.id))
+        return OK if _try(settings, webhook) else REFUSED
+
+    return with_store(given, call)
+
+
+def list(given: argparse.Namespace) -> int:  # noqa: A001
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        return show_list(given, webhooks.listing(db, workspace))
+
+    return once(given, look)
+
+
+def enable(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        webhooks.enable(db, given.id, now=now)
+        return show(given, {"id": given.id, "enabled": True})
+
+    return once(given, change)
+
+
+def remove(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        webhooks.remove(db, given.id, now=now)
+        return show(given, {"id": given.id, "removed": True})
+
+    return once(given, change)
+
+
+def dead(given: argparse.Namespace) -> int:
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        return show_list(given, webhooks.dead_letters(db, workspace))
+
+    return once(given, look)
+
+
+def replay(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        count = webhooks.replay(db, given.request_id, now=now)
+        return show(given, {"replayed": count})
+
+    return once(given, change)

@@ -1,0 +1,348 @@
+"""What agents send, on its way to a workspace's webhooks: one POST for each item and webhook.
+
+In order for each sender; whoever is slow or broken holds up nobody else. A process claims what it
+posts, so that several share the work; one that dies leaves its claim to run out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import trio
+
+from fieldagent.http.client import Opener
+from fieldagent.hub.audit import note
+from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
+from fieldagent.hub.mail import identity_of, stored_entry
+from fieldagent.hub.store import Db, Store
+from fieldagent.inbound import Delivery, Outcome, Result
+from fieldagent.inbound.schedule import SCHEDULE, delay
+from fieldagent.inbound.webhook import DEADLINE, post
+from fieldagent.journal.group import JournalUnavailable
+from fieldagent.package import Message
+from fieldagent.payload import Identity, payload_json
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16
+"""Posts under way in one process."""
+AT_ONCE_EACH = 4
+"""Of these, to one webhook."""
+CLAIM = 3 * DEADLINE
+"""Seconds after which a post that nobody has settled is made again."""
+LOOK_AGAIN = 5.0
+"""Seconds between two looks for what has fallen due by itself."""
+PATIENCE = 5 * 86_400.0
+"""Seconds without a success after which a webhook is disabled."""
+REMEDY = "correct the URL with `fieldagent hub webhook`"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    id: int
+    url: str
+    secrets: tuple[str, ...] = ()
+    username: str | None = None
+    password: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    failing_since: float | None = None
+
+    def extra(self) -> tuple[tuple[str, str], ...]:
+        """The headers that go along with every post."""
+        extra = tuple(self.headers.items())
+        if self.username is None:
+            return extra
+        pair = base64.b64encode(f"{self.username}:{self.password or ''}".encode()).decode()
+        return (*extra, ("Authorization", f"Basic {pair}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """One delivery that this process may post now."""
+
+    webhook: Webhook
+    item: int
+    delivery: Delivery
+
+
+_WEBHOOK = "webhook.id, url, secrets, username, webhook.password, headers, failing_since"
+
+
+def _webhook(row: Sequence[Any]) -> Webhook:
+    id_, url, secrets, username, password, headers, failing_since = row
+    return Webhook(
+        id_, url, tuple(secrets.split()), username, password, json.loads(headers), failing_since
+    )
+
+
+_DUE = (
+    "FROM webhook_delivery d JOIN webhook ON webhook.id = d.webhook JOIN item ON item.id = d.item"
+    " WHERE d.state = 'waiting' AND webhook.disabled IS NULL AND d.not_before <= ?"
+    " AND d.claimed_until <= ? AND NOT EXISTS (SELECT 1 FROM webhook_delivery earlier"
+    " JOIN item other ON other.id = earlier.item WHERE earlier.webhook = d.webhook"
+    " AND earlier.state = 'waiting' AND earlier.item < d.item AND other.sender = item.sender)"
+    " ORDER BY d.item, d.webhook LIMIT ?"
+)
+
+
+def is_due(db: Db, now: float) -> bool:
+    return bool(db.execute(f"SELECT 1 {_DUE}", now, now, 1))
+
+
+def claim(db: Db, now: float, limit: int) -> list[Posting]:
+    """The oldest that waits of each sender and webhook, for this process alone."""
+    locked = db.skip_locked.replace("UPDATE", "UPDATE OF d")
+    rows = db.execute(
+        f"SELECT {_WEBHOOK}, item.id, item.request_id, item.sender, item.workspace, item.body,"
+        f" item.accepted, d.attempts {_DUE}{locked}",
+        now,
+        now,
+        4 * AT_ONCE,
+    )
+    chosen: list[Sequence[Any]] = []
+    for row in rows:
+        to_the_same = sum(1 for each in chosen if each[0] == row[0])
+        if len(chosen) < limit and to_the_same < AT_ONCE_EACH:
+            chosen.append(row)
+    for taken in chosen:
+        db.execute(
+            "UPDATE webhook_delivery SET claimed_until = ? WHERE webhook = ? AND item = ?",
+            now + CLAIM,
+            taken[0],
+            taken[7],
+        )
+    return [_posting(db, taken) for taken in chosen]
+
+
+def _posting(db: Db, row: Sequence[Any]) -> Posting:
+    item, request_id, sender, workspace, body, accepted, attempts = row[7:]
+    entry = stored_entry(body)
+    content: Any = entry.content
+    moment = getattr(content, "timestamp", None) or datetime.fromtimestamp(entry.time, UTC)
+    text = payload_json(request_id, identity_of(db, sender, workspace), content, moment)
+    delivery = Delivery(request_id, str(sender), text, accepted, attempts)
+    return Posting(_webhook(row[:7]), item, delivery)
+
+
+def settle(db: Db, posting: Posting, result: Result, now: float) -> str:
+    """Record how a post ended; what people should know of it, or nothing."""
+    webhook, attempts = posting.webhook, posting.delivery.attempts + 1
+    if result.outcome is Outcome.HANDED:
+        _mark(db, posting, "handed", attempts, now, "")
+        db.execute("UPDATE webhook SET failing_since = NULL WHERE id = ?", webhook.id)
+        return ""
+    since = webhook.failing_since or now
+    db.execute("UPDATE webhook SET failing_since = ? WHERE id = ?", since, webhook.id)
+    if result.outcome is Outcome.GONE or now - since >= PATIENCE:
+        _mark(db, posting, "waiting", attempts, now, result.reason)
+        return _disable(db, webhook.id, result.reason, now)
+    wait = delay(
+        attempts, schedule=SCHEDULE, retry_after=result.retry_after, chance=random.random()
+    )
+    if wait is None or result.outcome is Outcome.REFUSED:
+        _mark(db, posting, "dead", attempts, now, result.reason)
+        return (
+            f"webhook {webhook.id} did not take {posting.delivery.request_id}: {result.reason};"
+            f" `fieldagent hub webhook replay {posting.delivery.request_id}` posts it again"
+        )
+    _mark(db, posting, "waiting", attempts, now + wait, result.reason)
+    return f"webhook {webhook.id}: {result.reason}; tried again in {wait:.0f} s"
+
+
+def _mark(
+    db: Db, posting: Posting, state: str, attempts: int, not_before: float, reason: str
+) -> None:
+    db.execute(
+        "UPDATE webhook_delivery SET state = ?, attempts = ?, not_before = ?, claimed_until = 0,"
+        " reason = ? WHERE webhook = ? AND item = ?",
+        state,
+        attempts,
+        not_before,
+        reason,
+        posting.webhook.id,
+        posting.item,
+    )
+    db.announce("webhooks")
+
+
+def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
+    db.execute(
+        "UPDATE webhook SET disabled = ?, reason = ? WHERE id = ? AND disabled IS NULL",
+        now,
+        reason,
+        webhook,
+    )
+    notice = f"webhook {webhook} is disabled: {reason}"
+    note(db, "hub", "webhook disable", notice, now)
+    return f"{notice}; `fieldagent hub webhook enable {webhook}` goes on with what waits"
+
+
+async def run(store: Store, *, clock: Callable[[], float], open_stream: Opener) -> None:
+    """Post what is due until cancelled."""
+    await _Posts(store, clock, open_stream).run()
+
+
+@dataclass(slots=True)
+class _Posts:
+    store: Store
+    clock: Callable[[], float]
+    open_stream: Opener
+    under_way: int = 0
+    pause: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                news = self.store.heard("webhooks")
+                for posting in await self.due():
+                    self.under_way += 1
+                    nursery.start_soon(self.carry_out, posting)
+                with trio.move_on_after(LOOK_AGAIN) as self.pause:
+                    await news.wait()
+
+    async def due(self) -> list[Posting]:
+        free = AT_ONCE - self.under_way
+        try:
+            if free and await self.store.read(lambda db: is_due(db, self.clock())):
+                return await self.store.commit(lambda db: claim(db, self.clock(), free))
+        except JournalUnavailable as unavailable:
+            log.error("%s", unavailable)
+        return []
+
+    async def carry_out(self, posting: Posting) -> None:
+        webhook = posting.webhook
+        result = await post(
+            webhook.url,
+            posting.delivery,
+            secrets=webhook.secrets,
+            clock=self.clock,
+            extra=webhook.extra(),
+            open_stream=self.open_stream,
+            remedy=REMEDY,
+        )
+        try:
+            told = await self.store.commit(lambda db: settle(db, posting, result, self.clock()))
+        except JournalUnavailable as unavailable:
+            # Its claim runs out, and it is posted again under the same id.
+            told = str(unavailable)
+        if told:
+            log.warning("%s", told)
+        self.under_way -= 1
+        self.pause.cancel()
+
+
+async def test_call(webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener) -> Result:
+    """Post a message that says what it is."""
+    request_id = "00000000-0000-4000-8000-000000000000"
+    now = datetime.fromtimestamp(clock(), UTC)
+    hub = Identity("0", "fieldagent hub", "Integration")
+    body = payload_json(request_id, hub, Message("A test of this webhook"), now)
+    delivery = Delivery(request_id, "0", body, clock())
+    return await post(
+        webhook.url,
+        delivery,
+        secrets=webhook.secrets,
+        clock=clock,
+        extra=webhook.extra(),
+        open_stream=open_stream,
+        remedy=REMEDY,
+    )
+
+
+# For administration.
+
+
+def add(db: Db, workspace: int, webhook: Webhook, *, now: float) -> int:
+    """Its number; `webhook.id` counts for nothing."""
+    ((id_,),) = db.execute(
+        "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        workspace,
+        webhook.url,
+        " ".join(webhook.secrets),
+        webhook.username,
+        webhook.password,
+        json.dumps(dict(webhook.headers)),
+        now,
+    )
+    note(db, ADMINISTRATION, "webhook add", f"{id_} {webhook.url}", now)
+    return int(id_)
+
+
+def known(db: Db, webhook: int) -> Webhook:
+    rows = db.execute(f"SELECT {_WEBHOOK} FROM webhook WHERE id = ?", webhook)
+    _must_be(rows, webhook)
+    return _webhook(rows[0])
+
+
+def listing(db: Db, workspace: int) -> list[Row]:
+    names = ("id", "url", "signed", "failingSince", "disabled", "reason", "waiting", "dead")
+    rows = db.execute(
+        "SELECT id, url, secrets, failing_since, disabled, reason, (SELECT count(*)"
+        " FROM webhook_delivery WHERE webhook = webhook.id AND state = 'waiting'), (SELECT"
+        " count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'dead')"
+        " FROM webhook WHERE workspace = ? ORDER BY id",
+        workspace,
+    )
+    return [dict(zip(names, (*row[:2], bool(row[2]), *row[3:]), strict=True)) for row in rows]
+
+
+def enable(db: Db, webhook: int, *, now: float) -> None:
+    _must_be(
+        db.execute(
+            "UPDATE webhook SET disabled = NULL, failing_since = NULL, reason = '' WHERE id = ?"
+            " RETURNING id",
+            webhook,
+        ),
+        webhook,
+    )
+    db.execute(
+        "UPDATE webhook_delivery SET not_before = 0 WHERE webhook = ? AND state = 'waiting'",
+        webhook,
+    )
+    note(db, ADMINISTRATION, "webhook enable", str(webhook), now)
+    db.announce("webhooks")
+
+
+def remove(db: Db, webhook: int, *, now: float) -> None:
+    """With all that waits for it."""
+    _must_be(db.execute("DELETE FROM webhook WHERE id = ? RETURNING id", webhook), webhook)
+    note(db, ADMINISTRATION, "webhook remove", str(webhook), now)
+
+
+def dead_letters(db: Db, workspace: int) -> list[Row]:
+    rows = db.execute(
+        "SELECT webhook.id, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
+        " JOIN item ON item.id = d.item JOIN webhook ON webhook.id = d.webhook"
+        " WHERE d.state = 'dead' AND webhook.workspace = ? ORDER BY d.item",
+        workspace,
+    )
+    names = ("webhook", "requestId", "accepted", "attempts", "reason")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def replay(db: Db, request_id: str | None, *, now: float) -> int:
+    """Post a dead letter again, or (None) all of them; how many those are."""
+    rows = db.execute(
+        "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"
+        " WHERE state = 'dead' AND item IN (SELECT id FROM item WHERE request_id LIKE ?)"
+        " RETURNING item",
+        "%" if request_id is None else request_id,
+    )
+    if not rows:
+        raise Refused("no such dead letter; `fieldagent hub webhook dead` shows them")
+    note(db, ADMINISTRATION, "webhook replay", f"{len(rows)} deliveries", now)
+    db.announce("webhooks")
+    return len(rows)
+
+
+def _must_be(rows: Sequence[Any], webhook: int) -> None:
+    if not rows:
+        raise Refused(f"there is no webhook {webhook}; `fieldagent hub webhook list` shows them")

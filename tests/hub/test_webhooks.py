@@ -1,0 +1,370 @@
+"""What agents send, at the workspace's webhooks: a real receiver, both databases, hostile names."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from standardwebhooks import Webhook as Verifier
+
+from fieldagent.http.client import RequestFailed
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.message import Request, Response
+from fieldagent.http.server import serve
+from fieldagent.hub import webhooks
+from fieldagent.hub.directory import Refused
+from fieldagent.hub.reach import is_public, open_public
+from fieldagent.hub.store import Store
+from fieldagent.hub.webhooks import Webhook
+from fieldagent.inbound import Outcome
+from fieldagent.inbound.schedule import LONGEST, SCHEDULE
+from fieldagent.inbound.webhook import post
+from fieldagent.package import Message
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, Field, field_of
+
+SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+OTHER = "whsec_" + base64.b64encode(bytes(32)).decode()
+LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
+OPEN = open_public(LOOPBACK)
+
+
+@dataclass
+class Receiver:
+    """Answers as told, 200 otherwise, and keeps what it got."""
+
+    url: str = ""
+    answers: list[Response] = field(default_factory=list)
+    got: list[Request] = field(default_factory=list)
+
+    async def handle(self, request: Request) -> Response:
+        self.got.append(request)
+        return self.answers.pop(0) if self.answers else Response(204)
+
+    def contents(self) -> list[str]:
+        return [
+            json.loads(request.body)["payloads"][0]["events"][0]["content"] for request in self.got
+        ]
+
+
+@asynccontextmanager
+async def receiver() -> AsyncIterator[Receiver]:
+    running = Receiver()
+    listeners = open_listeners(0, ["127.0.0.1"])
+    running.url = f"http://127.0.0.1:{port_of(listeners)}/hook"
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, running.handle, listeners, stopping=trio.Event()))
+        yield running
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def posting(store: Store, **how: Any) -> AsyncIterator[tuple[Field, Receiver]]:
+    """A workspace whose one webhook is the receiver."""
+    async with field_of(store) as alps, receiver() as there:
+        webhook = Webhook(0, there.url, **{"secrets": (SECRET,), **how})
+        await store.commit(lambda db: webhooks.add(db, 1, webhook, now=alps.now))
+        yield alps, there
+
+
+async def turn(alps: Field) -> None:
+    """Post all that is due, each to its end."""
+    store, now = alps.store, alps.now
+    while claimed := await store.commit(lambda db: webhooks.claim(db, now, webhooks.AT_ONCE)):
+        for each in claimed:
+            result = await post(
+                each.webhook.url,
+                each.delivery,
+                secrets=each.webhook.secrets,
+                clock=alps.clock,
+                extra=each.webhook.extra(),
+                open_stream=OPEN,
+                remedy=webhooks.REMEDY,
+            )
+            await store.commit(partial(webhooks.settle, posting=each, result=result, now=now))
+
+
+async def states(alps: Field) -> list[tuple[Any, ...]]:
+    return await alps.rows("SELECT state, attempts FROM webhook_delivery ORDER BY item")
+
+
+async def test_what_an_agent_sends_is_posted_in_the_spec_s_json_and_signed(store: Store) -> None:
+    async with posting(store, headers={"X-Team": "rescue"}, username="u", password="p") as (
+        alps,
+        there,
+    ):
+        await alps.sends(1, Entry(7, Message("Hut open"), int(START)))
+        await alps.push(Message("from the cloud"), target=2)
+        await turn(alps)
+        (request,) = there.got
+        document = json.loads(request.body)
+        assert document["payloads"] == [
+            {
+                "identity": {
+                    "id": "1",
+                    "name": "Ada",
+                    "type": "User",
+                    "email": "ada@example.org",
+                },
+                "account": {"id": "1"},
+                "events": [
+                    {
+                        "type": "Message",
+                        "timestamp": "2026-09-21T14:13:20Z",
+                        "content": "Hut open",
+                    }
+                ],
+            }
+        ]
+        assert request.headers["webhook-id"] == document["requestId"]
+        assert request.headers["x-team"] == "rescue"
+        assert request.headers["authorization"] == "Basic " + base64.b64encode(b"u:p").decode()
+        verifier = Verifier(SECRET)
+        moment = request.headers["webhook-timestamp"]
+        signed = verifier.sign(
+            request.headers["webhook-id"],
+            datetime.fromtimestamp(int(moment), UTC),
+            request.body.decode(),
+        )
+        assert request.headers["webhook-signature"] == signed
+        assert await states(alps) == [("handed", 1)]
+
+
+async def test_the_same_item_over_two_ways_is_posted_once(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        for _ in range(3):
+            await alps.sends(1, Entry(7, Message("once"), int(START)))
+        await turn(alps)
+        assert there.contents() == ["once"]
+
+
+async def test_both_secrets_sign_while_one_is_replaced(store: Store) -> None:
+    async with posting(store, secrets=(SECRET, OTHER)) as (alps, there):
+        await alps.sends(1, Entry(7, Message("x"), int(START)))
+        await turn(alps)
+        assert len(there.got[0].headers["webhook-signature"].split()) == 2
+
+
+async def test_each_of_several_webhooks_gets_it(store: Store) -> None:
+    async with posting(store) as (alps, there), receiver() as other:
+        await store.commit(lambda db: webhooks.add(db, 1, Webhook(0, other.url), now=alps.now))
+        there.answers = [Response(500)]
+        await alps.sends(1, Entry(7, Message("x"), int(START)))
+        await turn(alps)
+        assert (len(there.got), other.contents()) == (1, ["x"])
+        assert "webhook-signature" not in other.got[0].headers
+
+
+async def test_a_failed_post_is_made_again_under_the_same_id_and_holds_up_its_sender_alone(
+    store: Store,
+) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(503, headers=(("Retry-After", "120"),))]
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        await alps.sends(1, Entry(2, Message("second"), int(START)))
+        await alps.sends(2, Entry(1, Message("of Ben"), int(START)))
+        await turn(alps)
+        assert there.contents() == ["first", "of Ben"]
+        alps.now += 119
+        await turn(alps)
+        assert len(there.got) == 2
+        alps.now += 2
+        await turn(alps)
+        assert there.contents() == ["first", "of Ben", "first", "second"]
+        assert there.got[0].headers["webhook-id"] == there.got[2].headers["webhook-id"]
+
+
+async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(500)] * len(SCHEDULE)
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        for _ in SCHEDULE:
+            await turn(alps)
+            # Nothing but this one fails: the days until it is disabled are not what is tested.
+            await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
+            alps.now += LONGEST
+        assert await states(alps) == [("dead", len(SCHEDULE))]
+        (letter,) = await store.read(lambda db: webhooks.dead_letters(db, 1))
+        assert letter["reason"] == "the receiver answered 500 Internal Server Error"
+        assert (
+            await store.commit(lambda db: webhooks.replay(db, letter["requestId"], now=alps.now))
+            == 1
+        )
+        await turn(alps)
+        assert await states(alps) == [("handed", 1)]
+        with pytest.raises(Refused, match="no such dead letter"):
+            await store.commit(lambda db: webhooks.replay(db, None, now=alps.now))
+
+
+async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
+    store: Store,
+) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(410)]
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        await turn(alps)
+        (listed,) = await store.read(lambda db: webhooks.listing(db, 1))
+        assert listed["disabled"] == alps.now
+        assert "410 Gone" in listed["reason"]
+        assert any(
+            action == "webhook disable" for (action,) in await alps.rows("SELECT action FROM audit")
+        )
+        alps.now += 9_999
+        await turn(alps)
+        assert len(there.got) == 1
+        await store.commit(lambda db: webhooks.enable(db, listed["id"], now=alps.now))
+        await turn(alps)
+        assert there.contents() == ["first", "first"]
+
+
+async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(500), Response(500)]
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        await turn(alps)
+        alps.now += webhooks.PATIENCE
+        await turn(alps)
+        (listed,) = await store.read(lambda db: webhooks.listing(db, 1))
+        assert listed["disabled"] is not None
+        assert listed["waiting"] == 1
+
+
+async def test_a_redirect_is_not_followed(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(302, headers=(("Location", "http://127.0.0.1:1/"),))]
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        await turn(alps)
+        ((state, reason),) = await alps.rows("SELECT state, reason FROM webhook_delivery")
+        assert state == "waiting"
+        assert "a redirect to http://127.0.0.1:1/, which is not followed" in reason
+        assert there.got[0].path == "/hook"
+
+
+async def test_what_a_dead_process_had_claimed_is_posted_again(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        assert await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        await turn(alps)
+        assert there.got == []
+        alps.now += webhooks.CLAIM
+        await turn(alps)
+        assert there.contents() == ["first"]
+
+
+async def test_two_processes_share_the_work_and_double_nothing(database: str) -> None:
+    from fieldagent.hub.store import open_store
+
+    one, other = open_store(database), open_store(database)
+    try:
+        async with posting(one) as (alps, there), trio.open_nursery() as nursery:
+            nursery.start_soon(other.run)
+            for store in (one, other):
+                nursery.start_soon(partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN))
+            for number in range(20):
+                for sender in (1, 2, 3):
+                    entry = Entry(number, Message(f"{sender}.{number}"), int(START))
+                    await alps.sends(sender, entry)
+            with trio.fail_after(30):
+                while len(there.got) < 60:
+                    await trio.sleep(0.05)
+            for sender in (1, 2, 3):
+                own = [c for c in there.contents() if c.startswith(f"{sender}.")]
+                assert own == [f"{sender}.{number}" for number in range(20)]
+            nursery.cancel_scope.cancel()
+    finally:
+        one.close()
+        other.close()
+
+
+async def test_the_test_call_tells_what_it_is(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        webhook = Webhook(0, there.url, (SECRET,))
+        result = await webhooks.test_call(webhook, clock=alps.clock, open_stream=OPEN)
+        assert result.outcome is Outcome.HANDED
+        assert there.contents() == ["A test of this webhook"]
+        there.answers = [Response(500)]
+        result = await webhooks.test_call(webhook, clock=alps.clock, open_stream=OPEN)
+        assert result.outcome is Outcome.FAILED
+
+
+PRIVATE = [
+    "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.255.0.9", "169.254.169.254",
+    "172.16.0.1", "192.0.0.1", "192.168.1.1", "198.18.0.1", "224.0.0.1", "240.0.0.1",
+    "255.255.255.255", "::", "::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
+    "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:7f00:1::", "2002:a00:1::1", "fc00::1", "fd12::1",
+    "fe80::1", "fe80::1%eth0", "ff02::1", "2001:db8::1", "2001:0:7f00:1::",
+]  # fmt: skip
+PUBLIC = ["9.9.9.9", "193.0.6.139", "2620:fe::fe", "::ffff:9.9.9.9", "64:ff9b::909:909"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_no_address_that_is_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_a_public_address(address: str) -> None:
+    assert is_public(address)
+
+
+def test_what_is_allowed_is_let_in_and_nothing_beside_it() -> None:
+    allowed = [ipaddress.ip_network("10.1.0.0/16")]
+    assert is_public("10.1.2.3", allowed)
+    assert is_public("::ffff:10.1.2.3", allowed)
+    assert not is_public("10.2.0.1", allowed)
+
+
+Lookup = Callable[..., Awaitable[list[Any]]]
+
+
+def names(*answers: list[str]) -> Lookup:
+    """A resolver whose answer changes from one question to the next."""
+    left = list(answers)
+
+    async def getaddrinfo(host: str, port: int, *args: Any, **how: Any) -> list[Any]:
+        addresses = left.pop(0) if len(left) > 1 else left[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in addresses]
+
+    return getaddrinfo
+
+
+@pytest.mark.parametrize("answer", [["127.0.0.1"], ["9.9.9.9", "10.0.0.1"]])
+async def test_a_name_with_any_private_address_is_refused(
+    answer: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trio.socket, "getaddrinfo", names(answer))
+    with pytest.raises(RequestFailed, match="no public address: webhook-allow"):
+        await open_public()("rebinding.example", 80)
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "017700000001", "127.1", "localhost"])
+async def test_other_spellings_of_this_machine_are_refused(host: str) -> None:
+    with pytest.raises(RequestFailed, match="no public address"):
+        await open_public()(host, 80)
+
+
+async def test_the_address_that_was_checked_is_the_one_that_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the name says at the second question would lead to ourselves."""
+    asked: list[str] = []
+
+    async def open_tcp_stream(host: str, port: int) -> Any:
+        asked.append(host)
+        raise OSError("as a test")
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", names(["9.9.9.9"], ["127.0.0.1"]))
+    monkeypatch.setattr(trio, "open_tcp_stream", open_tcp_stream)
+    with pytest.raises(OSError, match="as a test"):
+        await open_public()("rebinding.example", 80)
+    assert asked == ["9.9.9.9"]
