@@ -164,3 +164,9 @@ def _add_simulate(commands: Subparsers) -> None:
     satellite.add_argument("--imei", default="300234010000001", help="15 digits")
     satellite.add_argument("--latency", type=float, default=2.0, help="seconds a session takes (2)")
     satellite.add_argument("--key", help="the kit's satellite-key")
+    satellite.add_argument(
+        "--hub", metavar="HOST:PORT", help="bring MO messages to a hub's directip-listen"
+    )
+    satellite.add_argument(
+        "--mt-port", type=int, default=0, help="port where the hub brings MT messages (any)"
+    )

@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -15,6 +16,7 @@ import trio
 from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.simulator.commands import BadCommand, Bench, obey
 from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.hub_side import HubSide
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.wire.envelope import derive_key
@@ -35,8 +37,17 @@ def satellite(given: argparse.Namespace) -> int:
         link = given.link or Path(directory) / "modem"
         masters = [bytes.fromhex(given.key)] if given.key else []
         bench = build(link, given.imei, given.latency, masters)
-        trio.run(_run, bench)
+        hub = _endpoint(given.hub) if given.hub else None
+        trio.run(_run, bench, hub, given.mt_port)
     return OK
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        print(f"fieldagent: --hub takes HOST:PORT, not {text!r}", file=sys.stderr)
+        raise SystemExit(USAGE)
+    return host, int(port)
 
 
 def build(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> Bench:
@@ -49,14 +60,30 @@ def build(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) 
     return Bench(modem, gateway, PtyPort(modem, link, latency=latency))
 
 
-async def _run(bench: Bench) -> None:
+async def _run(bench: Bench, hub: tuple[str, int] | None, mt_port: int) -> None:
     async with trio.open_nursery() as nursery:
+        if hub is not None:
+            bench = await _look_to_hub(bench, *hub, mt_port, nursery)
         await nursery.start(bench.port.run)
         say(f"modem {bench.modem.imei} on {bench.port.link}: satellite-port={bench.port.link}")
         say("type `help` for what can be sent and what can go wrong")
         await listen(bench)
         # Nobody types any more, as in the background: the sky stays.
         await trio.sleep_forever()
+
+
+async def _look_to_hub(
+    bench: Bench, host: str, port: int, mt_port: int, nursery: trio.Nursery
+) -> Bench:
+    def rung() -> None:
+        bench.modem.ring()
+        bench.port.poke()
+
+    side = HubSide(host, port, bench.modem.imei, bench.gateway, say, rung)
+    listening = await nursery.start(side.serve, mt_port)
+    nursery.start_soon(side.bring)
+    say(f"MO messages go to {host}:{port}; MT messages: directip-gateway=127.0.0.1:{listening}")
+    return replace(bench, hub=side)
 
 
 async def listen(bench: Bench) -> None:

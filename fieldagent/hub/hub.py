@@ -26,6 +26,7 @@ from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.operator import Operator
+from fieldagent.hub.operator.directip import DirectIp, serve_directip
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store import Db, Store
@@ -90,7 +91,11 @@ class Hub:
         await self.mobile_originated.take_in(device, body, Way.SATELLITE)
 
     def operators(self) -> dict[str, Operator]:
-        return {}
+        settings = self.settings
+        found: dict[str, Operator] = {}
+        if settings.directip_gateway is not None:
+            found["directip"] = DirectIp(*settings.directip_gateway)
+        return found
 
     def handler(self) -> Handler:
         return router([*self.api.routes(), self.links.route()])
@@ -114,6 +119,7 @@ async def run(
         nursery.start_soon(_run_store, store, stopping)
         async with trio.open_nursery() as parts:
             parts.start_soon(stop_at_signal, stopping)
+            await _listen_for_mo(hub, parts)
             for part in (_keep_house, _expire, _show_life, _call_operators, _post_webhooks):
                 parts.start_soon(part, hub)
             await _serve(hub, listeners, tls, stopping, task_status)
@@ -141,6 +147,15 @@ async def _serve(
         await stopping.wait()
         log.info("stopping: what waits is kept and goes on at the next start")
         notify("STOPPING=1")
+
+
+async def _listen_for_mo(hub: Hub, nursery: trio.Nursery) -> None:
+    if hub.settings.directip_listen is None:
+        return
+    host, port = hub.settings.directip_listen
+    listeners = open_listeners(port, [host], allow_remote=True)
+    await nursery.start(serve_directip, listeners, hub.take_in)
+    log.info("the operator's gateway may bring MO messages to %s:%d", host, port_of(listeners))
 
 
 async def _call_operators(hub: Hub) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fieldagent.package import Data, Location, Message, Waypoint
 from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.hub_side import HubSide
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
 from fieldagent.wire.sbd_status import Verdict, mo_status
@@ -25,6 +26,8 @@ class Bench:
     modem: SimulatedModem
     gateway: SimulatedGateway
     port: PtyPort
+    hub: HubSide | None = None
+    """With a real hub behind the gateway."""
 
 
 def obey(bench: Bench, line: str) -> str:
@@ -196,6 +199,35 @@ def _latency(bench: Bench, rest: str) -> str:
     return f"a session takes {rest} s"
 
 
+def _hub(bench: Bench) -> HubSide:
+    if bench.hub is None:
+        raise BadCommand("no hub is behind this gateway: start the simulator with --hub")
+    return bench.hub
+
+
+def _hub_status(bench: Bench, rest: str) -> str:
+    words = ("0", *map(str, range(-12, 51)))
+    if rest not in words:
+        raise BadCommand(f"a result is a number from -12 to 50, not {rest!r}")
+    _hub(bench).faults.status = int(rest)
+    return f"the next MT request is answered with {rest}"
+
+
+def _hub_silent(bench: Bench, rest: str) -> str:
+    _hub(bench).faults.silent += 1
+    return "the next MT request is taken and not answered"
+
+
+def _hub_cut(bench: Bench, rest: str) -> str:
+    _hub(bench).faults.cut += 1
+    return "the next MT request is taken and its connection cut"
+
+
+def _hub_late(bench: Bench, rest: str) -> str:
+    _hub(bench).faults.late = float(_number(rest, 0, 600, "seconds"))
+    return f"MT requests are answered after {rest} s"
+
+
 COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "mt": ("mt TEXT                     send a message to the kit", _mt),
     "mt-location": ("mt-location LAT LON         send a position", _mt_location),
@@ -225,6 +257,10 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "echo": ("echo on|off                 echo commands whatever ATE0 says", _echo),
     "spacing": ("spacing on|off              odd spacing in +SBDIX", _spacing),
     "latency": ("latency SECONDS             how long a session takes", _latency),
+    "hub-status": ("hub-status N                answer the hub's next MT with N", _hub_status),
+    "hub-silent": ("hub-silent                  do not answer the hub's next MT", _hub_silent),
+    "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _hub_cut),
+    "hub-late": ("hub-late SECONDS            answer the hub so much later", _hub_late),
     "help": ("help                        this list", _help),
 }
 """Name, what `help` says, and what it does."""

@@ -58,6 +58,8 @@ class SimulatedGateway:
         self.lose_fragments = 0
         """How many of the next fragments are to be lost on their way home."""
         self.sessions = 0
+        self.forward: Callable[[str, int, bytes], None] | None = None
+        """Where MO messages go instead, when a real hub is behind the gateway."""
         self.received: list[Item] = []
         """What came whole, each once, in order."""
 
@@ -67,6 +69,9 @@ class SimulatedGateway:
         self.sessions += 1
         cost = credits_for(len(body))
         self._say(f"MO {momsn} from {imei}: {len(body)} bytes, {cost} credit(s)")
+        if self.forward is not None:
+            self.forward(imei, momsn, body)
+            return
         try:
             self._read(decode(body, keys=self._keys))
         except RemoteProtocolError as error:

@@ -1,0 +1,136 @@
+"""The operator's gateway over DirectIP: it brings MO messages, and takes MT messages."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from fieldagent.channels import Outcome
+from fieldagent.hub import Unknown
+from fieldagent.hub.operator import Verdict
+from fieldagent.wire.directip import (
+    Flags,
+    MobileTerminated,
+    read_confirmation,
+    read_mobile_originated,
+    take_message,
+    write,
+    write_mo_confirmation,
+)
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+DEADLINE = 30.0
+"""Seconds for one message, each way."""
+CONNECTIONS = 32
+"""From gateways, at one moment."""
+FULL_PAUSE = 600.0
+"""Seconds until a full queue is tried again: the modem has to come and empty it."""
+
+STATUSES: dict[int, tuple[Outcome, str]] = {
+    -1: (Outcome.REFUSED, "the gateway says that the IMEI is malformed"),
+    -2: (Outcome.REFUSED, "the gateway does not know the IMEI: provision it with the operator"),
+    -3: (Outcome.REFUSED, "the message is too large for the gateway"),
+    -4: (Outcome.REFUSED, "the gateway expected a payload"),
+    -5: (Outcome.NOT_SENT, "the modem's queue at the gateway is full"),
+    -6: (Outcome.NOT_SENT, "the gateway has no resources left"),
+    -7: (Outcome.REFUSED, "the gateway found the request malformed"),
+    -8: (Outcome.NOT_SENT, "ring alerts are switched off for the modem"),
+    -9: (Outcome.NOT_SENT, "the modem is not attached"),
+    -10: (Outcome.NOT_SENT, "the gateway refuses the hub's address: have the operator add it"),
+    -11: (Outcome.REFUSED, "the gateway found the MTMSN out of range"),
+    -12: (Outcome.NOT_SENT, "the gateway refuses the hub's certificate"),
+}
+"""Of a confirmation below 0: how the call ended, and why."""
+QUEUE_FULL = -5
+
+
+def judge(status: int) -> tuple[Outcome, str]:
+    """0 to 50 is a place in the modem's queue."""
+    if 0 <= status <= 50:
+        return Outcome.SENT, ""
+    return STATUSES.get(status, (Outcome.NOT_SENT, f"the gateway answered {status}"))
+
+
+TakeIn = Callable[[str, bytes], Awaitable[None]]
+"""An IMEI and a message's payload; on disk once it returns. Raises Unknown."""
+
+
+async def serve_directip(
+    listeners: Sequence[socket.socket],
+    take_in: TakeIn,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Take MO messages until cancelled. What is confirmed is on disk; the rest comes again."""
+    limiter = trio.CapacityLimiter(CONNECTIONS)
+
+    async def take(stream: trio.SocketStream) -> None:
+        async with limiter:
+            with trio.move_on_after(DEADLINE):
+                try:
+                    await _take_one(stream, take_in)
+                except (RemoteProtocolError, trio.BrokenResourceError) as error:
+                    log.error("the gateway's MO message was not taken: %s", error)
+
+    served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
+    await trio.serve_listeners(take, served, task_status=task_status)  # type: ignore[arg-type]
+
+
+async def _take_one(stream: trio.SocketStream, take_in: TakeIn) -> None:
+    message = read_mobile_originated(await receive(stream))
+    taken = True
+    try:
+        if message.payload is not None:
+            await take_in(message.imei, message.payload)
+    except Unknown:
+        # It would be brought for ever, and this hub will never have a use for it.
+        log.error("an MO message from %s, which no device has, was dropped", message.imei)
+    except Exception:
+        log.exception("an MO message from %s could not be stored", message.imei)
+        taken = False
+    await stream.send_all(write_mo_confirmation(taken))
+
+
+async def receive(stream: trio.SocketStream) -> bytes:
+    """The elements of one message. Raises RemoteProtocolError."""
+    buffer = bytearray()
+    while (elements := take_message(buffer)) is None:
+        data = await stream.receive_some()
+        if not data:
+            raise RemoteProtocolError("the connection ended before the message did")
+        buffer += data
+    return elements
+
+
+class DirectIp:
+    """`Operator` at `host` and `port`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+
+    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+        flags = Flags.PRIORITY if priority else 0
+        request = MobileTerminated(number & 0xFFFFFFFF, imei, body, flags)
+        left = False
+        try:
+            with trio.fail_after(DEADLINE):
+                async with await trio.open_tcp_stream(self._host, self._port) as stream:
+                    left = True
+                    await stream.send_all(write(request))
+                    answer = read_confirmation(await receive(stream))
+        except trio.TooSlowError:
+            reason = f"no answer from {self._host}:{self._port} within {DEADLINE:g} s"
+            return Verdict(Outcome.DOUBTFUL if left else Outcome.NOT_SENT, reason)
+        except (OSError, trio.BrokenResourceError, RemoteProtocolError) as error:
+            reason = f"{self._host}:{self._port}: {error}"
+            return Verdict(Outcome.DOUBTFUL if left else Outcome.NOT_SENT, reason)
+        if answer.client_id != request.client_id:
+            return Verdict(Outcome.DOUBTFUL, "the gateway confirmed another message")
+        outcome, reason = judge(answer.status)
+        return Verdict(outcome, reason, FULL_PAUSE if answer.status == QUEUE_FULL else 0.0)

@@ -1,0 +1,190 @@
+"""Iridium DirectIP, between the operator's gateway and a hub: TCP, big-endian, one message a way.
+
+A message is a version, a length, and information elements in any order; unknown ones are passed
+over. Names and numbers are those of the SBD DirectIP interface description.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntFlag
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+VERSION = 1
+PORT = 10800
+"""By custom."""
+MESSAGE_MAX = 4_096
+"""Bytes of a message's elements: an MO message of 1960 bytes, the largest of any modem, fits."""
+
+_HEAD = struct.Struct(">BH")
+_ELEMENT = struct.Struct(">BH")
+_MO_HEADER = struct.Struct(">I15sBHHI")
+_MT_HEADER = struct.Struct(">I15sH")
+_MT_CONFIRMATION = struct.Struct(">I15sIh")
+
+MO_HEADER, MO_PAYLOAD, MO_LOCATION, MO_CONFIRMATION = 0x01, 0x02, 0x03, 0x05
+MT_HEADER, MT_PAYLOAD, MT_CONFIRMATION = 0x41, 0x42, 0x44
+
+
+class Flags(IntFlag):
+    """Disposition flags of an MT message."""
+
+    FLUSH = 1
+    RING_ONLY = 2
+    LOCATION = 8
+    PRIORITY = 16
+    ASSIGN_MTMSN = 32
+
+
+@dataclass(frozen=True, slots=True)
+class MobileOriginated:
+    """What a modem sent, as the gateway brings it."""
+
+    reference: int
+    """The gateway's own number of the session (CDR reference)."""
+    imei: str
+    status: int
+    """0 to 2 are sessions that succeeded."""
+    momsn: int
+    mtmsn: int
+    time: int
+    """Unix seconds of the session."""
+    payload: bytes | None = None
+    """None is a mailbox check."""
+
+
+@dataclass(frozen=True, slots=True)
+class MobileTerminated:
+    """A message for a modem."""
+
+    client_id: int
+    imei: str
+    payload: bytes
+    flags: int = 0
+    """Of `Flags`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What became of a `MobileTerminated`.
+
+    `status` 0 to 50 is the place in the modem's queue; below 0 it was not taken.
+    """
+
+    client_id: int
+    imei: str
+    reference: int
+    status: int
+
+
+def take_message(buffer: bytearray) -> bytes | None:
+    """The elements of the first message in `buffer`, which is taken out; None: more is needed.
+
+    Raises RemoteProtocolError.
+    """
+    if buffer and buffer[0] != VERSION:
+        raise RemoteProtocolError(f"not DirectIP: it begins with {buffer[0]}")
+    if len(buffer) < _HEAD.size:
+        return None
+    _, length = _HEAD.unpack_from(buffer)
+    if length > MESSAGE_MAX:
+        raise RemoteProtocolError(f"a message of {length} bytes; {MESSAGE_MAX} are taken")
+    end = _HEAD.size + length
+    if len(buffer) < end:
+        return None
+    elements = bytes(buffer[_HEAD.size : end])
+    del buffer[:end]
+    return elements
+
+
+def read_mobile_originated(elements: bytes) -> MobileOriginated:
+    """Raises RemoteProtocolError."""
+    found = _split(elements)
+    reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, found, MO_HEADER)
+    payload = found.get(MO_PAYLOAD)
+    return MobileOriginated(reference, _imei(imei), status, momsn, mtmsn, time, payload)
+
+
+def read_mobile_terminated(elements: bytes) -> MobileTerminated:
+    """Raises RemoteProtocolError."""
+    found = _split(elements)
+    client_id, imei, flags = _unpack(_MT_HEADER, found, MT_HEADER)
+    payload = found.get(MT_PAYLOAD, b"")
+    return MobileTerminated(client_id, _imei(imei), payload, flags)
+
+
+def read_confirmation(elements: bytes) -> Confirmation:
+    """Of an MT message. Raises RemoteProtocolError."""
+    client_id, imei, reference, status = _unpack(
+        _MT_CONFIRMATION, _split(elements), MT_CONFIRMATION
+    )
+    return Confirmation(client_id, _imei(imei), reference, status)
+
+
+def read_mo_confirmation(elements: bytes) -> bool:
+    """Whether the hub has the MO message. Raises RemoteProtocolError."""
+    return _unpack(struct.Struct(">B"), _split(elements), MO_CONFIRMATION)[0] == 1
+
+
+def write(message: MobileOriginated | MobileTerminated | Confirmation) -> bytes:
+    if isinstance(message, MobileOriginated):
+        m = message
+        header = (m.reference, _ascii(m.imei), m.status, m.momsn, m.mtmsn, m.time)
+        elements = [(MO_HEADER, _MO_HEADER.pack(*header))]
+        if message.payload is not None:
+            elements.append((MO_PAYLOAD, message.payload))
+    elif isinstance(message, MobileTerminated):
+        packed = _MT_HEADER.pack(message.client_id, _ascii(message.imei), message.flags)
+        elements = [(MT_HEADER, packed), (MT_PAYLOAD, message.payload)]
+    else:
+        c = message
+        packed = _MT_CONFIRMATION.pack(c.client_id, _ascii(c.imei), c.reference, c.status)
+        elements = [(MT_CONFIRMATION, packed)]
+    return _join(elements)
+
+
+def write_mo_confirmation(taken: bool) -> bytes:
+    return _join([(MO_CONFIRMATION, bytes([taken]))])
+
+
+def _join(elements: list[tuple[int, bytes]]) -> bytes:
+    body = b"".join(_ELEMENT.pack(id_, len(content)) + content for id_, content in elements)
+    return _HEAD.pack(VERSION, len(body)) + body
+
+
+def _split(elements: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    at = 0
+    while at < len(elements):
+        if len(elements) - at < _ELEMENT.size:
+            raise RemoteProtocolError("an information element is cut short")
+        id_, length = _ELEMENT.unpack_from(elements, at)
+        at += _ELEMENT.size
+        if len(elements) - at < length:
+            raise RemoteProtocolError(f"information element {id_:#04x} is cut short")
+        found[id_] = elements[at : at + length]
+        at += length
+    return found
+
+
+def _unpack(shape: struct.Struct, found: dict[int, bytes], id_: int) -> tuple[int, ...]:
+    content = found.get(id_)
+    if content is None or len(content) != shape.size:
+        size = "missing" if content is None else f"{len(content)} bytes long"
+        raise RemoteProtocolError(f"information element {id_:#04x} is {size}")
+    return shape.unpack(content)
+
+
+def _imei(raw: bytes | int) -> str:
+    assert isinstance(raw, bytes)
+    if not raw.isdigit():
+        raise RemoteProtocolError(f"{raw!r} is no IMEI")
+    return raw.decode("ascii")
+
+
+def _ascii(imei: str) -> bytes:
+    if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
+        raise LocalProtocolError(f"an IMEI has 15 digits, {imei!r} has not")
+    return imei.encode("ascii")

@@ -1,0 +1,173 @@
+"""A push to a hook over IP, then over the operator and a modem; a Package to a webhook, once.
+
+Real processes all of them: hub, agents, and the simulated sky with its DirectIP gateway.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.hub.test_cluster import contents, push, until
+from tests.processes import MODULE, Running, administer, agent, hub
+
+IMEI = "300234010000001"
+
+
+class Receiver:
+    """A webhook's receiver: what it got, as JSON."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+        got = self.got
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                got.append(json.loads(body))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+
+
+@contextmanager
+def receiver() -> Iterator[Receiver]:
+    running = Receiver()
+    thread = threading.Thread(target=running.server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.server.shutdown()
+        running.server.server_close()
+        thread.join()
+
+
+@contextmanager
+def sky(home: Path, mo_port: int, mt_port: int) -> Iterator[Running]:
+    arguments = ["--link", str(home / "modem"), "--latency", "0.2", "--imei", IMEI]
+    behind = ["--hub", f"127.0.0.1:{mo_port}", "--mt-port", str(mt_port)]
+    running = Running([*MODULE, "simulate", "satellite", *arguments, *behind])
+    try:
+        running.expect("satellite-port=")
+        yield running
+    finally:
+        running.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_the_journey(tmp_path: Path) -> None:
+    mo_port, mt_port = free_port(), free_port()
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    ada = administer(database, "user", "add", "Ada", "--over-satellite")["id"]
+    ben = administer(database, "user", "add", "Ben")["id"]
+    device = administer(
+        database, "device", "add", "kit", "--user", str(ada), "--imei", IMEI, "--tagged"
+    )
+    bens = administer(database, "device", "add", "tablet", "--user", str(ben))
+    settings = {
+        "database": database,
+        "satellite-grace": "1",
+        "directip-listen": f"127.0.0.1:{mo_port}",
+        "directip-gateway": f"127.0.0.1:{mt_port}",
+        "webhook-allow": "127.0.0.0/8",
+    }
+
+    def message(text: str) -> dict[str, Any]:
+        return {
+            "sourceUserId": first["sourceUserId"],
+            "workspaceId": first["workspaceId"],
+            "targetUserId": ada,
+            "message": {"content": text},
+        }
+
+    with ExitStack() as stack:
+        hooked = stack.enter_context(receiver())
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
+        added = administer(database, "webhook", "add", hooked.url, "--untried")
+        assert added["secret"].startswith("whsec_")
+        above = stack.enter_context(sky(tmp_path, mo_port, mt_port))
+        by_ip: dict[str, Any] = {
+            "satellite-port": None,
+            "hub-address": running.address,
+            "hub-token": bens["hub-token"],
+        }
+        tablet = stack.enter_context(agent(folder(tmp_path / "tablet"), by_ip))
+        common: dict[str, Any] = {
+            "satellite-port": str(tmp_path / "modem"),
+            "satellite-key": device["satellite-key"],
+            "inbound-hook": "cat",
+        }
+        linked = {
+            **common,
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+        }
+        home = folder(tmp_path / "kit")
+        with agent(home, linked) as kit:
+            kit.expect("linked to the hub")
+            push(running.port, proof, message("over IP"))
+            assert '"content":"over IP"' in kit.expect('"requestId"')
+            assert kit.stop() == 0
+        with agent(home, common) as kit:
+            push(running.port, proof, message("over satellite"))
+            assert '"content":"over satellite"' in kit.expect('"requestId"')
+            above.expect("MT of")
+            sent = kit.call("POST", "/api/package", {"message": {"content": "from the ice"}}).body
+            assert sent["channels"] == {"Satellite": {"status": "Delivered"}}
+            until(lambda: "from the ice" in contents(tablet))
+            # What Ben's agent has stored comes back as a receipt with the next message to the kit.
+            push(running.port, proof, message("thanks"))
+            kit.expect('"content":"thanks"')
+
+            def receipts() -> list[str]:
+                answer = kit.call("GET", f"/api/package/{sent['id']}").body
+                return [each["name"] for each in answer["receipts"]]
+
+            until(lambda: receipts() == ["Ben"])
+            assert kit.stop() == 0
+        with agent(home, linked) as kit:
+            # The same kit on both channels: a Package goes over both, and arrives once.
+            kit.expect("linked to the hub")
+            both = kit.call("POST", "/api/package", {"message": {"content": "twice sent"}}).body
+            assert both["status"] == "Delivered"
+
+            def ended() -> bool:
+                legs = kit.call("GET", f"/api/package/{both['id']}").body["channels"]
+                return all(leg["status"] == "Delivered" for leg in legs.values()) and len(legs) == 2
+
+            until(ended)
+            above.expect("the hub has MO")
+            until(lambda: "twice sent" in posted(hooked))
+            time.sleep(1)
+            assert sorted(posted(hooked)) == ["from the ice", "twice sent"]
+            assert sorted(contents(tablet)) == ["from the ice", "twice sent"]
+            assert sorted(contents(kit)) == ["over IP", "over satellite", "thanks"]
+        assert {entry["payloads"][0]["identity"]["name"] for entry in hooked.got} == {"Ada"}
+
+
+def posted(hooked: Receiver) -> list[str]:
+    return [entry["payloads"][0]["events"][0]["content"] for entry in hooked.got]
