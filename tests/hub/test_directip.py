@@ -1,0 +1,174 @@
+"""The hub's two ends of DirectIP against a gateway at the other end of a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.channels import Outcome
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.hub import Unknown
+from fieldagent.hub.operator import Verdict
+from fieldagent.hub.operator.directip import (
+    DEADLINE,
+    FULL_PAUSE,
+    STATUSES,
+    DirectIp,
+    receive,
+    serve_directip,
+)
+from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.hub_side import HubSide
+from fieldagent.wire.directip import MobileOriginated, read_mo_confirmation, write
+from fieldagent.wire.errors import RemoteProtocolError
+
+IMEI = "300234010000001"
+
+
+class Gateway:
+    """The simulator's own, with what it says kept."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.rings = 0
+        self.behind = SimulatedGateway(self.said.append)
+        self.side = HubSide("127.0.0.1", 1, IMEI, self.behind, self.said.append, self._ring)
+        self.port = 0
+
+    def _ring(self) -> None:
+        self.rings += 1
+
+    async def call(self, body: bytes = b"hello", imei: str = IMEI) -> Verdict:
+        return await DirectIp("127.0.0.1", self.port).send(imei, body, number=9, priority=False)
+
+
+@asynccontextmanager
+async def gateway() -> AsyncIterator[Gateway]:
+    running = Gateway()
+    async with trio.open_nursery() as nursery:
+        running.port = await nursery.start(running.side.serve, 0)
+        yield running
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_the_gateway_takes_is_sent_and_the_modem_rings() -> None:
+    async with gateway() as there:
+        assert (await there.call()).outcome is Outcome.SENT
+        assert there.behind.next_mobile_terminated() == b"hello"
+        assert there.rings == 1
+
+
+@pytest.mark.parametrize("status", [*STATUSES, -99, 0, 50])
+async def test_every_result_is_judged(status: int) -> None:
+    async with gateway() as there:
+        there.side.faults.status = status
+        verdict = await there.call()
+        if status >= 0:
+            assert verdict == Verdict(Outcome.SENT)
+        elif status in STATUSES:
+            outcome, reason = STATUSES[status]
+            pause = FULL_PAUSE if status == -5 else 0.0
+            assert verdict == Verdict(outcome, reason, pause)
+        else:
+            assert (verdict.outcome, "-99" in verdict.reason) == (Outcome.NOT_SENT, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "imei", "status"), [(b"x" * 271, IMEI, -3), (b"", IMEI, -4), (b"x", "1" * 15, -2)]
+)
+async def test_the_gateway_itself_checks_what_it_is_given(
+    body: bytes, imei: str, status: int
+) -> None:
+    async with gateway() as there:
+        assert (await there.call(body, imei)).reason == STATUSES[status][1]
+        assert there.behind.waiting() == 0
+
+
+async def test_a_full_queue_is_told() -> None:
+    async with gateway() as there:
+        for _ in range(50):
+            there.behind.send_raw(b"x")
+        assert (await there.call()).retry_after == FULL_PAUSE
+
+
+async def test_no_answer_and_a_cut_connection_are_doubtful(
+    clock: trio.testing.MockClock,
+) -> None:
+    async with gateway() as there:
+        there.side.faults.silent = 1
+        assert (await there.call()).outcome is Outcome.DOUBTFUL
+        there.side.faults.cut = 1
+        assert (await there.call()).outcome is Outcome.DOUBTFUL
+        there.side.faults.late = DEADLINE - 1
+        assert (await there.call()).outcome is Outcome.SENT
+
+
+async def test_a_gateway_that_is_not_there_has_got_nothing() -> None:
+    (listener,) = open_listeners(0, ["127.0.0.1"])
+    port = port_of([listener])
+    listener.close()
+    verdict = await DirectIp("127.0.0.1", port).send(IMEI, b"x", number=1, priority=True)
+    assert verdict.outcome is Outcome.NOT_SENT
+    assert str(port) in verdict.reason
+
+
+class Store:
+    """Where MO messages go; it refuses as told."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, bytes]] = []
+        self.fail: Exception | None = None
+
+    async def take_in(self, imei: str, body: bytes) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.taken.append((imei, body))
+
+
+@asynccontextmanager
+async def listening(store: Store) -> AsyncIterator[Callable[[bytes], Awaitable[bool]]]:
+    listeners = open_listeners(0, ["127.0.0.1"])
+    port = port_of(listeners)
+
+    async def bring(raw: bytes) -> bool:
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(raw)
+            await stream.send_eof()
+            return read_mo_confirmation(await receive(stream))
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve_directip, listeners, store.take_in))
+        yield bring
+        nursery.cancel_scope.cancel()
+
+
+def mo(payload: bytes | None = b"body") -> bytes:
+    return write(MobileOriginated(1, IMEI, 0, 7, 0, 1_790_000_000, payload))
+
+
+async def test_mo_messages_are_confirmed_once_they_are_stored() -> None:
+    store = Store()
+    async with listening(store) as bring:
+        assert await bring(mo()) is True
+        assert store.taken == [(IMEI, b"body")]
+        assert await bring(mo(None)) is True
+        assert len(store.taken) == 1
+        store.fail = OSError("the disk is full")
+        assert await bring(mo()) is False
+        store.fail = Unknown()
+        assert await bring(mo()) is True
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x01\x00\x50half", b"GET / HTTP/1.1\r\n\r\n", mo()[:-1]])
+async def test_what_is_no_message_is_not_confirmed_and_the_next_is_taken(raw: bytes) -> None:
+    store = Store()
+    async with listening(store) as bring:
+        with pytest.raises(RemoteProtocolError, match="the connection ended"):
+            await bring(raw)
+        assert await bring(mo()) is True
+        assert store.taken == [(IMEI, b"body")]

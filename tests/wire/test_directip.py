@@ -1,0 +1,147 @@
+"""DirectIP byte by byte, against vectors written from the interface description, and garbage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire.directip import (
+    MESSAGE_MAX,
+    Confirmation,
+    Flags,
+    MobileOriginated,
+    MobileTerminated,
+    read_confirmation,
+    read_mo_confirmation,
+    read_mobile_originated,
+    read_mobile_terminated,
+    take_message,
+    write,
+    write_mo_confirmation,
+)
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+IMEI = "300234010000001"
+IMEI_HEX = "333030323334303130303030303031"
+VECTORS: dict[str, tuple[str, Any, Callable[[bytes], Any]]] = {
+    "MO with payload": (
+        "010026" + "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
+        + "020004" + "84010203",
+        MobileOriginated(1234, IMEI, 0, 7, 2, 0x6AB3E400, bytes.fromhex("84010203")),
+        read_mobile_originated,
+    ),
+    "mailbox check": (
+        "01001f" + "01001c" + "000004d2" + IMEI_HEX + "02" + "0007" + "0000" + "6ab3e400",
+        MobileOriginated(1234, IMEI, 2, 7, 0, 0x6AB3E400),
+        read_mobile_originated,
+    ),
+    "MT, urgent": (
+        "01001d" + "410015" + "00000009" + IMEI_HEX + "0010" + "420002" + "beef",
+        MobileTerminated(9, IMEI, b"\xbe\xef", Flags.PRIORITY),
+        read_mobile_terminated,
+    ),
+    "MT queued as third": (
+        "01001c" + "440019" + "00000009" + IMEI_HEX + "000000ff" + "0003",
+        Confirmation(9, IMEI, 255, 3),
+        read_confirmation,
+    ),
+    "MT refused": (
+        "01001c" + "440019" + "00000009" + IMEI_HEX + "00000000" + "fffb",
+        Confirmation(9, IMEI, 0, -5),
+        read_confirmation,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_writes_the_vectors(name: str) -> None:
+    raw, message, _ = VECTORS[name]
+    assert write(message).hex() == raw
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_reads_the_vectors_byte_by_byte_with_more_behind(name: str) -> None:
+    raw, message, read = VECTORS[name]
+    buffer = bytearray()
+    for byte in bytes.fromhex(raw)[:-1]:
+        buffer.append(byte)
+        assert take_message(buffer) is None
+    buffer += bytes.fromhex(raw)[-1:] + b"\x01\x00"
+    elements = take_message(buffer)
+    assert elements is not None
+    assert read(elements) == message
+    assert buffer == b"\x01\x00"
+
+
+@pytest.mark.parametrize(("taken", "raw"), [(True, "01000405000101"), (False, "01000405000100")])
+def test_confirms_mo_messages(taken: bool, raw: str) -> None:
+    assert write_mo_confirmation(taken).hex() == raw
+    elements = take_message(bytearray.fromhex(raw))
+    assert elements is not None
+    assert read_mo_confirmation(elements) is taken
+
+
+def test_elements_may_come_in_any_order_with_unknown_ones_between() -> None:
+    header = "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
+    location = "03000b" + "00" * 11
+    elements = bytes.fromhex("020001" + "aa" + "770002" + "0102" + location + header)
+    assert read_mobile_originated(elements).payload == b"\xaa"
+
+
+@pytest.mark.parametrize(
+    ("elements", "why"),
+    [
+        ("", "0x01 is missing"),
+        ("01", "cut short"),
+        ("01001c00", "0x01 is cut short"),
+        ("010001" + "00", "0x01 is 1 bytes long"),
+        ("01001c" + "000004d2" + "41" * 15 + "00" + "0007" + "0002" + "6ab3e400", "is no IMEI"),
+    ],
+)
+def test_damage_is_named(elements: str, why: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=why):
+        read_mobile_originated(bytes.fromhex(elements))
+
+
+def test_another_version_and_an_endless_message_are_refused_at_once() -> None:
+    with pytest.raises(RemoteProtocolError, match="begins with 71"):
+        take_message(bytearray(b"GET / HTTP/1.1"))
+    with pytest.raises(RemoteProtocolError, match="are taken"):
+        take_message(bytearray([1, *(MESSAGE_MAX + 1).to_bytes(2, "big")]))
+
+
+def test_an_imei_of_ours_is_checked() -> None:
+    with pytest.raises(LocalProtocolError, match="15 digits"):
+        write(MobileTerminated(1, "12", b""))
+
+
+@given(st.binary(max_size=80))
+def test_garbage_is_read_or_refused(data: bytes) -> None:
+    for read in (
+        read_mobile_originated,
+        read_mobile_terminated,
+        read_confirmation,
+        read_mo_confirmation,
+    ):
+        with suppress(RemoteProtocolError):
+            read(data)
+    with suppress(RemoteProtocolError):
+        take_message(bytearray(data))
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.text("0123456789", min_size=15, max_size=15),
+    st.binary(max_size=1960),
+    st.sampled_from([0, *Flags]),
+)
+def test_mt_messages_survive_the_wire(number: int, imei: str, payload: bytes, flags: int) -> None:
+    message = MobileTerminated(number, imei, payload, flags)
+    elements = take_message(bytearray(write(message)))
+    assert elements is not None
+    assert read_mobile_terminated(elements) == message
