@@ -22,6 +22,7 @@ from fieldagent.hub.settings import HubSettings, load
 from fieldagent.hub.store import Db, Store, open_store
 from fieldagent.journal.group import JournalFailed, JournalFull, JournalUnavailable
 from fieldagent.properties import InvalidSettings
+from fieldagent.wire.errors import LocalProtocolError
 
 DAY = 86_400.0
 
@@ -64,7 +65,7 @@ def run(given: argparse.Namespace) -> int:
     def serve(settings: HubSettings, store: Store) -> int:
         try:
             trio.run(hub.run, settings, store)
-        except* (ListenFailed, OSError) as group:
+        except* (ListenFailed, LocalProtocolError, OSError) as group:
             print(f"fieldagent: {first_error(group)}", file=sys.stderr)
             return_code.append(UNAVAILABLE)
         return return_code[0] if return_code else OK

@@ -42,6 +42,10 @@ class RequestFailed(Exception):
         self.reason = reason
 
 
+class NotReached(RequestFailed):
+    """No connection came about: nothing of the request has left."""
+
+
 async def request(
     method: str,
     url: str,
@@ -64,7 +68,11 @@ async def request(
         method=method, target=_target(where), headers=_headers(where, headers, len(body))
     )
     with _told_in_words(), trio.move_on_after(deadline):
-        stream = await _connect(where, ssl_context, open_stream)
+        try:
+            with _told_in_words():
+                stream = await _connect(where, ssl_context, open_stream)
+        except RequestFailed as failure:
+            raise NotReached(failure.reason) from failure
         try:
             return await _exchange(stream, head, body, max_body)
         finally:

@@ -25,6 +25,9 @@ _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)",
 _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
 
 
+_FORM = re.compile(r"application/x-www-form-urlencoded[ \t]*(;.*)?", re.IGNORECASE)
+
+
 def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
     """Refuse a head that is still incomplete as soon as it can only go wrong.
 
@@ -101,7 +104,8 @@ def check_head(request: Request, *, content: bool, limits: Limits) -> None:
             f"Content-Encoding {coding} is not taken",
             headers=(("Accept-Encoding", "identity"),),
         )
-    if not _JSON.fullmatch(headers.get("content-type", "")):
+    given = headers.get("content-type", "")
+    if not _JSON.fullmatch(given) and not (request.path in limits.forms and _FORM.fullmatch(given)):
         accepted = (("Accept", "application/json"),)
         raise Problem(415, "send the body with Content-Type: application/json", headers=accepted)
 

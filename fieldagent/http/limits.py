@@ -22,6 +22,8 @@ class Limits:
     """For one response, or one piece of a stream."""
     linger: float = 2.0
     """How long a refused peer may take to read why before the connection is reset."""
+    forms: frozenset[str] = frozenset()
+    """Paths that take forms besides JSON."""
     connections: int = 128
     grace: float = 10.0
     """For requests in progress when the server stops."""

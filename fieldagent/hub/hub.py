@@ -25,8 +25,9 @@ from fieldagent.hub.api import HubApi
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
-from fieldagent.hub.operator import Operator
+from fieldagent.hub.operator import Operator, rockblock
 from fieldagent.hub.operator.directip import DirectIp, serve_directip
+from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store import Db, Store
@@ -34,6 +35,8 @@ from fieldagent.journal.group import JournalUnavailable
 from fieldagent.signals import stop_at_signal
 from fieldagent.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.envelope import derive_key
+from fieldagent.wire.jwt import PublicKey, read_public_key
+from fieldagent.wire.rockblock import PUBLIC_KEY
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +98,17 @@ class Hub:
         found: dict[str, Operator] = {}
         if settings.directip_gateway is not None:
             found["directip"] = DirectIp(*settings.directip_gateway)
+        name, password = settings.rockblock_username, settings.rockblock_password
+        if name is not None and password is not None:
+            found["rockblock"] = RockBlock(settings.rockblock_address, name, password)
         return found
 
     def handler(self) -> Handler:
-        return router([*self.api.routes(), self.links.route()])
+        routes = [*self.api.routes(), self.links.route()]
+        if self.settings.rockblock_username is not None:
+            key = rockblock_key(self.settings)
+            routes.append(rockblock.mo_route(self.take_in, key, clock=time.time))
+        return router(routes)
 
 
 async def run(
@@ -135,7 +145,7 @@ async def _serve(
     task_status: trio.TaskStatus[int],
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
-    limits = Limits(connections=CONNECTIONS)
+    limits = Limits(connections=CONNECTIONS, forms=frozenset({rockblock.PATH}))
     port = port_of(listeners)
     serving = partial(serve, hub.handler(), listeners, stopping=stopping, limits=limits, tls=tls)
     async with trio.open_nursery() as nursery:
@@ -165,6 +175,13 @@ async def _call_operators(hub: Hub) -> None:
 async def _post_webhooks(hub: Hub) -> None:
     open_stream = open_public(hub.settings.webhook_allow)
     await webhooks.run(hub.store, clock=time.time, open_stream=open_stream)
+
+
+def rockblock_key(settings: HubSettings) -> PublicKey:
+    """What checks their tokens: the published key, unless the settings name another."""
+    if settings.rockblock_public_key is None:
+        return PUBLIC_KEY
+    return read_public_key(settings.rockblock_public_key.read_text())
 
 
 def tls_context(settings: HubSettings) -> ssl.SSLContext | None:

@@ -1,0 +1,103 @@
+"""JSON Web Tokens signed with RS256 (RFC 7515, RFC 7519, RFC 8017 8.2.2): checked, never made."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+_DIGEST_INFO = bytes.fromhex("3031300d060960864801650304020105000420")
+"""Of SHA-256: RFC 8017 section 9.2, note 1."""
+_RSA = bytes.fromhex("300d06092a864886f70d0101010500")
+"""AlgorithmIdentifier of rsaEncryption, RFC 3279 section 2.3.1."""
+
+INTEGER, BIT_STRING, SEQUENCE = 0x02, 0x03, 0x30
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    modulus: int
+    exponent: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of a signature."""
+        return (self.modulus.bit_length() + 7) // 8
+
+
+def read_public_key(pem: str) -> PublicKey:
+    """A SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises LocalProtocolError."""
+    lines = [line.strip() for line in pem.strip().splitlines()]
+    try:
+        if lines[0] != "-----BEGIN PUBLIC KEY-----" or lines[-1] != "-----END PUBLIC KEY-----":
+            raise ValueError("it does not begin and end as a PUBLIC KEY")
+        outer, rest = _take(base64.b64decode("".join(lines[1:-1]), validate=True), SEQUENCE)
+        if rest or not outer.startswith(_RSA):
+            raise ValueError("it is no RSA key")
+        bits, _ = _take(outer[len(_RSA) :], BIT_STRING)
+        pair, _ = _take(bits[1:], SEQUENCE)
+        modulus, rest = _take(pair, INTEGER)
+        exponent, _ = _take(rest, INTEGER)
+    except (ValueError, IndexError) as error:
+        raise LocalProtocolError(f"not a public key in PEM: {error}") from None
+    return PublicKey(int.from_bytes(modulus, "big"), int.from_bytes(exponent, "big"))
+
+
+def _take(data: bytes, tag: int) -> tuple[bytes, bytes]:
+    """The content of the DER element that `data` begins with, and what is behind it."""
+    if data[0] != tag:
+        raise ValueError(f"DER element {data[0]:#04x} where {tag:#04x} belongs")
+    length, at = data[1], 2
+    if length & 0x80:
+        at += length & 0x7F
+        length = int.from_bytes(data[2:at], "big")
+    if len(data) < at + length:
+        raise ValueError("DER is cut short")
+    return data[at : at + length], data[at + length :]
+
+
+def verify(token: str, key: PublicKey) -> dict[str, Any]:
+    """The claims of a token that `key` has signed. Raises RemoteProtocolError."""
+    try:
+        head, claims, signature = token.split(".")
+        algorithm = json.loads(_decode(head))["alg"]
+        signed = int.from_bytes(_decode(signature), "big")
+        document = json.loads(_decode(claims))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a JSON Web Token: {error}") from None
+    if algorithm != "RS256":
+        raise RemoteProtocolError(f"the token is signed with {algorithm!r}, not with RS256")
+    if len(_decode(signature)) != key.size or signed >= key.modulus:
+        raise RemoteProtocolError("the token's signature has another length")
+    found = pow(signed, key.exponent, key.modulus).to_bytes(key.size, "big")
+    if not hmac.compare_digest(found, _encoded(f"{head}.{claims}".encode(), key.size)):
+        raise RemoteProtocolError("the token's signature is wrong")
+    if not isinstance(document, dict):
+        raise RemoteProtocolError("the token holds no claims")
+    return document
+
+
+def _encoded(message: bytes, size: int) -> bytes:
+    """EMSA-PKCS1-v1_5, RFC 8017 section 9.2: made anew and compared whole, never parsed."""
+    digest = _DIGEST_INFO + hashlib.sha256(message).digest()
+    return b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest
+
+
+def _decode(part: str) -> bytes:
+    """base64url without padding, RFC 7515 section 2. Raises ValueError."""
+    if not part.isascii():
+        raise ValueError("it is not ASCII")
+    try:
+        padded = part + "=" * (-len(part) % 4)
+        return base64.b64decode(padded.translate(_URL_SAFE), validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+_URL_SAFE = str.maketrans("-_", "+/")

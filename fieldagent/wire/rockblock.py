@@ -1,0 +1,98 @@
+"""RockBLOCK's web services (Ground Control): the webhook of MO messages, the call for MT messages.
+
+Source: docs.groundcontrol.com, RockBLOCK web services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.jwt import PublicKey, read_public_key, verify
+
+ISSUER = "Rock 7"
+PUBLIC_KEY = read_public_key(
+    """-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAlaWAVJfNWC4XfnRx96p9
+cztBcdQV6l8aKmzAlZdpEcQR6MSPzlgvihaUHNJgKm8t5ShR3jcDXIOI7er30cIN
+4/9aVFMe0LWZClUGgCSLc3rrMD4FzgOJ4ibD8scVyER/sirRzf5/dswJedEiMte1
+ElMQy2M6IWBACry9u12kIqG0HrhaQOzc6Tr8pHUWTKft3xwGpxCkV+K1N+9HCKFc
+cbwb8okRP6FFAMm5sBbw4yAu39IVvcSL43Tucaa79FzOmfGs5mMvQfvO1ua7cOLK
+fAwkhxEjirC0/RYX7Wio5yL6jmykAHJqFG2HT0uyjjrQWMtoGgwv9cIcI7xbsDX6
+owIDAQAB
+-----END PUBLIC KEY-----"""
+)
+"""What they sign with, as they publish it."""
+YOUNGEST = 300.0
+"""Seconds that their clock may be ahead of ours."""
+OLDEST = 7 * 86_400.0
+"""Seconds for which a message is brought again."""
+BOUND = ("imei", "momsn", "data")
+"""What the token must say as the form does: it would else prove anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class MobileOriginated:
+    imei: str
+    momsn: int
+    data: bytes
+    """Empty for a mailbox check."""
+
+
+def read_mobile_originated(form: Mapping[str, Any]) -> MobileOriginated:
+    """Raises RemoteProtocolError that names every fault."""
+    faults = []
+    imei = str(form.get("imei", ""))
+    if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
+        faults.append("imei has not 15 digits")
+    momsn = str(form.get("momsn", ""))
+    if not momsn.isascii() or not momsn.isdigit():
+        faults.append("momsn is no number")
+    try:
+        data = bytes.fromhex(str(form.get("data", "")))
+    except ValueError:
+        data = b""
+        faults.append("data is not hexadecimal")
+    if faults:
+        raise RemoteProtocolError("; ".join(faults))
+    return MobileOriginated(imei, int(momsn[:10]), data)
+
+
+def check_token(form: Mapping[str, Any], key: PublicKey, *, now: float) -> None:
+    """Whether RockBLOCK has signed these very members. Raises RemoteProtocolError."""
+    claims = verify(str(form.get("JWT", "")), key)
+    if claims.get("iss") != ISSUER:
+        raise RemoteProtocolError("the token is not theirs")
+    issued = claims.get("iat")
+    if not isinstance(issued, int) or not now - OLDEST <= issued <= now + YOUNGEST:
+        raise RemoteProtocolError("the token is of another time")
+    for name in BOUND:
+        if str(claims.get(name, "")) != str(form.get(name, "")):
+            raise RemoteProtocolError(f"the token is for another {name}")
+
+
+def mobile_terminated(imei: str, username: str, password: str, body: bytes) -> dict[str, str]:
+    """The form of a call."""
+    return {"imei": imei, "username": username, "password": password, "data": body.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`code` is None when the message was taken, under their number `text`."""
+
+    code: int | None
+    text: str
+
+
+def read_answer(body: bytes) -> Answer:
+    """`OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
+    text = body.decode("utf-8", "replace").strip()
+    word, _, rest = text.partition(",")
+    if word == "OK":
+        return Answer(None, rest.strip())
+    code, _, why = rest.partition(",")
+    if word != "FAILED" or not code.strip().isdigit():
+        raise RemoteProtocolError(f"not an answer of RockBLOCK's: {text[:60]!r}")
+    return Answer(int(code), why.strip())

@@ -1,0 +1,144 @@
+"""RockBLOCK's webhook at the hub's socket, and its MT service played by the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import pytest
+import trio
+
+from fieldagent.channels import Outcome
+from fieldagent.http.client import Reply, request
+from fieldagent.http.limits import Limits
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.message import Handler, Request, Response
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from fieldagent.hub import Unknown
+from fieldagent.hub.operator import Verdict
+from fieldagent.hub.operator.rockblock import CODES, PATH, RockBlock, mo_route
+from tests.wire.test_rockblock import FORM, KEY, NOW, claims, token
+
+IMEI = FORM["imei"]
+FORMS = "application/x-www-form-urlencoded"
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    listeners = open_listeners(0, ["127.0.0.1"])
+    url = f"http://127.0.0.1:{port_of(listeners)}"
+    limits = Limits(forms=frozenset({PATH, "/MT"}))
+    async with trio.open_nursery() as nursery:
+        stopping = trio.Event()
+        await nursery.start(partial(serve, handler, listeners, stopping=stopping, limits=limits))
+        yield url
+        nursery.cancel_scope.cancel()
+
+
+class Store:
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, bytes]] = []
+        self.fail: Exception | None = None
+
+    async def take_in(self, imei: str, body: bytes) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.taken.append((imei, body))
+
+
+async def bring(url: str, form: dict[str, Any], *, as_json: bool = False) -> Reply:
+    kind = "application/json" if as_json else FORMS
+    body = json.dumps(form) if as_json else urlencode(form)
+    headers = (("Content-Type", kind),)
+    return await request("POST", url + PATH, headers=headers, body=body.encode(), deadline=20)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_a_signed_message_is_stored_and_answered_with_200(as_json: bool) -> None:
+    store = Store()
+    async with serving(router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+        signed = {**FORM, "JWT": token(claims())}
+        assert (await bring(url, signed, as_json=as_json)).status == 200
+        assert store.taken == [(IMEI, b"Hello")]
+
+
+async def test_what_is_not_signed_stored_or_known() -> None:
+    store = Store()
+    async with serving(router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+        signed = {**FORM, "JWT": token(claims())}
+        assert (await bring(url, FORM)).status == 401
+        assert (await bring(url, {**signed, "data": "00"})).status == 401
+        short = claims(imei="1")
+        assert (await bring(url, {**short, "JWT": token(short)})).status == 400
+        store.fail = OSError("the disk is full")
+        assert (await bring(url, signed)).status == 500
+        store.fail = Unknown()
+        assert (await bring(url, signed)).status == 200
+        assert store.taken == []
+        headers = (("Content-Type", "application/json"),)
+        reply = await request("POST", url + PATH, headers=headers, body=b"[1]", deadline=20)
+        assert reply.status == 400
+
+
+async def test_a_form_is_taken_there_and_nowhere_else() -> None:
+    async def anything(asked: Request) -> Response:
+        return Response(200)
+
+    async with serving(anything) as url:
+        headers = (("Content-Type", FORMS),)
+        reply = await request("POST", f"{url}/api", headers=headers, body=b"a=1", deadline=20)
+        assert reply.status == 415
+
+
+class Service:
+    """Their MT service: it answers as told, and keeps the forms it got."""
+
+    def __init__(self, answer: bytes, status: int = 200) -> None:
+        self.answer = Response(status, answer, "text/plain")
+        self.forms: list[dict[str, list[str]]] = []
+
+    async def handle(self, asked: Request) -> Response:
+        self.forms.append(parse_qs(asked.body.decode()))
+        return self.answer
+
+
+async def call(service: Service) -> Verdict:
+    async with serving(service.handle) as url:
+        operator = RockBlock(f"{url}/MT", "me", "secret")
+        return await operator.send(IMEI, b"Hi", number=4, priority=False)
+
+
+async def test_what_they_take_is_sent() -> None:
+    service = Service(b"OK,4711")
+    assert await call(service) == Verdict(Outcome.SENT)
+    (form,) = service.forms
+    assert form == {"imei": [IMEI], "username": ["me"], "password": ["secret"], "data": ["4869"]}
+
+
+@pytest.mark.parametrize("code", [*CODES, 77])
+async def test_every_code_is_judged(code: int) -> None:
+    verdict = await call(Service(b"FAILED,%d,Some text" % code))
+    if code in CODES:
+        assert verdict == Verdict(*CODES[code])
+    else:
+        assert (verdict.outcome, "77" in verdict.reason) == (Outcome.NOT_SENT, True)
+
+
+async def test_an_answer_that_says_nothing_is_doubtful() -> None:
+    verdict = await call(Service(b"<html>Bad gateway</html>", 502))
+    assert verdict.outcome is Outcome.DOUBTFUL
+
+
+async def test_where_nobody_listens_nothing_was_sent() -> None:
+    (listener,) = open_listeners(0, ["127.0.0.1"])
+    port = port_of([listener])
+    listener.close()
+    operator = RockBlock(f"http://127.0.0.1:{port}/MT", "me", "secret")
+    verdict = await operator.send(IMEI, b"Hi", number=4, priority=False)
+    assert verdict.outcome is Outcome.NOT_SENT
+    assert "connection refused" in verdict.reason

@@ -1,0 +1,162 @@
+"""RockBLOCK's forms, answers and tokens: one of theirs, ones we sign with a foreign library, and
+forgeries."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.jwt import PublicKey, read_public_key, verify
+from fieldagent.wire.rockblock import (
+    OLDEST,
+    PUBLIC_KEY,
+    YOUNGEST,
+    Answer,
+    MobileOriginated,
+    check_token,
+    mobile_terminated,
+    read_answer,
+    read_mobile_originated,
+)
+
+NOW = 1_790_000_000
+THEIRS = (
+    "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJSb2NrIDciLCJpYXQiOjE2Nzg3ODUzMDgsImFsdCI6IjAiLCJhdCI6IjIwMjMt"
+    "MDMtMTRUMDk6MTA6MDFaIiwiYXZlcmFnZUNvZyI6IjMyOCIsImF2ZXJhZ2VTb2ciOiIwLjAiLCJiYXR0ZXJ5IjoiOTgi"
+    "LCJjb2ciOiIzMjgiLCJkZXZpY2VfdHlwZSI6IkdSSUZGSU4iLCJpZCI6ImVKd2d6ZHBYVnhOUm5vcHJaZXdiV01EbFFH"
+    "TFB2QWJrIiwiaW1laSI6IjMwMDQzNDA2MjkyOTU0MCIsImxhdCI6IjUxLjQ5NTQwIiwibG9uIjoiLTMuMTcwNDAiLCJt"
+    "b21zbiI6IjcwMTU0ODcxIiwicG93ZXIiOiJ0cnVlIiwic2VyaWFsIjoiMTAwMDE1Iiwic29nIjoiMC4wIiwic291cmNl"
+    "IjoiR1BTIiwidGVtcCI6IjAuMCIsInRyYW5zbWl0X3RpbWUiOiIyMDIzLTAzLTE0VDA5OjE1OjA0WiIsInRyYW5zcG9y"
+    "dCI6IkdQUlMiLCJ0cmlnZ2VyIjoiQlVSU1QiLCJ0eEF0IjoiMjAyMy0wMy0xNFQwOToxNTowNFoifQ.g4AMhUDwaK-WK"
+    "aaITOKMtIu8lVtsEBfJ-00ytW-c0jyGUFxNW0259Dj9JcR34NaIai-ysSTVzqXBdROsZAiZS0oTSRum9l56JwZQTE0-Zx"
+    "5yUUO8AOsUqXPjsSg2lSgsnSMTiQHXOzhydL9GIkmiEVdwANeaB24AuP45__zUwjhwniUfi-Z2RTG8J22GqnQ9Q_w9Z86"
+    "1A0Bos7LmJEymbmcLOiDDdzfYxvVWE6GSm2y8ypBZEqhI0byNphZ5adIFM19iyqng4MVpQe0Uh9Jc49RR_IAjte3AMS4Y"
+    "82lO76sM90Tu3-3Jwhj3Iq_NGpfd4735Bl-b5FR5oePP40mV3Q"
+)
+"""A token that they publish as an example."""
+
+PRIVATE = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+KEY = read_public_key(
+    PRIVATE.public_key()
+    .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    .decode()
+)
+FORM = {"imei": "300234010753370", "serial": "12345", "momsn": "7", "data": "48656c6c6f"}
+
+
+def part(value: Any) -> str:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def token(claims: Any, *, head: Any = None, algorithm: hashes.HashAlgorithm | None = None) -> str:
+    signed = f"{part(head or {'alg': 'RS256'})}.{part(claims)}"
+    signature = PRIVATE.sign(signed.encode(), padding.PKCS1v15(), algorithm or hashes.SHA256())
+    return f"{signed}.{part(signature)}"
+
+
+def claims(**changed: Any) -> dict[str, Any]:
+    return {"iss": "Rock 7", "iat": NOW, **FORM, **changed}
+
+
+def test_a_token_of_theirs_is_verified_with_the_key_they_publish() -> None:
+    assert verify(THEIRS, PUBLIC_KEY)["imei"] == "300434062929540"
+
+
+@pytest.mark.parametrize("at", range(0, len(THEIRS), 37))
+def test_a_changed_token_is_not(at: int) -> None:
+    other = "A" if THEIRS[at] != "A" else "B"
+    with pytest.raises(RemoteProtocolError):
+        verify(THEIRS[:at] + other + THEIRS[at + 1 :], PUBLIC_KEY)
+
+
+def test_a_token_for_this_very_form_is_taken() -> None:
+    check_token({**FORM, "JWT": token(claims())}, KEY, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ("", "not a JSON Web Token"),
+        ("a.b", "not a JSON Web Token"),
+        ("é.é.é", "not a JSON Web Token"),
+        (f"{part({'alg': 'none'})}.{part(claims())}.", "signed with 'none'"),
+        (token(claims(), head={"alg": "HS256"}), "signed with 'HS256'"),
+        (token(claims(), algorithm=hashes.SHA512()), "signature is wrong"),
+        (token(claims()).rpartition(".")[0] + "." + part(b"x" * 256), "signature"),
+        (token(claims()).rpartition(".")[0] + "." + part(b"\xff" * 256), "another length"),
+        (token(claims()).rpartition(".")[0] + "." + part(b"x"), "another length"),
+        (token([1]), "holds no claims"),
+        (token(claims(iss="Rock 8")), "not theirs"),
+        (token(claims(iat=NOW + YOUNGEST + 1)), "of another time"),
+        (token(claims(iat=int(NOW - OLDEST - 1))), "of another time"),
+        (token(claims(iat="today")), "of another time"),
+        (token(claims(imei="300234010753371")), "another imei"),
+        (token(claims(momsn="8")), "another momsn"),
+        (token(claims(data="00")), "another data"),
+        (token({"iss": "Rock 7", "iat": NOW}), "another imei"),
+    ],
+)
+def test_every_forgery_is_refused(raw: str, why: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=why):
+        check_token({**FORM, "JWT": raw}, KEY, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "pem", ["", "x", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"]
+)
+def test_what_is_no_public_key_is_named(pem: str) -> None:
+    with pytest.raises(LocalProtocolError, match="not a public key"):
+        read_public_key(pem)
+
+
+@given(st.text(max_size=60))
+def test_garbage_is_no_token(raw: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        verify(raw, PublicKey(2**2047 + 1, 65_537))
+
+
+def test_reads_the_webhook_s_form() -> None:
+    assert read_mobile_originated(FORM) == MobileOriginated("300234010753370", 7, b"Hello")
+    assert read_mobile_originated({**FORM, "data": ""}).data == b""
+
+
+def test_names_every_fault_of_a_form() -> None:
+    with pytest.raises(RemoteProtocolError, match=r"imei.*momsn.*data"):
+        read_mobile_originated({"imei": "1", "momsn": "x", "data": "zz"})
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        (b"OK,12345\n", Answer(None, "12345")),
+        (b"FAILED,10,Invalid login credentials", Answer(10, "Invalid login credentials")),
+        (b"FAILED,99,System error, try again", Answer(99, "System error, try again")),
+    ],
+)
+def test_reads_the_answers(body: bytes, answer: Answer) -> None:
+    assert read_answer(body) == answer
+
+
+@given(st.binary(max_size=60))
+def test_any_answer_is_read_or_refused(body: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        read_answer(body)
+
+
+def test_writes_the_call_s_form() -> None:
+    assert mobile_terminated("300234010753370", "me", "secret", b"Hi") == {
+        "imei": "300234010753370",
+        "username": "me",
+        "password": "secret",
+        "data": "4869",
+    }
