@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from fieldagent import openapi
 from fieldagent.delivery import legs_json
 from fieldagent.events import TOPICS, Events
 from fieldagent.http.guard import required_body
@@ -77,6 +78,7 @@ class LocalApi:
             Route("GET", "/api/status", _guarded(self.status)),
             Route("GET", "/api/events", _guarded(self.listen)),
             Route("GET", "/metrics", _guarded(self.metrics)),
+            openapi.route("local"),
             Route("GET", "/", _guarded(self.page)),
         ]
 

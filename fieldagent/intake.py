@@ -117,7 +117,9 @@ class Intake:
         if package.id is None:
             id_, self._next_id = self._next_id, self._next_id + 1
         else:
-            id_, self._next_id = package.id, max(self._next_id, package.id + 1)
+            id_ = package.id
+            if self._next_id <= id_ < outbound.CHOSEN_IDS:
+                self._next_id = id_ + 1
         stamped = package.stamped(datetime.fromtimestamp(now, UTC))
         life = None if package.sos else package.time_to_live or self._time_to_live
         expires = None if life is None else now + life

@@ -149,6 +149,9 @@ def _base64(value: Any) -> bytes:
 
 
 def read_int32(value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Wrong("must be an integer")
     if value not in INT32:
@@ -254,7 +257,7 @@ ITEMS: Items = {
 }
 """Each kind of item: its type, its default priority, its members."""
 
-_ROUTING = {
+ROUTING = {
     "id": Field(read_int32, "id"),
     "channels": Field(_channels, "channels"),
     "collapseKey": Field(read_int32, "collapse_key"),
@@ -270,7 +273,7 @@ def parse_package(body: bytes) -> Package:
 
 
 def read_package(document: Any) -> Package:
-    item, priority, routing = read_one_of(document, ITEMS, _ROUTING)
+    item, priority, routing = read_one_of(document, ITEMS, ROUTING)
     return Package(item=item, **{"priority": priority, **routing})
 
 

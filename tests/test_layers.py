@@ -28,7 +28,7 @@ LAYERS = [
     {"channels.__init__"},
     {"journal"},
     {"inbox", "outbox", "intake", "signals", "systemd_notify"},
-    {"channels", "inbound", "http", "ip_link"},
+    {"channels", "inbound", "http", "ip_link", "openapi"},
     {"simulator", "api", "hub"},
     {"agent"},
     {"cli", "__main__"},

@@ -463,3 +463,12 @@ async def test_a_link_that_confirms_owes_no_receipts(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.CELLULAR) as k:
         await k.outbox.receive(arriving(5, sos=True))
         assert k.outbox.load(65_536) is None
+
+
+async def test_an_id_at_the_end_of_its_range_leaves_room_for_ours(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        assert await k.post(id=7) == 7
+        assert await k.post(id=2**31 - 1) == 2**31 - 1
+        assert await k.post() == 8
+    async with kit(tmp_path) as k:
+        assert await k.post() == 9

@@ -13,7 +13,7 @@ from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Request
 from fieldagent.http.problem import Problem, too_large
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
 _REQUEST_LINE = re.compile(

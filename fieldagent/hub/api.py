@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import trio
 
+from fieldagent import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -70,6 +71,7 @@ class HubApi:
             Route("POST", "/api/package", self.push),
             Route("GET", "/healthz", self.health),
             Route("GET", "/metrics", self.metrics),
+            openapi.route("hub"),
         ]
 
     async def push(self, request: Request) -> Response:

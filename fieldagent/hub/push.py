@@ -71,12 +71,14 @@ class _PushedMessage:
 def _id(value: Any) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= ID_MAX:
         raise Wrong('must be the number of a user or workspace, such as "12"')
     return value
 
 
-_ITEMS: Items = {
+ITEM_KINDS: Items = {
     **ITEMS,
     "message": (
         _PushedMessage,
@@ -90,7 +92,7 @@ _ITEMS: Items = {
     ),
 }
 
-_ROUTING: Mapping[str, Field] = {
+ROUTING: Mapping[str, Field] = {
     "sourceUserId": Field(_id, "source", required=True),
     "workspaceId": Field(_id, "workspace", required=True),
     "targetUserId": Field(_id, "target"),
@@ -103,7 +105,7 @@ _ROUTING: Mapping[str, Field] = {
 def parse_push(body: bytes) -> Push:
     """Raises NotJson, or InvalidPackage with every fault in it."""
     document = load_document(body)
-    item, priority, routing = read_one_of(document, _ITEMS, _ROUTING)
+    item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
     message = isinstance(item, _PushedMessage)
     if message != (push["target"] is not None):

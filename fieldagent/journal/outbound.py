@@ -53,6 +53,9 @@ class Spent:
     credits: int = 0
 
 
+CHOSEN_IDS = 2**30
+"""From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
+
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, status, ended FROM package"
 )
@@ -84,7 +87,8 @@ def by_idempotency_key(journal: Journal, key: str) -> Accepted | None:
 
 
 def next_id(journal: Journal) -> int:
-    (row,) = journal.read("SELECT coalesce(max(id), 0) FROM package WHERE id < 2147483647")
+    """The first above all that were used; those that callers choose far up do not count."""
+    (row,) = journal.read("SELECT coalesce(max(id), 0) FROM package WHERE id < ?", CHOSEN_IDS)
     return max(1, int(row[0]) + 1)
 
 

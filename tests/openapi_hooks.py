@@ -1,0 +1,19 @@
+"""What schemathesis must know of our APIs beyond their descriptions."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+import schemathesis
+
+KEY = re.compile(r'"[ !#-\[\]-~]{1,255}"|[!#-~]([ -~]{0,253}[!-~])?')
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    """Each call its own Idempotency-Key: one used for another body is refused, rightly."""
+    key = case.headers.get("Idempotency-Key")
+    if isinstance(key, str) and KEY.fullmatch(key):
+        case.headers["Idempotency-Key"] = uuid.uuid4().hex
