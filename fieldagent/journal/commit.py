@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
+
+
+LOCKED = 5.0
+"""Seconds that a writer waits for another program's: each takes milliseconds."""
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
@@ -88,7 +92,9 @@ def connect(path: Path, schema: Schema) -> sqlite3.Connection:
 
     Raises sqlite3.DatabaseError for a damaged file, or one of a later version.
     """
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=LOCKED
+    )
     try:
         connection.execute("PRAGMA locking_mode=NORMAL")
         connection.execute("PRAGMA journal_mode=WAL")
@@ -98,14 +104,39 @@ def connect(path: Path, schema: Schema) -> sqlite3.Connection:
         damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
             raise sqlite3.DatabaseError(damage)
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        steps = schema.steps_from(version)
-        if steps:
-            connection.executescript(f"BEGIN;{steps};PRAGMA user_version={schema.version};COMMIT")
+        if _version(connection) != schema.version:
+            _migrate(connection, schema)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
+    """One program at a time: who waited for another finds nothing left to do."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in _statements(schema.steps_from(_version(connection))):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={schema.version}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def reader(path: Path) -> sqlite3.Connection:

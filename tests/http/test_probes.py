@@ -15,6 +15,7 @@ CHUNKED = POST + JSON + b"Transfer-Encoding: chunked\r\n\r\n"
 LARGE = b"Content-Length: 1048577\r\n"
 
 KEPT = [
+    ("9110-9.3.8 trace", b"TRACE / HTTP/1.1\r\n" + HOST + b"\r\n", 405),
     ("9110-9.3.1 get", GET + HOST + b"\r\n", 200),
     ("9112-2.2 leading CRLF", b"\r\n\r\n" + GET + HOST + b"\r\n", 200),
     ("9112-5.1 empty value", GET + HOST + b"X-Empty:\r\n\r\n", 200),
@@ -89,7 +90,6 @@ CLOSED = [
     ("9112-3.1 unknown method", b"BREW / HTTP/1.1\r\n" + HOST + b"\r\n", 501),
     ("9112-3.1 lower-case method", b"get / HTTP/1.1\r\n" + HOST + b"\r\n", 501),
     ("9110-9.3.6 connect", b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", 501),
-    ("9110-9.3.8 trace", b"TRACE / HTTP/1.1\r\n" + HOST + b"\r\n", 501),
     ("9112-3.2 fragment", b"GET /#a HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     ("9112-3.2.2 absolute", b"GET http://evil/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     ("9112-3.2.3 authority", b"GET localhost HTTP/1.1\r\n" + HOST + b"\r\n", 400),

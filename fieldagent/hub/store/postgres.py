@@ -20,6 +20,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from fieldagent.hub.store import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.journal.group import GroupCommit, JournalUnavailable, Order
+from fieldagent.journal.schema import TooNew
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,10 @@ class PostgresStore:
                 "CREATE TABLE IF NOT EXISTS fieldagent_schema (version BIGINT NOT NULL)"
             )
             row = connection.execute("SELECT version FROM fieldagent_schema").fetchone()
-            steps = schema.steps_from(row[0] if row else 0)
+            try:
+                steps = schema.steps_from(row[0] if row else 0)
+            except TooNew as error:
+                raise JournalUnavailable(f"the database cannot be used: {error}") from error
             if steps:
                 connection.execute(steps.encode())
                 connection.execute("DELETE FROM fieldagent_schema")

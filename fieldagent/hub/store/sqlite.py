@@ -56,8 +56,6 @@ class SqliteStore:
                 f"the database {path} cannot be opened: {error}; restore it from a backup, or name"
                 " another with --database"
             ) from error
-        # Administration from another process takes milliseconds.
-        self._writer.execute("PRAGMA busy_timeout=5000")
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
         self._topics = Topics()
         self._changes = self._data_version()

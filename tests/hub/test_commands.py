@@ -1,0 +1,131 @@
+"""`fieldagent hub …` and `fieldagent push` as people type them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import MODULE, PATIENCE, administer, hub
+
+
+def test_the_directory_from_the_command_line(database: str) -> None:
+    first = administer(database, "init", "Alps")
+    assert first["apiKey"].startswith("key_")
+    assert first["token"].startswith("token_")
+    ada = administer(database, "user", "add", "Ada", "--email", "ada@example.org")["id"]
+    ben = administer(database, "user", "add", "Ben", "--password", secret="a long one\n")["id"]
+    andes = administer(database, "workspace", "add", "Andes")["id"]
+    in_alps = ("--workspace", "Alps")
+    administer(database, "user", "join", str(ada), "--workspace", "Andes", "--over-satellite")
+    assert [user["name"] for user in administer(database, "user", "list", *in_alps)] == [
+        "push",
+        "Ada",
+        "Ben",
+    ]
+    (joined,) = administer(database, "user", "list", "--workspace", str(andes))
+    assert (joined["id"], joined["overSatellite"], joined["password"]) == (ada, True, False)
+    imei = ("--imei", "300234010000001", "--tagged", "--credits-per-day", "9")
+    device = administer(database, "device", "add", "kit", "--user", "Ada", *imei, *in_alps)
+    assert len(bytes.fromhex(device["satellite-key"])) == 32
+    again = administer(database, "device", "token", "kit", *in_alps)
+    assert again["hub-token"] != device["hub-token"]
+    (listed,) = administer(database, "device", "list", *in_alps)
+    assert (listed["imei"], listed["operator"], listed["linked"]) == (imei[1], "directip", False)
+    administer(database, "device", "disable", "kit", *in_alps)
+    assert administer(database, "device", "list", *in_alps)[0]["disabled"] is not None
+    key = administer(database, "key", "add", "few", "--kind", "location", "--days", "1", *in_alps)
+    administer(database, "key", "revoke", str(key["id"]), *in_alps)
+    keys = administer(database, "key", "list", *in_alps)
+    assert [(each["name"], each["revoked"] is None) for each in keys] == [
+        ("push", True),
+        ("few", False),
+    ]
+    administer(database, "token", "add", "of Ben", "--user", str(ben), *in_alps)
+    assert len(administer(database, "token", "list", *in_alps)) == 2
+    hook = administer(database, "webhook", "add", "https://example.org/x", "--untried", *in_alps)
+    assert administer(database, "webhook", "list", *in_alps)[0]["signed"] is True
+    administer(database, "webhook", "remove", str(hook["id"]), *in_alps)
+    told = str(administer(database, "audit"))
+    for action in ("workspace add", "user join", "device add", "key revoke", "webhook remove"):
+        assert action in told
+    for secret in (first["apiKey"], first["token"], device["hub-token"], key["apiKey"]):
+        assert secret not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["user", "add", "x", "--workspace", "Andes"], "there is no workspace 'Andes'"),
+        (["device", "add", "x", "--user", "Nobody"], "no user 'Nobody' is in that workspace"),
+        (["device", "add", "x", "--user", "push", "--imei", "1"], "an IMEI has 15 digits"),
+        (["key", "revoke", "99"], "no key 99 is in force"),
+        (["init", "Again"], "there are workspaces already"),
+        (["webhook", "add", "ftp://x"], "must be a URL"),
+        (["webhook", "add", "http://127.0.0.1:1/"], "which is no public address"),
+    ],
+)
+def test_what_cannot_be_says_why(tmp_path: Path, arguments: list[str], told: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    with pytest.raises(AssertionError, match=told):
+        administer(database, *arguments)
+
+
+@pytest.fixture
+def pushing(tmp_path: Path) -> Any:
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    one = administer(database, "key", "add", "slow", "--per-minute", "60", "--burst", "1")
+    administer(database, "user", "add", "Ada")
+    with hub(tmp_path, {"database": database}) as running:
+
+        def push(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+            known = {"FIELDAGENT_API_KEY": one["apiKey"], "FIELDAGENT_TOKEN": first["token"]}
+            common = ["--hub", running.address, "--workspace", "1", "--source", "1"]
+            return subprocess.run(
+                [*MODULE, "push", arguments[0], *common, *arguments[1:]],
+                env={**os.environ, **known, **environment},
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+
+        yield push
+
+
+def test_a_push_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
+    for _ in range(3):
+        done = pushing("message", "--target", "2", "Storm at noon")
+        assert (done.returncode, done.stdout) == (0, "accepted\n"), done.stderr
+    assert "trying again in 1 s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "code", "told"),
+    [
+        (["location", "47.1", "8.2"], {}, 0, ""),
+        (["waypoint", "47.1", "8.2", "Hut"], {}, 0, ""),
+        (["data", "-"], {}, 0, ""),
+        (["location", "91", "8.2"], {}, 65, "/location/latitude"),
+        (["message", "--target", "9", "x"], {}, 65, "target 9 is not in workspace 1"),
+        (["location", "1", "1"], {"FIELDAGENT_TOKEN": "wrong"}, 65, "is wrong or expired"),
+        (
+            ["location", "1", "1", "--hub", "http://127.0.0.1:1", "--patience", "0"],
+            {},
+            69,
+            "no hub",
+        ),
+        (["location", "1", "1", "--hub", "nowhere"], {}, 2, "--hub must be https://"),
+        (["data", "/no/such/file"], {}, 2, "cannot read /no/such/file"),
+    ],
+)
+def test_how_a_push_ends(
+    pushing: Any, arguments: list[str], environment: dict[str, str], code: int, told: str
+) -> None:
+    done = pushing(*arguments, **environment)
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr

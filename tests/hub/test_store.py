@@ -1,0 +1,113 @@
+"""The hub's store itself, on both databases: what is kept, told and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+import trio
+
+from fieldagent.hub.store import Db, Store, open_store
+from fieldagent.journal.group import JournalUnavailable
+
+
+def add(name: str) -> Callable[[Db], int]:
+    def operation(db: Db) -> int:
+        db.announce("news")
+        ((id_,),) = db.execute(
+            "INSERT INTO workspace (name, created) VALUES (?, 0) RETURNING id", name
+        )
+        return int(id_)
+
+    return operation
+
+
+def names(db: Db) -> list[str]:
+    return [name for (name,) in db.execute("SELECT name FROM workspace ORDER BY name")]
+
+
+async def test_callers_share_transactions_and_one_that_fails_fails_alone(store: Store) -> None:
+    outcomes: list[str] = []
+
+    async def caller(name: str) -> None:
+        try:
+            await store.commit(add(name))
+            outcomes.append(name)
+        except Exception:
+            outcomes.append("refused")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.run)
+        async with trio.open_nursery() as callers:
+            for number in range(20):
+                callers.start_soon(caller, f"w{number:02}")
+            callers.start_soon(caller, "w00")
+        assert outcomes.count("refused") == 1
+        assert len(await store.read(names)) == 20
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_announcement_reaches_this_process_and_another(database: str) -> None:
+    one, other = open_store(database), open_store(database)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run)
+            nursery.start_soon(other.run)
+            here, there = one.heard("news"), other.heard("news")
+            await one.commit(add("w"))
+            with trio.fail_after(10):
+                await here.wait()
+                await there.wait()
+            nursery.cancel_scope.cancel()
+    finally:
+        one.close()
+        other.close()
+
+
+def test_administration_works_beside_a_running_store(database: str) -> None:
+    one, other = open_store(database), open_store(database)
+    one.once(add("a"))
+    other.once(add("b"))
+    assert one.once(names) == other.once(names) == ["a", "b"]
+    one.close()
+    other.close()
+
+
+def test_several_processes_may_make_the_tables_at_once(database: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: _open(database), range(4)))
+    for store in stores:
+        store.close()
+
+
+def _open(database: str) -> Store:
+    store = open_store(database)
+    store.once(names)
+    return store
+
+
+def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) -> None:
+    store = open_store(database)
+    store.once(add("kept"))
+    if database.startswith("postgresql://"):
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("UPDATE fieldagent_schema SET version = 99")
+    else:
+        store.once(lambda db: db.execute("PRAGMA user_version = 99"))
+    store.close()
+    with pytest.raises(JournalUnavailable, match="it has version 99, this program knows"):
+        open_store(database)
+
+
+@pytest.mark.parametrize(
+    ("database", "why"),
+    [
+        ("postgresql://127.0.0.1:1/none", "PostgreSQL at 127.0.0.1/none cannot be used"),
+        ("/dev/null/hub.sqlite3", "restore it from a backup, or name another"),
+    ],
+)
+def test_what_cannot_be_opened_says_what_to_do(database: str, why: str) -> None:
+    with pytest.raises(JournalUnavailable, match=why):
+        open_store(database)
