@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub import Device, Unknown, secret
+from fieldagent.hub import Device, Unknown, lease, secret
 from fieldagent.hub.audit import note
 from fieldagent.hub.store import Db
 from fieldagent.package import ITEMS
@@ -158,6 +158,7 @@ def add_device(
 def new_link_token(db: Db, device: int, *, now: float) -> str:
     token = secret.new_secret("link")
     db.execute("UPDATE device SET link_token = ? WHERE id = ?", secret.lookup(token), device)
+    lease.end(db, device)
     note(db, ADMINISTRATION, "device token", str(device), now)
     return token
 
@@ -202,6 +203,8 @@ def set_disabled(db: Db, table: str, id_: int, when: float | None, *, now: float
     """Take a `member` or `device` out of use, or (None) back into it."""
     assert table in ("member", "device")
     db.execute(f"UPDATE {table} SET disabled = ? WHERE id = ?", when, id_)
+    if table == "device":
+        lease.end(db, id_)
     note(db, ADMINISTRATION, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
 
 

@@ -40,6 +40,12 @@ def topic(device: int) -> str:
     return f"lease {device}"
 
 
+def end(db: Db, device: int) -> None:
+    """Take the lease away from whoever has it: the link ends, and proves itself anew."""
+    db.execute("DELETE FROM lease WHERE device = ?", device)
+    db.announce(topic(device))
+
+
 def linked(db: Db, now: float) -> int:
     """How many devices are linked, over all processes."""
     ((count,),) = db.execute("SELECT count(*) FROM lease WHERE until > ?", now)
