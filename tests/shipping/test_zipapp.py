@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import marshal
 import os
 import pkgutil
@@ -9,11 +10,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 import fieldagent
-from tests.processes import agent, sky
+from tests.processes import agent, hub, sky
 from tests.shipping.conftest import NO_DEBIAN, ROOT, build, lacking
 
 MOST_BYTES = 2_200_000
@@ -150,6 +152,7 @@ def test_delivers_a_package(interpreter: str, zipapp: Path, tmp_path: Path) -> N
     command = [interpreter, "-I", "-S", str(zipapp)]
     with sky(tmp_path), agent(tmp_path, command=command) as running:
         assert running.post("Camp reached").body["status"] == "Delivered"
+        assert running.call("GET", "/openapi.json").body["openapi"] == "3.1.0"
 
 
 @pytest.mark.parametrize("native", ["x.so", "x.cpython-311-x86_64-linux-gnu.so"])
@@ -166,3 +169,14 @@ def test_native_code_is_refused(native: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert f"{native} runs on one architecture only" in done.stderr
+
+
+def test_runs_a_hub(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    done = isolated(interpreter, zipapp, "hub", "init", "Alps", "--database", database, "--json")
+    assert json.loads(done.stdout)["workspaceId"] == 1
+    command = [interpreter, "-I", "-S", str(zipapp)]
+    with hub(tmp_path, {"database": database}, command) as running:
+        for path, told in (("/healthz", '"UP"'), ("/openapi.json", "the cloud push API")):
+            with urlopen(running.address + path, timeout=30) as answer:
+                assert told in answer.read().decode()
