@@ -11,8 +11,10 @@ KINDS = ("message", "location", "waypoint", "data")
 TYPES = ("User", "Device", "Integration", "Resource")
 
 
-def add_hub(commands: Subparsers) -> None:
+def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     hub = command(commands, "hub", None, "the cloud side: run it, and say who is who")
+    if named_alone:
+        return
     actions = hub.add_subparsers(metavar="ACTION", title="actions")
     run = command(actions, "run", ("hub", "run"), "run the hub")
     _add_store(run)
@@ -174,8 +176,10 @@ def _webhook_action(kinds: Subparsers, name: str, summary: str) -> argparse.Argu
     return parser
 
 
-def add_push(commands: Subparsers) -> None:
+def add_push(commands: Subparsers, *, named_alone: bool) -> None:
     push = command(commands, "push", None, "push an item to the field through a hub")
+    if named_alone:
+        return
     kinds = push.add_subparsers(metavar="KIND", title="kinds")
     add_item_arguments(lambda kind, summary: _add_push_kind(kinds, kind, summary))
 

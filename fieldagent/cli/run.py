@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import sys
 from collections.abc import Callable
@@ -36,13 +35,8 @@ def emit(line: str) -> None:
     print(line, flush=True)
 
 
-YOUNG_MAX = 10_000
-"""Objects made before the next look for cycles: ours are few, and each look has a price."""
-
-
 def run(given: argparse.Namespace) -> int:
     start_logging(given.verbose)
-    gc.set_threshold(YOUNG_MAX)
     try:
         settings = load(given.config)
     except (InvalidSettings, OSError) as error:
