@@ -115,7 +115,8 @@ def dead(given: argparse.Namespace) -> int:
 
 def replay(given: argparse.Namespace) -> int:
     def change(db: Db, now: float) -> int:
-        count = webhooks.replay(db, given.request_id, now=now)
+        workspace = directory.workspace_of(db, given.workspace)
+        count = webhooks.replay(db, workspace, given.request_id, now=now)
         return show(given, {"replayed": count})
 
     return once(given, change)

@@ -64,9 +64,12 @@ async def request(
     and port; it may refuse by RequestFailed. Raises RequestFailed.
     """
     where = _split(url)
-    head = h11.Request(
-        method=method, target=_target(where), headers=_headers(where, headers, len(body))
-    )
+    try:
+        head = h11.Request(
+            method=method, target=_target(where), headers=_headers(where, headers, len(body))
+        )
+    except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+        raise RequestFailed(f"a header cannot be sent: {error}") from None
     with _told_in_words(), trio.move_on_after(deadline):
         try:
             with _told_in_words():

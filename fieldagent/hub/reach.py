@@ -19,6 +19,18 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """RFC 6052 2.1."""
+_UNICAST: dict[int, Network] = {
+    4: ipaddress.IPv4Network("0.0.0.0/0"),
+    6: ipaddress.IPv6Network("2000::/3"),
+}
+"""What IANA has given out for the public internet (RFC 4291 2.4)."""
+_SPECIAL: tuple[Network, ...] = (
+    ipaddress.IPv4Network("192.88.99.0/24"),
+    ipaddress.IPv6Network("2001::/23"),
+    ipaddress.IPv6Network("2001:db8::/32"),
+    ipaddress.IPv6Network("3fff::/20"),
+)
+"""Of the special-purpose registries, what older Pythons take for public."""
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 """RFC 4291 2.5.5.1."""
 
@@ -32,6 +44,8 @@ def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
 def _is_public(address: Address, allowed: Sequence[Network]) -> bool:
     if any(address in network for network in allowed):
         return True
+    if address not in _UNICAST[address.version] or any(address in each for each in _SPECIAL):
+        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 

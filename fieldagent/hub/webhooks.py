@@ -10,6 +10,8 @@ import base64
 import json
 import logging
 import random
+import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,16 +27,16 @@ from fieldagent.hub.store import Db, Store
 from fieldagent.inbound import Delivery, Outcome, Result
 from fieldagent.inbound.schedule import SCHEDULE, delay
 from fieldagent.inbound.webhook import DEADLINE, post
-from fieldagent.journal.group import JournalUnavailable
+from fieldagent.journal.group import JournalFull, JournalUnavailable
 from fieldagent.package import Message
 from fieldagent.payload import Identity, payload_json
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 16
+AT_ONCE = 64
 """Posts under way in one process."""
 AT_ONCE_EACH = 4
-"""Of these, to one webhook."""
+"""Posts under way to one webhook, in all processes: one that never answers holds up no other."""
 CLAIM = 3 * DEADLINE
 """Seconds after which a post that nobody has settled is made again."""
 LOOK_AGAIN = 5.0
@@ -70,7 +72,25 @@ class Posting:
     webhook: Webhook
     item: int
     delivery: Delivery
+    claimed_until: float
+    """By this the claim is known as its own."""
 
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*")
+"""RFC 9110 5.1 and 5.5, in ASCII."""
+_OURS = {
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+}
 
 _WEBHOOK = "webhook.id, url, secrets, username, webhook.password, headers, failing_since"
 
@@ -88,97 +108,135 @@ _DUE = (
     " AND d.claimed_until <= ? AND NOT EXISTS (SELECT 1 FROM webhook_delivery earlier"
     " JOIN item other ON other.id = earlier.item WHERE earlier.webhook = d.webhook"
     " AND earlier.state = 'waiting' AND earlier.item < d.item AND other.sender = item.sender)"
-    " ORDER BY d.item, d.webhook LIMIT ?"
+    " AND (SELECT count(*) FROM webhook_delivery live WHERE live.webhook = d.webhook"
+    f" AND live.state = 'waiting' AND live.claimed_until > ?) < {AT_ONCE_EACH}"
 )
+"""Three times `now`."""
 
 
 def is_due(db: Db, now: float) -> bool:
-    return bool(db.execute(f"SELECT 1 {_DUE}", now, now, 1))
+    return bool(db.execute(f"SELECT 1 {_DUE} LIMIT 1", now, now, now))
 
 
 def claim(db: Db, now: float, limit: int) -> list[Posting]:
-    """The oldest that waits of each sender and webhook, for this process alone."""
+    """The oldest that waits of each sender and webhook, for this process alone; every webhook with
+    something due has its turn."""
+    due = db.execute(
+        f"SELECT d.webhook {_DUE} GROUP BY d.webhook ORDER BY min(d.item) LIMIT ?",
+        now,
+        now,
+        now,
+        limit,
+    )
+    claimed: list[Posting] = []
+    for (webhook,) in due:
+        claimed += _claim_of(db, webhook, now, limit - len(claimed))
+    return claimed
+
+
+def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[Posting]:
+    ((live,),) = db.execute(
+        "SELECT count(*) FROM webhook_delivery WHERE webhook = ? AND state = 'waiting'"
+        " AND claimed_until > ?",
+        webhook,
+        now,
+    )
     locked = db.skip_locked.replace("UPDATE", "UPDATE OF d")
     rows = db.execute(
         f"SELECT {_WEBHOOK}, item.id, item.request_id, item.sender, item.workspace, item.body,"
-        f" item.accepted, d.attempts {_DUE}{locked}",
+        f" item.accepted, d.attempts {_DUE} AND d.webhook = ? ORDER BY d.item LIMIT ?{locked}",
         now,
         now,
-        4 * AT_ONCE,
+        now,
+        webhook,
+        max(0, min(AT_ONCE_EACH - live, limit)),
     )
-    chosen: list[Sequence[Any]] = []
     for row in rows:
-        to_the_same = sum(1 for each in chosen if each[0] == row[0])
-        if len(chosen) < limit and to_the_same < AT_ONCE_EACH:
-            chosen.append(row)
-    for taken in chosen:
         db.execute(
             "UPDATE webhook_delivery SET claimed_until = ? WHERE webhook = ? AND item = ?",
             now + CLAIM,
-            taken[0],
-            taken[7],
+            webhook,
+            row[7],
         )
-    return [_posting(db, taken) for taken in chosen]
+    return [_posting(db, row, now + CLAIM) for row in rows]
 
 
-def _posting(db: Db, row: Sequence[Any]) -> Posting:
+def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> Posting:
     item, request_id, sender, workspace, body, accepted, attempts = row[7:]
     entry = stored_entry(body)
     content: Any = entry.content
     moment = getattr(content, "timestamp", None) or datetime.fromtimestamp(entry.time, UTC)
     text = payload_json(request_id, identity_of(db, sender, workspace), content, moment)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
-    return Posting(_webhook(row[:7]), item, delivery)
+    return Posting(_webhook(row[:7]), item, delivery, claimed_until)
 
 
 def settle(db: Db, posting: Posting, result: Result, now: float) -> str:
-    """Record how a post ended; what people should know of it, or nothing."""
-    webhook, attempts = posting.webhook, posting.delivery.attempts + 1
+    """Record how a post ended; what people should know of it, or nothing.
+
+    Where the claim has run out meanwhile, another's word counts.
+    """
+    webhook, attempts = posting.webhook.id, posting.delivery.attempts + 1
     if result.outcome is Outcome.HANDED:
-        _mark(db, posting, "handed", attempts, now, "")
-        db.execute("UPDATE webhook SET failing_since = NULL WHERE id = ?", webhook.id)
+        if _mark(db, posting, "handed", attempts, now, ""):
+            db.execute("UPDATE webhook SET failing_since = NULL WHERE id = ?", webhook)
         return ""
-    since = webhook.failing_since or now
-    db.execute("UPDATE webhook SET failing_since = ? WHERE id = ?", since, webhook.id)
-    if result.outcome is Outcome.GONE or now - since >= PATIENCE:
-        _mark(db, posting, "waiting", attempts, now, result.reason)
-        return _disable(db, webhook.id, result.reason, now)
     wait = delay(
         attempts, schedule=SCHEDULE, retry_after=result.retry_after, chance=random.random()
     )
-    if wait is None or result.outcome is Outcome.REFUSED:
-        _mark(db, posting, "dead", attempts, now, result.reason)
+    dead = wait is None or result.outcome is Outcome.REFUSED
+    gone = result.outcome is Outcome.GONE
+    state = "dead" if dead and not gone else "waiting"
+    if not _mark(db, posting, state, attempts, now + (wait or 0.0), result.reason):
+        return ""
+    ((since,),) = db.execute(
+        "UPDATE webhook SET failing_since = coalesce(failing_since, ?) WHERE id = ?"
+        " RETURNING failing_since",
+        now,
+        webhook,
+    )
+    if gone or now - since >= PATIENCE:
+        return _disable(db, webhook, result.reason, now)
+    if state == "dead":
+        request_id = posting.delivery.request_id
         return (
-            f"webhook {webhook.id} did not take {posting.delivery.request_id}: {result.reason};"
-            f" `fieldagent hub webhook replay {posting.delivery.request_id}` posts it again"
+            f"webhook {webhook} did not take {request_id}: {result.reason};"
+            f" `fieldagent hub webhook replay {request_id}` posts it again"
         )
-    _mark(db, posting, "waiting", attempts, now + wait, result.reason)
-    return f"webhook {webhook.id}: {result.reason}; tried again in {wait:.0f} s"
+    return f"webhook {webhook}: {result.reason}; tried again in {wait:.0f} s"
 
 
 def _mark(
     db: Db, posting: Posting, state: str, attempts: int, not_before: float, reason: str
-) -> None:
-    db.execute(
-        "UPDATE webhook_delivery SET state = ?, attempts = ?, not_before = ?, claimed_until = 0,"
-        " reason = ? WHERE webhook = ? AND item = ?",
-        state,
-        attempts,
-        not_before,
-        reason,
-        posting.webhook.id,
-        posting.item,
-    )
+) -> bool:
+    """Whether it was still this process's to say."""
     db.announce("webhooks")
+    return bool(
+        db.execute(
+            "UPDATE webhook_delivery SET state = ?, attempts = ?, not_before = ?,"
+            " claimed_until = 0, reason = ? WHERE webhook = ? AND item = ? AND state = 'waiting'"
+            " AND claimed_until = ? RETURNING item",
+            state,
+            attempts,
+            not_before,
+            reason,
+            posting.webhook.id,
+            posting.item,
+            posting.claimed_until,
+        )
+    )
 
 
 def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
-    db.execute(
-        "UPDATE webhook SET disabled = ?, reason = ? WHERE id = ? AND disabled IS NULL",
+    disabled = db.execute(
+        "UPDATE webhook SET disabled = ?, reason = ? WHERE id = ? AND disabled IS NULL"
+        " RETURNING id",
         now,
         reason,
         webhook,
     )
+    if not disabled:
+        return ""
     notice = f"webhook {webhook} is disabled: {reason}"
     note(db, "hub", "webhook disable", notice, now)
     return f"{notice}; `fieldagent hub webhook enable {webhook}` goes on with what waits"
@@ -212,8 +270,8 @@ class _Posts:
         try:
             if free and await self.store.read(lambda db: is_due(db, self.clock())):
                 return await self.store.commit(lambda db: claim(db, self.clock(), free))
-        except JournalUnavailable as unavailable:
-            log.error("%s", unavailable)
+        except (JournalFull, JournalUnavailable) as trouble:
+            log.error("%s", trouble)
         return []
 
     async def carry_out(self, posting: Posting) -> None:
@@ -229,9 +287,9 @@ class _Posts:
         )
         try:
             told = await self.store.commit(lambda db: settle(db, posting, result, self.clock()))
-        except JournalUnavailable as unavailable:
+        except (JournalFull, JournalUnavailable) as trouble:
             # Its claim runs out, and it is posted again under the same id.
-            told = str(unavailable)
+            told = str(trouble)
         if told:
             log.warning("%s", told)
         self.under_way -= 1
@@ -240,7 +298,7 @@ class _Posts:
 
 async def test_call(webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener) -> Result:
     """Post a message that says what it is."""
-    request_id = "00000000-0000-4000-8000-000000000000"
+    request_id = str(uuid.uuid4())
     now = datetime.fromtimestamp(clock(), UTC)
     hub = Identity("0", "fieldagent hub", "Integration")
     body = payload_json(request_id, hub, Message("A test of this webhook"), now)
@@ -260,7 +318,10 @@ async def test_call(webhook: Webhook, *, clock: Callable[[], float], open_stream
 
 
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float) -> int:
-    """Its number; `webhook.id` counts for nothing."""
+    """Its number; `webhook.id` counts for nothing. Raises Refused for headers of another kind."""
+    for name, value in webhook.headers.items():
+        if not _HEADER.fullmatch(f"{name}:{value}") or name.lower() in _OURS:
+            raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
     ((id_,),) = db.execute(
         "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
@@ -304,7 +365,8 @@ def enable(db: Db, webhook: int, *, now: float) -> None:
         webhook,
     )
     db.execute(
-        "UPDATE webhook_delivery SET not_before = 0 WHERE webhook = ? AND state = 'waiting'",
+        "UPDATE webhook_delivery SET not_before = 0, attempts = 0 WHERE webhook = ?"
+        " AND state = 'waiting'",
         webhook,
     )
     note(db, ADMINISTRATION, "webhook enable", str(webhook), now)
@@ -328,13 +390,15 @@ def dead_letters(db: Db, workspace: int) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def replay(db: Db, request_id: str | None, *, now: float) -> int:
+def replay(db: Db, workspace: int, request_id: str | None, *, now: float) -> int:
     """Post a dead letter again, or (None) all of them; how many those are."""
     rows = db.execute(
         "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"
-        " WHERE state = 'dead' AND item IN (SELECT id FROM item WHERE request_id LIKE ?)"
-        " RETURNING item",
-        "%" if request_id is None else request_id,
+        " WHERE state = 'dead' AND item IN (SELECT id FROM item WHERE workspace = ?"
+        " AND (request_id = ? OR ? = 1)) RETURNING item",
+        workspace,
+        request_id or "",
+        int(request_id is None),
     )
     if not rows:
         raise Refused("no such dead letter; `fieldagent hub webhook dead` shows them")

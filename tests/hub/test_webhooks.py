@@ -26,7 +26,7 @@ from fieldagent.hub.directory import Refused
 from fieldagent.hub.reach import is_public, open_public
 from fieldagent.hub.store import Store
 from fieldagent.hub.webhooks import Webhook
-from fieldagent.inbound import Outcome
+from fieldagent.inbound import Outcome, Result
 from fieldagent.inbound.schedule import LONGEST, SCHEDULE
 from fieldagent.inbound.webhook import post
 from fieldagent.package import Message
@@ -197,13 +197,13 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
         (letter,) = await store.read(lambda db: webhooks.dead_letters(db, 1))
         assert letter["reason"] == "the receiver answered 500 Internal Server Error"
         assert (
-            await store.commit(lambda db: webhooks.replay(db, letter["requestId"], now=alps.now))
+            await store.commit(lambda db: webhooks.replay(db, 1, letter["requestId"], now=alps.now))
             == 1
         )
         await turn(alps)
         assert await states(alps) == [("handed", 1)]
         with pytest.raises(Refused, match="no such dead letter"):
-            await store.commit(lambda db: webhooks.replay(db, None, now=alps.now))
+            await store.commit(lambda db: webhooks.replay(db, 1, None, now=alps.now))
 
 
 async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
@@ -302,7 +302,8 @@ PRIVATE = [
     "172.16.0.1", "192.0.0.1", "192.168.1.1", "198.18.0.1", "224.0.0.1", "240.0.0.1",
     "255.255.255.255", "::", "::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
     "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:7f00:1::", "2002:a00:1::1", "fc00::1", "fd12::1",
-    "fe80::1", "fe80::1%eth0", "ff02::1", "2001:db8::1", "2001:0:7f00:1::",
+    "fe80::1", "fe80::1%eth0", "fec0::1",
+    "feff::1", "3fff::1", "192.88.99.1", "4000::1", "ff02::1", "2001:db8::1", "2001:0:7f00:1::",
 ]  # fmt: skip
 PUBLIC = ["9.9.9.9", "193.0.6.139", "2620:fe::fe", "::ffff:9.9.9.9", "64:ff9b::909:909"]
 
@@ -368,3 +369,78 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(
     with pytest.raises(OSError, match="as a test"):
         await open_public()("rebinding.example", 80)
     assert asked == ["9.9.9.9"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X Y", "1"), ("", "1"), ("X", "a\r\nb"), ("X", "é"), ("Host", "a"), ("content-length", "1")],
+)
+async def test_a_header_that_cannot_be_sent_is_refused_when_it_is_given(
+    store: Store, name: str, value: str
+) -> None:
+    async with field_of(store) as alps:
+        webhook = Webhook(0, "https://example.org/", headers={name: value})
+        with pytest.raises(Refused, match="cannot be sent"):
+            await store.commit(lambda db: webhooks.add(db, 1, webhook, now=alps.now))
+
+
+async def test_one_that_got_in_all_the_same_fails_alone(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        await store.commit(lambda db: db.execute("UPDATE webhook SET headers = ?", '{"X Y": "1"}'))
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        await turn(alps)
+        ((state, reason),) = await alps.rows("SELECT state, reason FROM webhook_delivery")
+        assert (state, "a header cannot be sent" in reason) == ("waiting", True)
+        assert there.got == []
+
+
+async def test_a_webhook_that_never_answers_holds_up_no_other(store: Store) -> None:
+    async with posting(store) as (alps, _), receiver() as other:
+        for number in range(60):
+            for sender in (1, 2, 3):
+                await alps.sends(sender, Entry(number, Message("x"), int(START)))
+        silent = await store.commit(lambda db: webhooks.claim(db, alps.now, webhooks.AT_ONCE))
+        assert len(silent) <= webhooks.AT_ONCE_EACH
+        await store.commit(lambda db: webhooks.add(db, 1, Webhook(0, other.url), now=alps.now))
+        await alps.sends(2, Entry(99, Message("of another"), int(START)))
+        again = await store.commit(lambda db: webhooks.claim(db, alps.now, webhooks.AT_ONCE))
+        assert [each.webhook.url for each in again if each.webhook.url == other.url]
+        assert len([e for e in again if e.webhook.url != other.url]) <= webhooks.AT_ONCE_EACH
+
+
+async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
+    async with posting(store) as (alps, _):
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        (late,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        alps.now += webhooks.CLAIM + 1
+        (other,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        handed, failed = Result(Outcome.HANDED), Result(Outcome.FAILED, "too slow")
+        await store.commit(lambda db: webhooks.settle(db, other, handed, alps.now))
+        told = await store.commit(lambda db: webhooks.settle(db, late, failed, alps.now))
+        assert (await states(alps), told) == ([("handed", 1)], "")
+
+
+async def test_a_success_in_between_counts_against_being_disabled(store: Store) -> None:
+    async with posting(store) as (alps, _):
+        old = alps.now - 2 * webhooks.PATIENCE
+        await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = ?", old))
+        for sender in (1, 2):
+            await alps.sends(sender, Entry(1, Message("x"), int(START)))
+        one, other = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        handed, failed = Result(Outcome.HANDED), Result(Outcome.FAILED, "500")
+        await store.commit(lambda db: webhooks.settle(db, one, handed, alps.now))
+        await store.commit(lambda db: webhooks.settle(db, other, failed, alps.now))
+        (listed,) = await store.read(lambda db: webhooks.listing(db, 1))
+        assert (listed["disabled"], listed["failingSince"]) == (None, alps.now)
+
+
+async def test_dead_letters_of_another_workspace_are_left_alone(store: Store) -> None:
+    async with posting(store) as (alps, _):
+        await alps.sends(1, Entry(1, Message("x"), int(START)))
+        await store.commit(lambda db: db.execute("UPDATE webhook_delivery SET state = 'dead'"))
+        for request_id in (None, "%"):
+            with pytest.raises(Refused):
+                await store.commit(
+                    partial(webhooks.replay, workspace=2, request_id=request_id, now=alps.now)
+                )
+        assert await store.commit(lambda db: webhooks.replay(db, 1, None, now=alps.now)) == 1
