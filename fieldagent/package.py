@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Any
 
 SOS_PRIORITY = 100
-ITEM_BYTES_MAX = 65_536
-"""Longest text or data: what 255 fragments of one MO message carry, less some room."""
+ITEM_BYTES_MAX = 65_000
+"""Longest text or data: it fits one message of the IP link, with the name of who sent it."""
 INT32 = range(-(2**31), 2**31)
 
 

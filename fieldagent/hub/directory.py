@@ -18,6 +18,8 @@ TYPES = ("User", "Device", "Integration", "Resource")
 OPERATORS = ("directip", "rockblock")
 ADMINISTRATION = "administration"
 
+NAME_BYTES_MAX = 80
+
 Row = dict[str, Any]
 
 
@@ -65,6 +67,8 @@ def add_user(
     now: float,
 ) -> int:
     """`password` is a hash of `secret.hash_password`. Its number is the userId of the push API."""
+    if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
+        raise Refused(f"name and email take {NAME_BYTES_MAX} bytes each: they travel to the field")
     if email and _one(db, "SELECT id FROM member WHERE email = ?", email):
         raise Refused(
             f"there is a user with {email} already; `fieldagent hub user join` adds them to a"

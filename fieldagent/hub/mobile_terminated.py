@@ -129,13 +129,19 @@ def _pack_for(db: Db, account: _Account, now: float) -> int:
     device = account.device
     items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
     urgent = bool(items) and items[0].entry.sos
-    room = MT_BYTES - (0 if account.key is None else TAG_BYTES + 1)
+    room = MT_BYTES - _tag_bytes(account)
     allowed = _allowance(db, account, now, urgent=urgent or not items)
     if allowed is not None:
-        room = min(room, allowed * CREDIT_BYTES - (MT_BYTES - room))
-    if items and len(encode([items[0].entry], origin=items[0].sender)) > MT_BYTES - TAG_BYTES - 1:
+        room = min(room, allowed * CREDIT_BYTES - _tag_bytes(account))
+    if items and _alone(items[0]) > MT_BYTES - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], allowed, now)
     load = fill(db, device, items, receipts_for(db, device.id, limit=LOOK_AT), room)
+    if items and not load.items and _alone(items[0]) <= room:
+        # It fits, but not beside the name of its sender, which goes ahead.
+        ahead = sum(credits_for(len(body)) for body in _introduce(db, account, items[0], now))
+        if allowed is not None:
+            room = min(room, (allowed - ahead) * CREDIT_BYTES - _tag_bytes(account))
+        load = fill(db, device, items, receipts_for(db, device.id, limit=LOOK_AT), room)
     if not load.entries or (items and not load.items):
         return _wait_for_credits(db, device.id, items, now)
     _persist(db, device.id, load.encode(account.key), _pieces(load), load.urgent, now)
@@ -153,14 +159,31 @@ def _pack_fragments(
     bodies = _fragments(large, account.key)
     if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
         return _wait_for_credits(db, device.id, [large], now)
-    for mark, entry in introduction(db, device, large.sender):
-        body = encode([entry], origin=large.sender, key=account.key)
-        _persist(db, device.id, body, [], urgent, now)
-        mark_introduced(db, device.id, [mark])
+    _introduce(db, account, large, now)
     for position, body in enumerate(bodies):
         _persist(db, device.id, body, [(large.item, position, len(bodies))], urgent, now)
     _mark_packed(db, device.id, [large.item])
     return len(bodies)
+
+
+def _alone(item: Waiting) -> int:
+    """Bytes of a message that holds nothing else, without its tag."""
+    return len(encode([item.entry], origin=item.sender))
+
+
+def _tag_bytes(account: _Account) -> int:
+    return 0 if account.key is None else TAG_BYTES + 1
+
+
+def _introduce(db: Db, account: _Account, item: Waiting, now: float) -> list[bytes]:
+    """A message that says who the sender is, where the device does not know."""
+    device, bodies = account.device, []
+    for mark, entry in introduction(db, device, item.sender):
+        body = encode([entry], origin=item.sender, key=account.key)
+        _persist(db, device.id, body, [], item.entry.sos, now)
+        mark_introduced(db, device.id, [mark])
+        bodies.append(body)
+    return bodies
 
 
 def _fragments(large: Waiting, key: bytes | None) -> list[bytes]:
@@ -295,19 +318,15 @@ def claim(db: Db, now: float) -> list[Call]:
 
     One that another process took and never settled may have left: it is called in again.
     """
-    calls: dict[int, Call] = {}
-    for row in _callable(db, now, lock=True):
-        call = Call(*row)
-        if call.device not in calls and len(calls) < CALLS:
-            calls[call.device] = call
-    for call in calls.values():
+    calls = [Call(*row) for row in _callable(db, now, lock=True)]
+    for call in calls:
         db.execute(
             "UPDATE mobile_terminated SET state = 'calling', claimed_until = ?, tries = tries + 1"
             " WHERE id = ?",
             now + CALL_SECONDS,
             call.id,
         )
-    return list(calls.values())
+    return calls
 
 
 def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
@@ -318,7 +337,9 @@ def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
         " WHERE m.claimed_until <= ? AND m.not_before <= ? AND device.imei IS NOT NULL"
         " AND device.operator IS NOT NULL AND device.disabled IS NULL AND NOT EXISTS"
         " (SELECT 1 FROM mobile_terminated other WHERE other.device = m.device"
-        " AND other.claimed_until > ?) ORDER BY m.urgent DESC, m.id LIMIT 64" + suffix,
+        " AND other.claimed_until > ?) AND m.id = (SELECT head.id FROM mobile_terminated head"
+        " WHERE head.device = m.device ORDER BY head.urgent DESC, head.id LIMIT 1)"
+        f" ORDER BY m.urgent DESC, m.id LIMIT {CALLS}" + suffix,
         now,
         now,
         now,

@@ -9,10 +9,11 @@ import pytest
 
 from fieldagent.channels import Outcome
 from fieldagent.hub import Way, mobile_terminated
+from fieldagent.hub.directory import NAME_BYTES_MAX
 from fieldagent.hub.ledger import expire, forget
 from fieldagent.hub.operator import Verdict
 from fieldagent.hub.store import Store
-from fieldagent.package import Data, Location, Message
+from fieldagent.package import ITEM_BYTES_MAX, Data, Location, Message
 from fieldagent.payload import Identity
 from fieldagent.wire.envelope import (
     Entry,
@@ -25,6 +26,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.fragments import join, split
+from fieldagent.wire.link import BODY_BYTES
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of, read, said
 
 TIME = int(START)
@@ -186,6 +188,48 @@ async def test_a_call_that_failed_sends_the_same_bytes_later(
         await alps.satellite()
         assert alps.sky.calls[0] == alps.sky.calls[1]
         assert len(alps.sky.taken) == 1
+
+
+async def test_a_long_queue_holds_up_no_other_device_and_keeps_its_order(store: Store) -> None:
+    async with field(store) as alps:
+        for number in range(20):
+            await alps.push(Data(bytes([number]) * 240), target=2)
+        await alps.push(Message("to Cleo"), target=3)
+        alps.now += GRACE
+        for _ in range(20):
+            await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, "queue full", 60.0)]
+        await alps.satellite()
+        assert [imei for imei, _ in alps.sky.taken] == ["300000000000003"]
+        await alps.satellite()
+        assert len(alps.sky.calls) == 2
+        alps.now += 61
+        await alps.satellite()
+        assert alps.sky.taken[-1][1] == alps.sky.calls[0]
+
+
+async def test_the_largest_item_there_is_goes_over_ip_with_the_longest_name(store: Store) -> None:
+    async with field(store) as alps:
+        longest = "x" * NAME_BYTES_MAX
+        await store.commit(
+            lambda db: db.execute("UPDATE member SET name = ? WHERE id = 1", longest)
+        )
+        largest = Data(bytes(ITEM_BYTES_MAX))
+        await alps.push(largest, target=2)
+        (envelope,) = await collect(alps.mailbox(2), BODY_BYTES)
+        assert envelope.entries[-1].content == largest
+
+
+async def test_what_fits_without_its_sender_s_name_has_that_go_ahead(store: Store) -> None:
+    async with field(store) as alps:
+        item = Data(bytes(240))
+        await alps.push(item, target=2)
+        alps.now += GRACE
+        for _ in range(3):
+            await alps.satellite()
+        first, second = (decode(body) for _, body in alps.sky.taken)
+        assert [type(entry.content) for entry in first.entries] == [Introduction]
+        assert [entry.content for entry in second.entries] == [item]
 
 
 async def test_a_refused_message_waits_for_the_link(store: Store) -> None:
