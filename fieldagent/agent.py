@@ -20,6 +20,8 @@ import trio
 from fieldagent import __version__
 from fieldagent.api import LocalApi
 from fieldagent.channels import Link, LinkState, satellite
+from fieldagent.delivery import CHEAPEST_FIRST
+from fieldagent.distress import keep_going
 from fieldagent.events import Events
 from fieldagent.http.guard import loopback_guard
 from fieldagent.http.listeners import open_listeners, port_of
@@ -114,6 +116,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         time_to_live=settings.package_time_to_live,
         clock=time.time,
         events=events,
+        fan_out=settings.fan_out,
+        head_start=settings.fan_out_head_start,
     )
     if settings.satellite_port is not None:
         outboxes[Channel.SATELLITE] = _satellite_outbox(settings, journal, inbox, intake.end)
@@ -199,6 +203,7 @@ async def _run_parts(
         nursery.start_soon(_show_life, agent)
         nursery.start_soon(_tell_links, agent)
         nursery.start_soon(_ask_for_fragments, agent)
+        nursery.start_soon(_keep_sos_going, agent)
         for hook in agent.hooks:
             nursery.start_soon(run_hook, hook, agent.journal, agent.inbox)
         for outbox in agent.outboxes.values():
@@ -285,6 +290,11 @@ async def _keep_house(agent: Agent) -> None:
         await trio.sleep(HOUSEKEEPING)
 
 
+async def _keep_sos_going(agent: Agent) -> None:
+    repeat = agent.settings.sos_repeat
+    await keep_going(agent.journal, agent.outboxes, repeat=repeat, clock=time.time)
+
+
 async def _tell_links(agent: Agent) -> None:
     """Publish each channel's condition when it changes, for as long as somebody listens."""
     told: dict[str, Any] = {}
@@ -315,8 +325,7 @@ async def _ask_for_fragments(agent: Agent) -> None:
 
 def _at_hand(outboxes: Mapping[Channel, ChannelOutbox]) -> ChannelOutbox:
     """The channel that carries something soonest; cellular costs least."""
-    best = [Channel.CELLULAR, Channel.SATELLITE, Channel.RADIO]
-    configured = [outboxes[channel] for channel in best if channel in outboxes]
+    configured = [outboxes[channel] for channel in CHEAPEST_FIRST if channel in outboxes]
     ready = [outbox for outbox in configured if outbox.link.state is LinkState.READY]
     return (ready or configured)[0]
 

@@ -26,6 +26,7 @@ from fieldagent.package import (
     InvalidPackage,
     NotJson,
     Package,
+    Status,
     kind_of,
     parse_package,
 )
@@ -67,9 +68,12 @@ class LocalApi:
         return [
             Route("POST", "/api/package", _guarded(self.send)),
             Route("POST", "/api/package/async", _guarded(self.enqueue)),
+            Route("POST", "/api/package/cost", _guarded(self.cost)),
             Route("GET", "/api/package/{id}", _guarded(self.look)),
             Route("POST", "/api/package/{id}/cancel", _guarded(self.cancel)),
             Route("DELETE", "/api/package/{id}", _guarded(self.cancel)),
+            Route("GET", "/api/sos", _guarded(self.distress)),
+            Route("DELETE", "/api/sos", _guarded(self.call_off)),
             Route("GET", "/api/queue", _guarded(self.queue)),
             Route("DELETE", "/api/queue", _guarded(self.clear)),
             Route("GET", "/api/inbound", _guarded(self.inbound)),
@@ -91,6 +95,23 @@ class LocalApi:
         location = f"/api/package/{standing.id}"
         return json_response(_progress(standing), 202, (("Location", location),))
 
+    async def cost(self, request: Request) -> Response:
+        """Nothing is queued: what the Package would take."""
+        costs = self._intake.cost(_package(required_body(request)))
+        return json_response(
+            {
+                "channels": {
+                    channel: {
+                        "parts": cost.parts,
+                        "bytes": cost.bytes,
+                        "credits": cost.credits,
+                        "creditsLeft": cost.left,
+                    }
+                    for channel, cost in costs.items()
+                }
+            }
+        )
+
     async def _accept(self, request: Request) -> Standing:
         key = idempotency_key(request.headers)
         try:
@@ -105,7 +126,19 @@ class LocalApi:
             {"id": each.by.id, "name": each.by.name, "type": each.by.type, "at": each.at}
             for each in self._intake.receipts(standing)
         ]
-        return json_response({**_progress(standing), "receipts": receipts})
+        story = [line._asdict() for line in self._intake.story(standing)]
+        # An answer is never changed; what became known after it is told beside it.
+        late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
+        return json_response(
+            {**_progress(standing), "receipts": receipts, "late": late, "story": story}
+        )
+
+    async def distress(self, request: Request) -> Response:
+        return json_response({"packages": [_progress(each) for each in self._intake.distress()]})
+
+    async def call_off(self, request: Request) -> Response:
+        ended = await self._intake.call_off()
+        return json_response({"packages": [_progress(each) for each in ended]})
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
         if request.body.strip() not in (b"", b"{}"):

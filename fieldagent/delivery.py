@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 
 from fieldagent.package import Channel, Status
+
+CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
+
+
+class FanOut(Enum):
+    """What becomes of the other channels; an SOS goes over every one, whatever this says."""
+
+    EVERY = "every"
+    """Each goes on after the first success."""
+    FIRST = "first"
+    """All begin at once; what has not been transmitted at the first success is withdrawn."""
+    CHEAPEST = "cheapest"
+    """As FIRST, but each channel gets a head start before the next dearer one begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,16 @@ def legs_of(
     missing = frozenset[Channel]() if channels is None else channels - configured
     unavailable = Leg(Status.ERROR, "not configured")
     return {**dict.fromkeys(sorted(waiting), Leg()), **dict.fromkeys(sorted(missing), unavailable)}
+
+
+def delays(
+    legs: Mapping[Channel, Leg], fan_out: FanOut, head_start: float, *, sos: bool
+) -> dict[Channel, float]:
+    """After how many seconds each leg that waits may begin."""
+    waits = {channel for channel, leg in legs.items() if leg.status is None}
+    step = head_start if fan_out is FanOut.CHEAPEST and not sos else 0.0
+    in_order = [channel for channel in CHEAPEST_FIRST if channel in waits]
+    return {channel: place * step for place, channel in enumerate(in_order)}
 
 
 def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:

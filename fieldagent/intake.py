@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import trio
 
-from fieldagent.delivery import Leg, legs_json, legs_of, terminal_status
+from fieldagent.delivery import FanOut, Leg, delays, legs_json, legs_of, terminal_status
 from fieldagent.events import Events
-from fieldagent.journal import outbound
+from fieldagent.journal import outbound, sos, story
 from fieldagent.journal.commit import Journal
 from fieldagent.journal.outbound import Accepted, Ended, Storage
-from fieldagent.outbox import ChannelOutbox
+from fieldagent.journal.story import Line
+from fieldagent.outbox import ChannelOutbox, Cost
 from fieldagent.package import Channel, Package, Status, canonical, digest
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 SESSION_MAX = 120.0
 """Seconds."""
+BY_CALL = "by a call"
 
 
 class Conflict(Exception):
@@ -50,7 +52,11 @@ class Standing(NamedTuple):
 
 
 class Intake:
-    """`outboxes` are the channels that are configured; `clock` is Unix time."""
+    """`outboxes` are the channels that are configured; `clock` is Unix time.
+
+    `head_start` is how many seconds a channel has before the next dearer one, where `fan_out`
+    asks for that.
+    """
 
     def __init__(
         self,
@@ -60,8 +66,12 @@ class Intake:
         time_to_live: int,
         clock: Callable[[], float],
         events: Events,
+        fan_out: FanOut = FanOut.EVERY,
+        head_start: float = 0.0,
     ) -> None:
         self._journal = journal
+        self._fan_out = fan_out
+        self._head_start = head_start
         self._events = events
         self._outboxes = outboxes
         self._time_to_live = time_to_live
@@ -134,18 +144,21 @@ class Intake:
                 accepted=now,
                 expires=expires,
                 legs=legs,
+                is_sos=package.sos,
             )
         )
         accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
         replaced = [
             Ended(older, channel, Leg(Status.COLLAPSED, f"replaced by Package {id_}"))
-            for channel, leg in legs.items()
-            if leg.status is None
-            for older in self._outboxes[channel].add(accepted, life)
+            for channel, delay in self._delays(legs, package).items()
+            for older in self._outboxes[channel].add(accepted, life, delay)
         ]
         if replaced:
             await self.end(replaced)
         return Standing(id_, sequence, terminal_status(legs.values()), legs, now)
+
+    def _delays(self, legs: Mapping[Channel, Leg], package: Package) -> dict[Channel, float]:
+        return delays(legs, self._fan_out, self._head_start, sos=package.sos)
 
     def resume(self) -> int:
         """Put back into the queues what waited when the program ended; tells how many."""
@@ -157,16 +170,40 @@ class Intake:
                 # After a jump of the clock no Package lives longer than it was meant to.
                 life = accepted.expires - accepted.accepted
                 life = min(life, max(0.0, accepted.expires - now))
-            for channel, leg in outbound.legs(self._journal, accepted.sequence).items():
-                if leg.status is None and channel in self._outboxes:
-                    self._outboxes[channel].add(accepted, life)
+            legs = outbound.legs(self._journal, accepted.sequence)
+            passed = max(0.0, now - accepted.accepted)
+            for channel, delay in self._delays(legs, accepted.package).items():
+                if channel in self._outboxes:
+                    self._outboxes[channel].add(accepted, life, delay - passed)
         return len(waiting)
 
     async def end(self, ended: list[Ended]) -> None:
         """Record how legs ended and tell whoever waits for a Package that this decides."""
+        if self._fan_out is not FanOut.EVERY:
+            ended = ended + [also for each in ended for also in self._superfluous(each)]
         await self._journal.commit(outbound.end(ended, self._clock()))
         for sequence in {e.sequence for e in ended}:
             self._tell(sequence)
+
+    def _superfluous(self, ended: Ended) -> list[Ended]:
+        """What the other channels need not send any more; where this one failed, they hurry."""
+        others = [
+            (channel, outbox)
+            for channel, outbox in self._outboxes.items()
+            if channel is not ended.channel and ended.sequence in outbox
+        ]
+        if ended.leg.status is Status.ERROR and self._fan_out is FanOut.CHEAPEST:
+            for _, outbox in others:
+                outbox.hasten(ended.sequence)
+        delivered = ended.leg.status is Status.DELIVERED
+        if not delivered or sos.state(self._journal, ended.sequence) is not None:
+            return []
+        why = f"delivered over {ended.channel}"
+        return [
+            Ended(ended.sequence, channel, Leg(Status.CANCELED, why))
+            for channel, outbox in others
+            if outbox.withdraw(ended.sequence, why) is None
+        ]
 
     def _tell(self, sequence: int) -> None:
         waiter = self._waiters.get(sequence)
@@ -214,6 +251,33 @@ class Intake:
         """Whose agents are known to have stored it."""
         return outbound.receipts(self._journal, standing.sequence)
 
+    def cost(self, package: Package) -> dict[Channel, Cost]:
+        """What it would take on each channel that is configured and not excluded by it."""
+        legs = legs_of(package.channels, frozenset(self._outboxes))
+        stamped = package.stamped(datetime.fromtimestamp(self._clock(), UTC))
+        return {
+            channel: self._outboxes[channel].cost(stamped)
+            for channel, leg in legs.items()
+            if leg.status is None
+        }
+
+    def story(self, standing: Standing) -> list[Line]:
+        """What it went through, oldest first."""
+        known = outbound.by_sequence(self._journal, standing.sequence)
+        return [] if known is None else story.told(self._journal, known, self.receipts(standing))
+
+    def distress(self) -> list[Standing]:
+        """Every SOS that nobody has confirmed yet, oldest first."""
+        return [self._standing(sequence) for sequence in sos.declared(self._journal)]
+
+    async def call_off(self) -> list[Standing]:
+        """End every SOS that nobody has confirmed: it is withdrawn and not repeated any more."""
+        sequences = sos.declared(self._journal)
+        await self._journal.commit(lambda db: sos.call_off(db, sequences))
+        for sequence in sequences:
+            await self._withdraw(sequence, None)
+        return [self._standing(sequence) for sequence in sequences]
+
     async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
         """Withdraw it from one channel or all, and tell how it stands then.
 
@@ -221,6 +285,8 @@ class Intake:
         as a session may take. After that the status is None, and the cancel holds all the same.
         """
         standing = self.standing(id_)
+        if channel is None:
+            await self._journal.commit(lambda db: sos.call_off(db, [standing.sequence]))
         if standing.status is None:
             await self._withdraw(standing.sequence, channel)
         return self._standing(standing.sequence)
@@ -230,9 +296,9 @@ class Intake:
         canceled = []
         for name, outbox in self._outboxes.items():
             if channel in (None, name) and sequence in outbox:
-                settled = outbox.withdraw(sequence)
+                settled = outbox.withdraw(sequence, BY_CALL)
                 if settled is None:
-                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, "by a call")))
+                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, BY_CALL)))
                 else:
                     in_flight.append(settled)
         if canceled:
@@ -248,8 +314,8 @@ class Intake:
         for name, outbox in self._outboxes.items():
             for sequence in outbox.waiting() if channel in (None, name) else ():
                 sequences.add(sequence)
-                if outbox.withdraw(sequence) is None:
-                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, "by a call")))
+                if outbox.withdraw(sequence, BY_CALL) is None:
+                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, BY_CALL)))
         if canceled:
             await self.end(canceled)
         return len(sequences)

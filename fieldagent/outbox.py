@@ -9,22 +9,23 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
+from typing import NamedTuple
 
 import trio
 
 from fieldagent.channels import Intent, Link, Outcome, Transmission
 from fieldagent.delivery import Leg
 from fieldagent.inbox import Inbox
-from fieldagent.journal import inbound, outbound
-from fieldagent.journal.commit import Journal
+from fieldagent.journal import inbound, outbound, story
+from fieldagent.journal.commit import Journal, Operation
 from fieldagent.journal.outbound import Accepted, Ended, Piece, Spent
-from fieldagent.package import SOS_PRIORITY, Channel, Status
+from fieldagent.package import SOS_PRIORITY, Channel, Package, Status
 from fieldagent.queue import Queue
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
-from fieldagent.wire.envelope import TAG_BYTES, Entry, Receipt, Report, encode
+from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, Receipt, Report, encode
 from fieldagent.wire.fragments import split
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.sbd import MO_BYTES
@@ -52,6 +53,18 @@ TERMS = {
     Channel.SATELLITE: Terms(MO_BYTES, MO_BYTES, credits_for),
     Channel.CELLULAR: Terms(BODY_BYTES, 4_096, lambda size: 0, authentic=True, confirms=True),
 }
+
+
+class Cost(NamedTuple):
+    """What a Package takes on one channel."""
+
+    parts: int
+    """Messages that carry nothing else."""
+    bytes: int
+    credits: int
+    left: int | None
+    """Credits that may still be spent today; None without a budget."""
+
 
 RIDERS_MAX = 32
 """How many further Packages are looked at to fill up one transmission."""
@@ -93,8 +106,8 @@ class ChannelOutbox:
         self._loads: dict[int, list[Piece]] = {}
         self._next_number = 1
         self._intent: Intent | None = None
-        self._settled: dict[int, trio.Event] = {}
-        """For whoever waits until a Package in flight can be withdrawn."""
+        self._settled: dict[int, tuple[trio.Event, str]] = {}
+        """For whoever waits until a Package in flight can be withdrawn, and why it is to be."""
         self._reports: dict[int, Entry] = {}
         """By the peer's sequence: which fragments have come, to be told with the next chance."""
         self._reported: dict[int, dict[int, Entry]] = {}
@@ -128,19 +141,22 @@ class ChannelOutbox:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, accepted: Accepted, life: float | None) -> list[int]:
+    def add(self, accepted: Accepted, life: float | None, delay: float = 0.0) -> list[int]:
         """Queue it for `life` seconds (None: for ever); the sequences that it replaces come back.
 
-        Those are forgotten here; recording their end is the caller's.
+        Those are forgotten here; recording their end is the caller's. It may leave after `delay`
+        seconds.
         """
         package = accepted.package
-        expires = inf if life is None else trio.current_time() + life
+        now = trio.current_time()
+        expires = inf if life is None else now + life
         replaced = self._queue.add(
             accepted.sequence,
             priority=package.priority,
             collapse_key=package.collapse_key,
             sos=package.sos,
             expires=expires,
+            due=now + delay if delay > 0 else -inf,
         )
         if expires < self._expiry:
             self._sooner.set()
@@ -152,13 +168,26 @@ class ChannelOutbox:
     def waiting(self) -> list[int]:
         return self._queue.keys()
 
-    def withdraw(self, sequence: int) -> trio.Event | None:
+    def hasten(self, sequence: int) -> None:
+        """It need not wait for a cheaper channel, or for its next try, any longer."""
+        self._queue.hasten(sequence)
+        self._wake()
+
+    def withdraw(self, sequence: int, why: str) -> trio.Event | None:
         """Take it out. While it is in flight, the event tells when that is over."""
         if not self._queue.is_taken(sequence):
             self._queue.remove(sequence)
             self._wake()
             return None
-        return self._settled.setdefault(sequence, trio.Event())
+        return self._settled.setdefault(sequence, (trio.Event(), why))[0]
+
+    async def repeat_whole(self, sequence: int) -> None:
+        """Send all of a Package again that had left: nobody has confirmed it."""
+        known = outbound.by_sequence(self._journal, sequence)
+        if known is None or sequence in self._queue:
+            return
+        await self._journal.commit(outbound.send_all_again(self.channel, sequence))
+        self.add(known, None)
 
     async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
         """The peer lacks these fragments of a Package: they go out again."""
@@ -186,6 +215,17 @@ class ChannelOutbox:
             self._expiry = self._queue.next_change(now)
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
+
+    def cost(self, package: Package) -> Cost:
+        """What it would take, alone; beside others it may take less."""
+        entry = _entry_of(outbound.next_sequence(self._journal), package, self._clock())
+        whole = encode([entry])
+        room = self._terms.size - self._tag_bytes()
+        parts: list[Content] = [entry.content]
+        if len(whole) > room:
+            parts = [*split(whole, room)]
+        sizes = [len(encode([replace(entry, content=part)], key=self._key)) for part in parts]
+        return Cost(len(sizes), sum(sizes), sum(map(self._terms.credits, sizes)), self.allowance())
 
     def spent(self) -> Spent:
         return outbound.spent_on(self._journal, self.channel, self._day())
@@ -296,11 +336,7 @@ class ChannelOutbox:
     def _entry(self, sequence: int, *, whole_only: bool) -> tuple[Piece, Entry]:
         known = outbound.by_sequence(self._journal, sequence)
         assert known is not None, "what waits is kept"
-        package = known.package
-        item = package.item
-        moment = getattr(item, "timestamp", None)
-        time = int(known.accepted if moment is None else moment.timestamp())
-        entry = Entry(sequence, item, time, package.sos)
+        entry = _entry_of(sequence, known.package, known.accepted)
         whole = encode([entry])
         room = self._terms.size - self._tag_bytes()
         if whole_only or len(whole) <= room:
@@ -337,13 +373,13 @@ class ChannelOutbox:
         if outcome is Outcome.SENT:
             await self._settle_sent(transmission, pieces)
         elif outcome is Outcome.REFUSED and len(pieces) == 1:
-            await self._journal.commit(outbound.tried(self.channel, [pieces[0].sequence]))
+            await self._book(outbound.tried, pieces, "refused", reason)
             await self._finish(pieces, Leg(Status.ERROR, reason or "refused"))
         else:
             if outcome is Outcome.REFUSED:
                 # One of several cannot be sent: each shows on its own which.
                 self._alone |= {piece.sequence for piece in pieces}
-            await self._settle_not_sent(pieces, retry_after)
+            await self._settle_not_sent(pieces, retry_after, reason)
         del self._loads[transmission.number]
         reports = self._reported.pop(transmission.number, {})
         paid = self._paid.pop(transmission.number, {})
@@ -356,7 +392,7 @@ class ChannelOutbox:
             self._intent = None
         for piece in pieces:
             if piece.sequence in self._settled:
-                self._settled.pop(piece.sequence).set()
+                self._settled.pop(piece.sequence)[0].set()
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self._wake()
@@ -367,9 +403,14 @@ class ChannelOutbox:
         record = outbound.sent(self.channel, pieces, self._day(), spent)
         paid = self._paid.get(transmission.number, {})
 
+        told = _cost_of(transmission, spent, len(pieces))
+        now = self._clock()
+
         def store(db: sqlite3.Connection) -> None:
             record(db)
             inbound.told(db, self.channel, paid)
+            for piece in pieces:
+                story.note(db, [piece.sequence], self.channel, "sent", _part(piece) + told, now)
 
         await self._journal.commit(store)
         self.link.last_success = self._clock()
@@ -385,12 +426,28 @@ class ChannelOutbox:
         gone = outbound.fragments_sent(self._journal, self.channel, piece.sequence, piece.count)
         return len(gone) == piece.count
 
-    async def _settle_not_sent(self, pieces: list[Piece], retry_after: float) -> None:
-        sequences = [piece.sequence for piece in pieces]
-        await self._journal.commit(outbound.tried(self.channel, sequences))
+    async def _settle_not_sent(self, pieces: list[Piece], retry_after: float, reason: str) -> None:
+        await self._book(outbound.tried, pieces, "not sent", reason)
         due = trio.current_time() + retry_after if retry_after > 0 else -inf
-        for sequence in sequences:
-            await self._return(sequence, due)
+        for piece in pieces:
+            await self._return(piece.sequence, due)
+
+    async def _book(
+        self,
+        record: Callable[[Channel, list[int]], Operation[None]],
+        pieces: list[Piece],
+        event: str,
+        detail: str,
+    ) -> None:
+        """Record how a transmission ended, and tell it in the story of each Package in it."""
+        sequences = [piece.sequence for piece in pieces]
+        operation, now = record(self.channel, sequences), self._clock()
+
+        def store(db: sqlite3.Connection) -> None:
+            operation(db)
+            story.note(db, sequences, self.channel, event, detail, now)
+
+        await self._journal.commit(store)
 
     async def _return(self, sequence: int, due: float) -> None:
         """Back into the queue, unless it was canceled or replaced meanwhile."""
@@ -398,7 +455,7 @@ class ChannelOutbox:
             return
         if sequence in self._settled:
             self._queue.remove(sequence)
-            leg = Leg(Status.CANCELED, "by a call")
+            leg = Leg(Status.CANCELED, self._settled[sequence][1])
         elif self._queue.put_back(sequence, due):
             return
         else:
@@ -434,3 +491,19 @@ class ChannelOutbox:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _entry_of(sequence: int, package: Package, accepted: float) -> Entry:
+    moment = getattr(package.item, "timestamp", None)
+    time = int(accepted if moment is None else moment.timestamp())
+    return Entry(sequence, package.item, time, package.sos)
+
+
+def _part(piece: Piece) -> str:
+    return "" if piece.count == 1 else f"fragment {piece.position + 1} of {piece.count}: "
+
+
+def _cost_of(transmission: Transmission, spent: Spent, together: int) -> str:
+    cost = f", {spent.credits} credits" if spent.credits else ""
+    shared = f", shared by {together}" if together > 1 else ""
+    return f"{len(transmission.body)} bytes{cost}{shared}"

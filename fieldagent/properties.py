@@ -40,6 +40,15 @@ def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
     return read
 
 
+def one_of(*words: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if value not in words:
+            raise Wrong(f"must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
+        return value
+
+    return read
+
+
 def url(value: str) -> str:
     try:
         parts = urlsplit(value)

@@ -158,6 +158,13 @@ class Queue:
         """Make a waiting key a taken one: its transmission began before the program did."""
         self._taken.add(key)
 
+    def hasten(self, key: int) -> None:
+        """It need not wait for its time any longer; a taken one is left alone."""
+        if key in self._taken or self._terms.get(key, _PLAIN).due == -inf:
+            return
+        terms = self._terms[key] = self._terms[key]._replace(due=-inf)
+        self._insert(self._places[key], terms)
+
     def put_back(self, key: int, due: float = -inf) -> bool:
         """It was not sent: it waits in its old place, until `due`.
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from fieldagent.delivery import FanOut
 from fieldagent.properties import (
     InvalidSettings,
     Key,
     Wrong,
     absolute_path,
+    one_of,
     read,
     read_file,
     text,
@@ -49,6 +51,9 @@ class Settings:
     cellular_ping: int
     cellular_recovery_command: str | None
     cellular_recovery_after: int
+    fan_out: FanOut
+    fan_out_head_start: int
+    sos_repeat: int
     package_time_to_live: int
     state_directory: Path
     keep_ended_count: int
@@ -116,10 +121,8 @@ def _keys(value: str) -> tuple[bytes, ...]:
     return keys
 
 
-def _receipts(value: str) -> str:
-    if value not in ("ride", "at-once"):
-        raise Wrong(f"must be ride or at-once, not {value!r}")
-    return value
+def _fan_out(value: str) -> FanOut:
+    return FanOut(one_of(*(kind.value for kind in FanOut))(value))
 
 
 KEYS = (
@@ -150,7 +153,7 @@ KEYS = (
     Key("satellite-key", _keys, (), "64 hex digits that authenticate messages both ways"),
     Key(
         "satellite-receipts",
-        _receipts,
+        one_of("ride", "at-once"),
         "ride",
         "ride: tell the hub what has come with the next message, where it costs nothing; at-once:"
         " with one of its own, for a credit (ride). An SOS is told at once",
@@ -181,6 +184,25 @@ KEYS = (
         whole(60, 604_800, "seconds"),
         600,
         "seconds out of reach before that (600)",
+    ),
+    Key(
+        "fan-out",
+        _fan_out,
+        FanOut.EVERY,
+        "after the first success the other channels go on: every; what has not left there is"
+        " withdrawn: first; and dearer channels begin later: cheapest (every). An SOS takes all",
+    ),
+    Key(
+        "fan-out-head-start",
+        whole(1, 86_400, "seconds"),
+        120,
+        "seconds that `cheapest` gives cellular before radio, and radio before satellite (120)",
+    ),
+    Key(
+        "sos-repeat",
+        whole(0, 86_400, "seconds; 0 for never"),
+        600,
+        "seconds after which an SOS that nobody has confirmed goes again; 0 for never (600)",
     ),
     Key(
         "package-time-to-live",

@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from fieldagent.channels import Outcome, Transmission
+from fieldagent.delivery import FanOut
 from fieldagent.events import Events
 from fieldagent.inbox import Inbox
 from fieldagent.intake import Intake
@@ -22,6 +23,7 @@ from fieldagent.package import Channel, Status, read_package
 from fieldagent.wire.envelope import Entry, decode
 
 START = 1_790_000_000.0
+HEAD_START = 120.0
 
 
 class PatientJournal(Journal):
@@ -47,6 +49,7 @@ class Kit:
     outbox: ChannelOutbox
     intake: Intake
     nursery: trio.Nursery
+    outboxes: dict[Channel, ChannelOutbox]
 
     async def post(self, key: str | None = None, **document: Any) -> int:
         """Post a Package, a message unless told otherwise; its id."""
@@ -59,11 +62,15 @@ class Kit:
         assert transmission is not None
         return transmission
 
-    async def send(self, outcome: Outcome = Outcome.SENT, **how: Any) -> list[Entry]:
+    async def send(
+        self, outcome: Outcome = Outcome.SENT, channel: Channel | None = None, **how: Any
+    ) -> list[Entry]:
         """One transmission from load to settle; what was in it."""
-        transmission = self.load()
-        await self.outbox.intend(transmission, modem="300", momsn=1)
-        await self.outbox.settle(transmission, outcome, **how)
+        outbox = self.outbox if channel is None else self.outboxes[channel]
+        transmission = outbox.load(340)
+        assert transmission is not None
+        await outbox.intend(transmission, modem="300", momsn=1)
+        await outbox.settle(transmission, outcome, **how)
         return list(decode(transmission.body).entries)
 
     def status(self, id_: int) -> Status | None:
@@ -79,6 +86,8 @@ async def kit(
     channel: Channel = Channel.SATELLITE,
     *,
     keys: Sequence[bytes] = (),
+    also: Sequence[Channel] = (),
+    fan_out: FanOut = FanOut.EVERY,
     **how: Any,
 ) -> AsyncIterator[Kit]:
     journal = PatientJournal(path / "journal.sqlite3")
@@ -88,15 +97,26 @@ async def kit(
 
     inbox = Inbox(journal, ["script"], clock=clock, events=Events(), keys=keys)
     outboxes: dict[Channel, ChannelOutbox] = {}
-    intake = Intake(journal, outboxes, time_to_live=3600, clock=clock, events=Events())
+    intake = Intake(
+        journal,
+        outboxes,
+        time_to_live=3600,
+        clock=clock,
+        events=Events(),
+        fan_out=fan_out,
+        head_start=HEAD_START,
+    )
     outbox = ChannelOutbox(channel, journal, inbox, clock=clock, end=intake.end, **how)
     outboxes[channel] = outbox
+    for name in also:
+        outboxes[name] = ChannelOutbox(name, journal, inbox, clock=clock, end=intake.end)
     intake.resume()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(journal.run)
-            nursery.start_soon(outbox.run)
-            yield Kit(journal, inbox, outbox, intake, nursery)
+            for each in outboxes.values():
+                nursery.start_soon(each.run)
+            yield Kit(journal, inbox, outbox, intake, nursery, outboxes)
             nursery.cancel_scope.cancel()
     finally:
         journal.close()

@@ -178,6 +178,45 @@ def test_commands_end_with_a_code_a_script_can_use(
     assert done.returncode == code
 
 
+def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) -> None:
+    queued = kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"]
+    (tmp_path / "large").write_bytes(bytes(500))
+    done = command(kit, "send", "data", str(tmp_path / "large"), "--dry-run")
+    assert done.stdout.startswith("Satellite: 2 part(s), "), done.stdout
+    told = json.loads(command(kit, "send", "message", "x", "--dry-run", "--json").stdout)
+    assert told["channels"]["Satellite"]["credits"] == 1
+    assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
+
+
+def test_a_dry_run_tells_what_a_transmission_takes(kit: Agent) -> None:
+    estimate = kit.call("POST", "/api/package/cost", MESSAGE).body["channels"]["Satellite"]
+    answer = kit.call("POST", "/api/package", MESSAGE).body
+    story = kit.call("GET", f"/api/package/{answer['id']}").body["story"]
+    sent = next(line for line in story if line["event"] == "sent")
+    assert sent["detail"].startswith(f"{estimate['bytes']} bytes, {estimate['credits']} credits")
+
+
+def test_show_tells_the_story_of_a_package(kit: Agent) -> None:
+    package = json.loads(command(kit, "send", "message", "x", "--json").stdout)
+    done = command(kit, "show", str(package["id"]))
+    assert done.stdout.startswith(f"Package {package['id']}: Delivered\n")
+    told = [line.split("  ", 1)[1].partition(":")[0] for line in done.stdout.splitlines()[1:]]
+    assert told == ["accepted", "Satellite sent", "Satellite Delivered", "answered"]
+    assert command(kit, "show", "4711").returncode == 65
+
+
+def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) -> None:
+    with sky(tmp_path) as above, agent(tmp_path) as kit:
+        assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
+        declared = kit.call("GET", "/api/sos").body["packages"]
+        assert [package["status"] for package in declared] == ["Delivered"]
+        done = command(kit, "sos", "--cancel")
+        assert "1 called off; those who may have got it are told" in done.stdout
+        above.expect("SOS called off")
+        assert kit.call("GET", "/api/sos").body["packages"] == []
+        assert "no SOS was on its way" in command(kit, "sos", "--cancel").stdout
+
+
 def test_json_is_machine_readable(kit: Agent) -> None:
     done = command(kit, "send", "message", "x", "--json")
     assert json.loads(done.stdout)["status"] == "Delivered"

@@ -27,7 +27,7 @@ LAYERS = [
     {"wire"},
     {"channels.__init__"},
     {"journal"},
-    {"inbox", "outbox", "intake", "signals", "systemd_notify"},
+    {"inbox", "outbox", "intake", "distress", "signals", "systemd_notify"},
     {"channels", "inbound", "http", "ip_link", "openapi"},
     {"simulator", "api", "hub"},
     {"agent"},

@@ -100,6 +100,7 @@ def _send_kind(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentP
     parser.add_argument("--priority", type=int)
     parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
+    parser.add_argument("--dry-run", action="store_true", help="tell what it would cost; send none")
     _add_waiting(parser)
     return parser
 
@@ -115,6 +116,12 @@ def _add_sos(commands: Subparsers) -> None:
     sos.add_argument(
         "--position", nargs=2, metavar=("LATITUDE", "LONGITUDE"), help="send the position too"
     )
+    sos.add_argument(
+        "--cancel", action="store_true", help="call off what nobody has confirmed, and say so"
+    )
+    sos.add_argument(
+        "--until-confirmed", action="store_true", help="wait until somebody's agent has it"
+    )
     sos.add_argument("--yes", action="store_true", help="do not ask before sending")
     _add_waiting(sos)
 
@@ -124,6 +131,9 @@ def _add_watching(commands: Subparsers) -> None:
     cancel.add_argument("id", type=int)
     cancel.add_argument("--channel", choices=CHANNELS, help="on this channel only")
     _add_local(cancel)
+    shown = command(commands, "show", ("watch", "show_package"), "tell the story of a Package")
+    shown.add_argument("id", type=int)
+    _add_local(shown)
     queue = command(commands, "queue", ("watch", "queue"), "show or clear what waits")
     queue.add_argument("--channel", choices=CHANNELS)
     queue.add_argument("--clear", action="store_true", help="cancel all of it")

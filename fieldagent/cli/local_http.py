@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from typing import Any, NamedTuple
 
@@ -79,6 +80,10 @@ def _told(status: int, document: Any) -> str:
 def report(failed: CallFailed) -> int:
     print(f"fieldagent: {failed}", file=sys.stderr)
     return failed.code
+
+
+def clock_time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def show(given: argparse.Namespace, value: Any, text: str) -> None:

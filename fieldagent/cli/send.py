@@ -10,8 +10,12 @@ from typing import Any
 
 from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
-from fieldagent.cli.local_http import CallFailed, call, report, show
+from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
 from fieldagent.package import SOS_PRIORITY
+
+CALLED_OFF = "SOS called off"
+CONFIRMED_EVERY = 2.0
+"""Seconds between two looks whether an SOS is confirmed."""
 
 
 def message(given: argparse.Namespace) -> int:
@@ -31,6 +35,8 @@ def data(given: argparse.Namespace) -> int:
 
 
 def sos(given: argparse.Namespace) -> int:
+    if given.cancel:
+        return _call_off(given)
     if not given.yes and not _confirmed():
         print("fieldagent: no SOS was sent; use --yes where nobody can be asked", file=sys.stderr)
         return USAGE
@@ -41,9 +47,40 @@ def sos(given: argparse.Namespace) -> int:
     try:
         # All are queued before any is waited for: they share a session.
         posted = [_post(given, {**item, "priority": SOS_PRIORITY}) for item in items]
-        return max([_finish(given, package) for package in posted])
+        code = max([_finish(given, package) for package in posted])
+        if given.until_confirmed:
+            print(_confirmation(given.port, posted[-1]))
+        return code
     except CallFailed as failed:
         return report(failed)
+
+
+def _confirmation(port: int, package: dict[str, Any]) -> str:
+    """Wait until somebody's agent has stored it; the agent repeats it meanwhile."""
+    if sys.stderr.isatty():
+        print("waiting until somebody confirms it; Ctrl-C does not end the SOS", file=sys.stderr)
+    while not (receipts := call(port, "GET", f"/api/package/{package['id']}").body["receipts"]):
+        time.sleep(CONFIRMED_EVERY)
+    first = receipts[0]
+    return f"confirmed: {first['name'] or first['id']} has it since {clock_time(first['at'])}"
+
+
+def _call_off(given: argparse.Namespace) -> int:
+    try:
+        ended = call(given.port, "DELETE", "/api/sos").body["packages"]
+        told = f"{len(ended)} called off" if ended else "no SOS was on its way"
+        if any(_may_have_left(package) for package in ended):
+            # Who got it sets out for nothing, unless told.
+            _post(given, {"message": {"content": CALLED_OFF}, "priority": SOS_PRIORITY - 1})
+            told += "; those who may have got it are told so"
+        show(given, {"packages": ended}, told)
+        return OK
+    except CallFailed as failed:
+        return report(failed)
+
+
+def _may_have_left(package: dict[str, Any]) -> bool:
+    return any(leg["status"] in (None, "Delivered") for leg in package["channels"].values())
 
 
 def _confirmed() -> bool:
@@ -64,14 +101,30 @@ def _send(
             "collapseKey": given.collapse_key,
             "timeToLive": given.time_to_live,
         }
+        if given.dry_run:
+            return _estimate(given, body)
         return _finish(given, _post(given, body))
     except CallFailed as failed:
         return report(failed)
 
 
+def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
+    costs = call(given.port, "POST", "/api/package/cost", _present(body)).body
+    lines = [
+        f"{channel}: {cost['parts']} part(s), {cost['bytes']} bytes, {cost['credits']} credits"
+        + ("" if cost["creditsLeft"] is None else f" of {cost['creditsLeft']} left today")
+        for channel, cost in costs["channels"].items()
+    ]
+    show(given, costs, "\n".join(lines) or "no channel that it names is configured")
+    return OK
+
+
+def _present(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value is not None}
+
+
 def _post(given: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
-    body = {name: value for name, value in body.items() if value is not None}
-    queued: dict[str, Any] = call(given.port, "POST", "/api/package/async", body).body
+    queued: dict[str, Any] = call(given.port, "POST", "/api/package/async", _present(body)).body
     return queued
 
 

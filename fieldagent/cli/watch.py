@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
 from fieldagent.cli.exit_codes import OK, USAGE
-from fieldagent.cli.local_http import CallFailed, call, report, show
+from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -40,6 +39,24 @@ def cancel(given: argparse.Namespace) -> int:
 
 
 @_calls
+def show_package(given: argparse.Namespace) -> int:
+    package = call(given.port, "GET", f"/api/package/{given.id}").body
+    status = package["status"] or "waits"
+    late = ", and reached its addressee all the same" if package["late"] else ""
+    lines = [f"Package {package['id']}: {status}{late}"]
+    lines += [_story_line(line) for line in package["story"]]
+    show(given, package, "\n".join(lines))
+    return OK
+
+
+def _story_line(line: dict[str, Any]) -> str:
+    what = " ".join(filter(None, [line["channel"], line["event"]]))
+    detail = f": {line['detail']}" if line["detail"] else ""
+    times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
+    return f"{clock_time(line['at'])}  {what}{detail}{times}"
+
+
+@_calls
 def queue(given: argparse.Namespace) -> int:
     if given.clear:
         deleted = call(given.port, "DELETE", f"/api/queue{_query(given)}").body
@@ -56,7 +73,7 @@ def _queue_lines(waiting: dict[str, Any]) -> list[str]:
     lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels"]
     lines += [
         f"{package['id']:>10}  {package['kind']:<8}  {package['priority']:>8}"
-        f"  {_time(package['accepted']):<20}  {' '.join(package['channels'])}"
+        f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
         for package in waiting["packages"]
     ]
     left = waiting["queued"] - len(waiting["packages"])
@@ -82,7 +99,7 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
     return [
         f"{name}: {channel['state']}{reason}",
         f"  signal {signal}, {channel['queued']} queued, last success"
-        f" {_time(last) if last else 'none yet'}",
+        f" {clock_time(last) if last else 'none yet'}",
         f"  today {channel['bytesToday']} bytes, {channel['creditsToday']} credits",
     ]
 
@@ -104,7 +121,7 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
     sender, event = entry["identity"], entry["events"][0]
     what = event.get("content") or event.get("name") or event.get("latitude") or ""
     lines = [
-        f"{payload['requestId']}  {_time(payload['received'])}  {event['type']} from"
+        f"{payload['requestId']}  {clock_time(payload['received'])}  {event['type']} from"
         f" {sender['name'] or sender['id']}  {what[:60]}"
     ]
     lines += [
@@ -127,7 +144,3 @@ def inbound_replay(given: argparse.Namespace) -> int:
         call(given.port, "POST", f"/api/inbound/{request_id}/replay")
     show(given, {"replayed": wanted}, f"{len(wanted)} handed over again")
     return OK
-
-
-def _time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fieldagent.channels import Intent, Transmission
 from fieldagent.delivery import Leg, terminal_status
+from fieldagent.journal import sos
 from fieldagent.journal.commit import Journal, Operation
 from fieldagent.package import Channel, Package, Status, read_package
 from fieldagent.payload import Identity
@@ -92,6 +93,11 @@ def next_id(journal: Journal) -> int:
     return max(1, int(row[0]) + 1)
 
 
+def next_sequence(journal: Journal) -> int:
+    rows = journal.read("SELECT seq FROM sqlite_sequence WHERE name = 'package'")
+    return int(rows[0][0]) + 1 if rows else 1
+
+
 def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
     rows = journal.read(
         "SELECT channel, status, reason FROM leg WHERE sequence = ? ORDER BY channel", sequence
@@ -128,6 +134,7 @@ def note_receipt(db: sqlite3.Connection, sequence: int, by: int, at: float) -> b
         "INSERT OR IGNORE INTO receipt SELECT sequence, ?, ? FROM package WHERE sequence = ?",
         (by, at, sequence),
     )
+    sos.confirm(db, sequence)
     return cursor.rowcount == 1
 
 
@@ -156,6 +163,7 @@ def accept(
     accepted: float,
     expires: float | None,
     legs: Mapping[Channel, Leg],
+    is_sos: bool,
 ) -> Operation[int]:
     """Store a new Package, told by its `canonical` text; its sequence number on air comes back."""
     status = terminal_status(legs.values())
@@ -176,6 +184,8 @@ def accept(
                 for channel, leg in legs.items()
             ],
         )
+        if is_sos:
+            sos.declare(db, sequence)
         return sequence
 
     return store
@@ -270,6 +280,15 @@ def send_again(channel: Channel, sequence: int, positions: Iterable[int]) -> Ope
     return store
 
 
+def send_all_again(channel: Channel, sequence: int) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "DELETE FROM fragment_sent WHERE sequence = ? AND channel = ?", (sequence, channel)
+        )
+
+    return store
+
+
 def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operation[None]:
     t = intent.transmission
     listed = json.dumps([[p.sequence, p.position, p.count] for p in pieces])
@@ -299,7 +318,8 @@ def forget(*, before: float, keep: int) -> Operation[int]:
 
     def store(db: sqlite3.Connection) -> int:
         done = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
-        done += " package.sequence AND leg.status IS NULL)"
+        done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
+        done += " (SELECT sequence FROM sos WHERE state = 'declared')"
         cursor = db.execute(
             f"DELETE FROM package WHERE {done} AND (ended < ? OR sequence IN (SELECT sequence"
             f" FROM package WHERE {done} ORDER BY ended DESC LIMIT -1 OFFSET ?))",

@@ -48,8 +48,34 @@ CREATE TABLE owed ( -- what came over a channel that tells nobody that it is sto
 ) STRICT, WITHOUT ROWID;
 """
 
+STORY = """
+CREATE TABLE story ( -- what a Package went through on its channels before it ended there
+    number INTEGER PRIMARY KEY,
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    event TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    at REAL NOT NULL, -- the last time
+    times INTEGER NOT NULL DEFAULT 1
+) STRICT;
+CREATE INDEX story_of ON story (sequence, channel);
+
+CREATE TABLE sos ( -- each Package that is one, until it is forgotten
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
+    state TEXT NOT NULL -- declared, confirmed, canceled
+) STRICT;
+
+CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it gave them
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
+    origin INTEGER NOT NULL,
+    origin_sequence INTEGER NOT NULL
+) STRICT;
+CREATE INDEX carried_by_origin ON carried (origin, origin_sequence);
+"""
+
 TABLES = f"""
 {RECEIPT}
+{STORY}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -151,4 +177,4 @@ CREATE TABLE handover ( -- one payload to one hook
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
 """
 
-JOURNAL = Schema(2, TABLES, {1: RECEIPT})
+JOURNAL = Schema(3, TABLES, {1: RECEIPT, 2: STORY})

@@ -1,0 +1,39 @@
+"""What a radio promises the Radio channel: packets go out, packets come in, and none is sure.
+
+A node on the node link and a KISS modem are each opened as an `Air`; whatever must be certain is
+made so above, between agents.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+
+class AirLost(Exception):
+    """The radio is not there, went away or is silent; the text is for people."""
+
+
+class Fate(Enum):
+    """What the radio says of a packet. None of them says that somebody heard it."""
+
+    TRANSMITTED = "transmitted"
+    DROPPED = "dropped"
+    """The radio gave it up: the channel was busy, or its rules forbade it."""
+    UNKNOWN = "unknown"
+    """It may have been transmitted."""
+
+
+class Air(Protocol):
+    @property
+    def packet_bytes(self) -> int:
+        """Most bytes of one packet."""
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
+        """Give one packet to the radio and wait until it is on the air, or given up.
+
+        One at a time. Raises AirLost.
+        """
+
+    async def receive(self) -> bytes:
+        """The next packet that was heard, of any content. Raises AirLost."""
