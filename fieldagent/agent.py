@@ -8,19 +8,19 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import trio
 
 from fieldagent import __version__
 from fieldagent.api import LocalApi
 from fieldagent.channels import Link, LinkState, satellite
-from fieldagent.delivery import CHEAPEST_FIRST
+from fieldagent.channels.air import Air
 from fieldagent.distress import keep_going
 from fieldagent.events import Events
 from fieldagent.http.guard import loopback_guard
@@ -32,14 +32,20 @@ from fieldagent.inbox import Inbox
 from fieldagent.intake import Intake
 from fieldagent.journal import inbound, outbound
 from fieldagent.journal.commit import Journal
-from fieldagent.journal.outbound import Ended, Spent
+from fieldagent.journal.outbound import Accepted, Ended, Spent
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel
+from fieldagent.payload import Identity
 from fieldagent.progress import Progress
+from fieldagent.riders import AirRiders, HubRiders
 from fieldagent.settings import Settings
 from fieldagent.signals import stop_at_signal
 from fieldagent.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.envelope import derive_key
+
+if TYPE_CHECKING:
+    # An agent without a radio does without the memory that the air takes.
+    from fieldagent.neighbours import Neighbours
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +73,7 @@ class Agent:
     events: Events
     progress: Progress
     started: float
+    neighbours: Neighbours | None
 
     def status(self) -> dict[str, Any]:
         return {
@@ -80,6 +87,8 @@ class Agent:
         outbox = self.outboxes.get(channel)
         if outbox is None:
             return _channel_status(configured=False, link=Link(), queued=0, spent=Spent())
+        if channel is Channel.RADIO and self.neighbours is not None:
+            outbox.link.facts["neighbours"] = len(self.neighbours.in_earshot())
         return _channel_status(True, outbox.link, len(outbox), outbox.spent())
 
     def healthy(self) -> str | None:
@@ -125,6 +134,9 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes[Channel.CELLULAR] = ChannelOutbox(
             Channel.CELLULAR, journal, inbox, clock=time.time, end=intake.end
         )
+    neighbours = None
+    if settings.radio_port is not None:
+        neighbours = _radio(settings, journal, inbox, intake, outboxes)
     resumed = intake.resume()
     if resumed:
         log.info("%d Packages that waited go on", resumed)
@@ -138,6 +150,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         events,
         Progress(trio.current_time),
         trio.current_time(),
+        neighbours,
     )
 
 
@@ -154,8 +167,70 @@ def _satellite_outbox(
         key=derive_key(masters[0], "MO") if masters else None,
         budget=settings.satellite_credits_per_day,
         reserve=settings.satellite_sos_reserve,
-        receipts_at_once=settings.satellite_receipts == "at-once",
+        riders=HubRiders(
+            journal, Channel.SATELLITE, at_once=settings.satellite_receipts == "at-once"
+        ),
     )
+
+
+def _radio(
+    settings: Settings,
+    journal: Journal,
+    inbox: Inbox,
+    intake: Intake,
+    outboxes: dict[Channel, ChannelOutbox],
+) -> Neighbours:
+    """The outbox of the air, and whoever is in earshot."""
+    from fieldagent.carrier import Carrier
+    from fieldagent.neighbours import Neighbours
+
+    station = settings.radio_station
+    assert station is not None, "radio-port needs radio-station"
+    keys = [derive_key(master, "AIR") for master in settings.radio_key]
+    me = Identity(str(station), settings.radio_name or f"station {station}", "Device")
+
+    def pleads() -> bool:
+        linked = outboxes.get(Channel.CELLULAR)
+        return linked is None or linked.link.state not in (LinkState.READY, LinkState.BUSY)
+
+    riders = AirRiders(station, me, pleads=pleads, clock=time.time)
+    carrier = Carrier(
+        settings.radio_carry & outboxes.keys(),
+        riders,
+        credits_per_day=settings.radio_carry_credits_per_day,
+        time_to_live=settings.package_time_to_live,
+        free_id=intake.free_id,
+        queue=intake.queue_carried,
+    )
+    carries = bool(settings.radio_carry & outboxes.keys())
+    neighbours = Neighbours(
+        journal,
+        inbox,
+        riders,
+        station,
+        clock=time.time,
+        keys=keys,
+        carrier=carrier if carries else None,
+    )
+    outbox = outboxes[Channel.RADIO] = ChannelOutbox(
+        Channel.RADIO,
+        journal,
+        neighbours,
+        clock=time.time,
+        end=intake.end,
+        key=keys[0] if keys else None,
+        riders=riders,
+        station=station,
+    )
+    neighbours.air = outbox
+    if carries:
+
+        def tell(known: Accepted) -> None:
+            carrier.delivered(known)
+            outbox.answer()
+
+        intake.on_carried = tell
+    return neighbours
 
 
 async def run(
@@ -212,6 +287,8 @@ async def _run_parts(
             nursery.start_soon(_run_satellite, agent)
         if Channel.CELLULAR in agent.outboxes:
             nursery.start_soon(_run_cellular, agent)
+        if Channel.RADIO in agent.outboxes:
+            nursery.start_soon(_run_radio, agent)
         await _serve_api(agent, listeners, stopping, task_status)
         nursery.cancel_scope.cancel()
 
@@ -280,6 +357,31 @@ async def _run_cellular(agent: Agent) -> None:
     )
 
 
+async def _run_radio(agent: Agent) -> None:
+    from fieldagent.channels import radio
+
+    settings, outbox = agent.settings, agent.outboxes[Channel.RADIO]
+    place, baud, link = settings.radio_port, settings.radio_baud, outbox.link
+    assert place is not None
+
+    def open_air() -> AbstractAsyncContextManager[Air]:
+        if settings.radio_protocol == "kiss":
+            from fieldagent.channels.tnc import open_tnc
+
+            return open_tnc(place, baud, settings.radio_callsign, link)
+        from fieldagent.channels.node import open_node
+
+        return open_node(place, baud, link)
+
+    await radio.run(
+        open_air,
+        outbox,
+        link,
+        random=random.Random(),
+        progress=agent.progress.watch("radio"),
+    )
+
+
 async def _keep_house(agent: Agent) -> None:
     settings = agent.settings
     while True:
@@ -316,18 +418,23 @@ async def _ask_for_fragments(agent: Agent) -> None:
         await trio.sleep(FRAGMENTS_WAIT / 4)
         now = trio.current_time()
         before = time.time() - FRAGMENTS_WAIT
-        for _, sequence, count, arrived in inbound.incomplete(agent.journal, before=before):
-            if now - asked.get(sequence, -inf) >= FRAGMENTS_WAIT and agent.outboxes:
+        for origin, sequence, count, arrived in inbound.incomplete(agent.journal, before=before):
+            outbox = _toward(agent.outboxes, origin)
+            if outbox is not None and now - asked.get(sequence, -inf) >= FRAGMENTS_WAIT:
                 asked[sequence] = now
                 log.info("%d of %d fragments have come of %d", len(arrived), count, sequence)
-                _at_hand(agent.outboxes).report(sequence, count, arrived)
+                outbox.report(origin, sequence, count, arrived)
 
 
-def _at_hand(outboxes: Mapping[Channel, ChannelOutbox]) -> ChannelOutbox:
-    """The channel that carries something soonest; cellular costs least."""
-    configured = [outboxes[channel] for channel in CHEAPEST_FIRST if channel in outboxes]
+def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:
+    """The channel that carries a word to it soonest: stations are on the air, all else is behind
+    the hub, to which cellular costs least."""
+    if origin < 0:
+        return outboxes.get(Channel.RADIO)
+    to_hub = (Channel.CELLULAR, Channel.SATELLITE)
+    configured = [outboxes[channel] for channel in to_hub if channel in outboxes]
     ready = [outbox for outbox in configured if outbox.link.state is LinkState.READY]
-    return (ready or configured)[0]
+    return next(iter(ready or configured), None)
 
 
 async def _show_life(agent: Agent) -> None:

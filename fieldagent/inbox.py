@@ -10,7 +10,7 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -21,14 +21,17 @@ from fieldagent.journal import inbound, outbound
 from fieldagent.journal.commit import Journal
 from fieldagent.journal.inbound import Received
 from fieldagent.package import Item
-from fieldagent.payload import Identity, payload_json
+from fieldagent.payload import payload_json, stranger
 from fieldagent.wire.envelope import (
     Entry,
     Envelope,
     Fragment,
+    Heard,
     Introduction,
+    Plea,
     Receipt,
     Report,
+    Source,
     decode,
     encode,
 )
@@ -53,7 +56,7 @@ class Repeater(Protocol):
 
 
 @dataclass(slots=True)
-class _Taken:
+class Taken:
     """What one message turned out to hold."""
 
     now: float
@@ -63,6 +66,7 @@ class _Taken:
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
+    sources: dict[int, Source] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
 
 
@@ -96,10 +100,12 @@ class Inbox:
         except RemoteProtocolError as error:
             log.error("a message of %d bytes could not be read: %s", len(body), error)
             return
-        now = self._clock()
-        taken = await self._journal.commit(
-            lambda db: self._store(db, envelope, _Taken(now, repeater.owes))
-        )
+        taken = Taken(self._clock(), repeater.owes)
+        await self._journal.commit(lambda db: self._store(db, envelope, taken))
+        await self.publish(envelope, taken, repeater)
+
+    async def publish(self, envelope: Envelope, taken: Taken, repeater: Repeater) -> None:
+        """It is on disk: log it, wake the hooks, and send the peer what it lacks."""
         for trouble in (*envelope.not_understood, *taken.troubles):
             log.error("part of a message could not be used: %s", trouble)
         if taken.duplicates:
@@ -121,14 +127,19 @@ class Inbox:
         self.news.set()
         self.news = trio.Event()
 
-    def _store(self, db: sqlite3.Connection, envelope: Envelope, taken: _Taken) -> _Taken:
-        for entry in envelope.entries:
-            self._store_entry(db, envelope.origin, entry, taken)
-        return taken
+    def _store(self, db: sqlite3.Connection, envelope: Envelope, taken: Taken) -> None:
+        self._store_all(db, envelope.origin, envelope.entries, taken)
 
-    def _store_entry(
-        self, db: sqlite3.Connection, origin: int, entry: Entry, taken: _Taken
+    def _store_all(
+        self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken
     ) -> None:
+        for entry in entries:
+            if isinstance(entry.content, Source):
+                taken.sources[entry.sequence] = entry.content
+        for entry in entries:
+            self._take_entry(db, origin, entry, taken)
+
+    def _take_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
         content = entry.content
         if isinstance(content, Introduction):
             inbound.introduce(db, entry.sequence, content.identity)
@@ -137,40 +148,56 @@ class Inbox:
         elif isinstance(content, Receipt):
             if outbound.note_receipt(db, entry.sequence, content.by, entry.time):
                 taken.receipts.append(entry.sequence)
-        elif inbound.seen(db, origin, entry.sequence, _digest(entry), taken.now):
-            taken.duplicates += 1
-            if not isinstance(content, Fragment):
-                # Sent again, so the peer has not heard that it is here.
-                _owe(db, entry, taken)
         elif isinstance(content, Fragment):
-            self._store_fragment(db, origin, entry.sequence, content, taken)
-        else:
-            taken.payloads.append(self._spool(db, origin, content, entry.time, taken.now))
-            _owe(db, entry, taken)
+            whole = self.store_fragment(db, origin, entry.sequence, content, taken)
+            self._store_all(db, origin, whole or (), taken)
+        elif isinstance(content, Heard | Plea):
+            taken.troubles.append("a word of the air, which nobody says over this channel")
+        elif not isinstance(content, Source):
+            self.store_entry(db, origin, entry, taken)
 
-    def _store_fragment(
-        self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: _Taken
-    ) -> None:
+    def store_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
+        """Spool an item that was not there before, by whatever number it was known."""
+        known = inbound.seen(db, origin, entry.sequence, _digest(entry), taken.now)
+        source = taken.sources.get(entry.sequence)
+        if source is not None:
+            twin = replace(entry, sequence=source.sequence)
+            heard = inbound.seen(db, -source.station, twin.sequence, _digest(twin), taken.now)
+            known = known or heard
+        if known:
+            taken.duplicates += 1
+        else:
+            assert isinstance(entry.content, Item)
+            spooled = self._spool(db, origin, entry.content, entry.time, taken.now)
+            taken.payloads.append(spooled)
+        # Also when it was sent again: the peer has not heard that it is here.
+        _owe(db, entry, taken)
+
+    def store_fragment(
+        self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: Taken
+    ) -> Sequence[Entry] | None:
+        """Keep a fragment; the entries of the whole come back with the last one."""
+        if inbound.seen(db, origin, sequence, _digest(Entry(sequence, part)), taken.now):
+            taken.duplicates += 1
+            return None
         key = (origin, sequence, part.count)
         slices = inbound.keep_slice(db, key, part.index, part.slice, taken.now)
         if len(slices) < part.count:
-            return
+            return None
         inbound.drop_slices(db, key)
         try:
             whole = decode(join(slices))
         except RemoteProtocolError as error:
             taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            return
-        for entry in whole.entries:
-            # A fragment within fragments would be a peer's way to make us recurse.
-            if not isinstance(entry.content, Fragment):
-                self._store_entry(db, origin, entry, taken)
+            return None
         taken.troubles += whole.not_understood
+        # A fragment within fragments would be a peer's way to make us recurse.
+        return [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]
 
     def _spool(
         self, db: sqlite3.Connection, origin: int, item: Item, time: int, now: float
     ) -> Received:
-        sender = inbound.identity(db, origin) or _stranger(origin)
+        sender = inbound.identity(db, origin) or stranger(origin)
         request_id = str(uuid.uuid4())
         moment = getattr(item, "timestamp", None) or datetime.fromtimestamp(time, UTC)
         body = payload_json(request_id, sender, item, moment)
@@ -179,15 +206,10 @@ class Inbox:
         return payload
 
 
-def _owe(db: sqlite3.Connection, entry: Entry, taken: _Taken) -> None:
+def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken) -> None:
     if taken.owes is not None:
         inbound.owe(db, taken.owes, entry.sequence, int(taken.now), entry.sos)
         taken.owed = True
-
-
-def _stranger(origin: int) -> Identity:
-    """Somebody who was not introduced; origin 0 is the far end of the link itself."""
-    return Identity(str(origin), type="Integration" if origin == 0 else "User")
 
 
 def _digest(entry: Entry) -> bytes:

@@ -80,6 +80,8 @@ class Intake:
         self._waiters: dict[int, trio.Event] = {}
         self._accepting: dict[int | str, trio.Event] = {}
         self._stopped = False
+        self.on_carried: Callable[[Accepted], None] | None = None
+        """Called with a neighbour's Package once the hub has it."""
 
     async def accept(self, package: Package, idempotency_key: str | None = None) -> Standing:
         """Store and queue it, or join the one that the same caller posted before.
@@ -125,7 +127,7 @@ class Intake:
         now = self._clock()
         legs = legs_of(package.channels, frozenset(self._outboxes))
         if package.id is None:
-            id_, self._next_id = self._next_id, self._next_id + 1
+            id_ = self.free_id()
         else:
             id_ = package.id
             if self._next_id <= id_ < outbound.CHOSEN_IDS:
@@ -150,15 +152,32 @@ class Intake:
         accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
         replaced = [
             Ended(older, channel, Leg(Status.COLLAPSED, f"replaced by Package {id_}"))
-            for channel, delay in self._delays(legs, package).items()
+            for channel, delay in self._delays(legs, package, self._fan_out).items()
             for older in self._outboxes[channel].add(accepted, life, delay)
         ]
         if replaced:
             await self.end(replaced)
         return Standing(id_, sequence, terminal_status(legs.values()), legs, now)
 
-    def _delays(self, legs: Mapping[Channel, Leg], package: Package) -> dict[Channel, float]:
-        return delays(legs, self._fan_out, self._head_start, sos=package.sos)
+    def free_id(self) -> int:
+        id_, self._next_id = self._next_id, self._next_id + 1
+        return id_
+
+    def queue_carried(self, accepted: Accepted) -> None:
+        """A neighbour's, which is on disk."""
+        life = None if accepted.expires is None else max(0.0, accepted.expires - self._clock())
+        legs = outbound.legs(self._journal, accepted.sequence)
+        for channel, delay in self._delays(legs, accepted.package, self._mode(accepted)).items():
+            self._outboxes[channel].add(accepted, life, delay)
+
+    def _mode(self, accepted: Accepted) -> FanOut:
+        """For a neighbour nothing is paid for twice."""
+        return FanOut.CHEAPEST if accepted.origin else self._fan_out
+
+    def _delays(
+        self, legs: Mapping[Channel, Leg], package: Package, mode: FanOut
+    ) -> dict[Channel, float]:
+        return delays(legs, mode, self._head_start, sos=package.sos)
 
     def resume(self) -> int:
         """Put back into the queues what waited when the program ended; tells how many."""
@@ -172,31 +191,37 @@ class Intake:
                 life = min(life, max(0.0, accepted.expires - now))
             legs = outbound.legs(self._journal, accepted.sequence)
             passed = max(0.0, now - accepted.accepted)
-            for channel, delay in self._delays(legs, accepted.package).items():
+            mode = self._mode(accepted)
+            for channel, delay in self._delays(legs, accepted.package, mode).items():
                 if channel in self._outboxes:
                     self._outboxes[channel].add(accepted, life, delay - passed)
         return len(waiting)
 
     async def end(self, ended: list[Ended]) -> None:
         """Record how legs ended and tell whoever waits for a Package that this decides."""
-        if self._fan_out is not FanOut.EVERY:
+        if self._fan_out is not FanOut.EVERY or self.on_carried is not None:
             ended = ended + [also for each in ended for also in self._superfluous(each)]
         await self._journal.commit(outbound.end(ended, self._clock()))
+        if self.on_carried is not None:
+            self._tell_neighbours(ended, self.on_carried)
         for sequence in {e.sequence for e in ended}:
             self._tell(sequence)
 
     def _superfluous(self, ended: Ended) -> list[Ended]:
         """What the other channels need not send any more; where this one failed, they hurry."""
+        known = outbound.by_sequence(self._journal, ended.sequence)
+        mode = FanOut.EVERY if known is None or known.package.sos else self._mode(known)
+        if mode is FanOut.EVERY:
+            return []
         others = [
             (channel, outbox)
             for channel, outbox in self._outboxes.items()
             if channel is not ended.channel and ended.sequence in outbox
         ]
-        if ended.leg.status is Status.ERROR and self._fan_out is FanOut.CHEAPEST:
+        if ended.leg.status is Status.ERROR and mode is FanOut.CHEAPEST:
             for _, outbox in others:
                 outbox.hasten(ended.sequence)
-        delivered = ended.leg.status is Status.DELIVERED
-        if not delivered or sos.state(self._journal, ended.sequence) is not None:
+        if ended.leg.status is not Status.DELIVERED:
             return []
         why = f"delivered over {ended.channel}"
         return [
@@ -204,6 +229,12 @@ class Intake:
             for channel, outbox in others
             if outbox.withdraw(ended.sequence, why) is None
         ]
+
+    def _tell_neighbours(self, ended: list[Ended], tell: Callable[[Accepted], None]) -> None:
+        for each in ended:
+            known = outbound.by_sequence(self._journal, each.sequence)
+            if known is not None and known.origin and each.leg.status is Status.DELIVERED:
+                tell(known)
 
     def _tell(self, sequence: int) -> None:
         waiter = self._waiters.get(sequence)

@@ -9,23 +9,25 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import trio
 
 from fieldagent.channels import Intent, Link, Outcome, Transmission
+from fieldagent.channels.air import AIR_BYTES
 from fieldagent.delivery import Leg
-from fieldagent.inbox import Inbox
-from fieldagent.journal import inbound, outbound, story
+from fieldagent.inbox import Repeater
+from fieldagent.journal import outbound, story
 from fieldagent.journal.commit import Journal, Operation
 from fieldagent.journal.outbound import Accepted, Ended, Piece, Spent
 from fieldagent.package import SOS_PRIORITY, Channel, Package, Status
 from fieldagent.queue import Queue
+from fieldagent.riders import HubRiders, Ride, Riders
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
-from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, Receipt, Report, encode
+from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, Heard, encode
 from fieldagent.wire.fragments import split
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.sbd import MO_BYTES
@@ -47,11 +49,17 @@ class Terms:
     """The link itself proves who the peer is: no message bears a tag."""
     confirms: bool = False
     """The link itself tells the peer what is stored: no receipts are owed."""
+    shared: bool = False
+    """Everybody in earshot hears a message, and answers in one of their own."""
 
 
 TERMS = {
     Channel.SATELLITE: Terms(MO_BYTES, MO_BYTES, credits_for),
     Channel.CELLULAR: Terms(BODY_BYTES, 4_096, lambda size: 0, authentic=True, confirms=True),
+    # What is left of a packet holds the plea, and an answer or two.
+    Channel.RADIO: Terms(
+        AIR_BYTES - 20, AIR_BYTES - 20, lambda size: 0, confirms=True, shared=True
+    ),
 }
 
 
@@ -66,28 +74,47 @@ class Cost(NamedTuple):
     """Credits that may still be spent today; None without a budget."""
 
 
+class Arrivals(Protocol):
+    """Where what comes in over a channel goes."""
+
+    async def take_in(self, body: bytes, repeater: Repeater, *, tagged: bool) -> None:
+        """Damage in it is logged, never raised."""
+
+
+@dataclass(slots=True)
+class _Unheard:
+    sequences: set[int]
+    """Packages in the transmission that no station has said to have heard."""
+    none: trio.Event = field(default_factory=trio.Event)
+
+
 RIDERS_MAX = 32
 """How many further Packages are looked at to fill up one transmission."""
 
 
 class ChannelOutbox:
-    """Implements `channels.Outbox`. `clock` is Unix time; the queue runs on trio's own."""
+    """Implements `channels.Outbox`. `clock` is Unix time; the queue runs on trio's own.
+
+    On the air, where there are many, `station` says who sends.
+    """
 
     def __init__(
         self,
         channel: Channel,
         journal: Journal,
-        inbox: Inbox,
+        inbox: Arrivals,
         *,
         clock: Callable[[], float],
         end: Callable[[list[Ended]], Awaitable[None]],
         key: bytes | None = None,
         budget: int | None = None,
         reserve: int = 0,
-        receipts_at_once: bool = False,
+        riders: Riders | None = None,
+        station: int = 0,
     ) -> None:
         self.channel = channel
-        self._receipts_at_once = receipts_at_once
+        self._riders = riders or HubRiders(journal, channel)
+        self._station = station
         self.link = Link()
         self._terms = TERMS[channel]
         self._journal = journal
@@ -108,29 +135,21 @@ class ChannelOutbox:
         self._intent: Intent | None = None
         self._settled: dict[int, tuple[trio.Event, str]] = {}
         """For whoever waits until a Package in flight can be withdrawn, and why it is to be."""
-        self._reports: dict[int, Entry] = {}
-        """By the peer's sequence: which fragments have come, to be told with the next chance."""
-        self._reported: dict[int, dict[int, Entry]] = {}
-        self._owed: dict[int, Entry] = {}
-        """By the peer's sequence: receipts for what it sent, to ride in what is sent next."""
-        self._paid: dict[int, dict[int, Entry]] = {}
+        self._rides: dict[int, Ride] = {}
+        self._unheard: dict[int, _Unheard] = {}
+        """On the air, what no station has answered yet of a transmission."""
         self._alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
         known = outbound.intent_of(journal, channel)
         if known is not None:
             self._intent, self._loads[0] = known
-        self.tell()
 
     @property
     def owes(self) -> str | None:
         return None if self._terms.confirms else self.channel
 
     def tell(self) -> None:
-        """Receipts are owed: they go with the next transmission, and an SOS's at once."""
-        paid = {sequence for each in self._paid.values() for sequence in each}
-        for sequence, at, sos in inbound.owed(self._journal, self.channel):
-            if sequence not in paid:
-                self._owed[sequence] = Entry(sequence, Receipt(), at, sos)
+        self._riders.look()
         self._wake()
 
     # What the agent does with it.
@@ -197,9 +216,13 @@ class ChannelOutbox:
         await self._journal.commit(outbound.send_again(self.channel, sequence, positions))
         self.add(known, None)
 
-    def report(self, sequence: int, count: int, arrived: frozenset[int]) -> None:
-        """Ask the peer for the fragments that are missing of its `sequence`."""
-        self._reports[sequence] = Entry(sequence, Report(count, arrived))
+    def report(self, origin: int, sequence: int, count: int, arrived: frozenset[int]) -> None:
+        """Tell the peer which fragments of its `sequence` have come."""
+        self._riders.report(origin, sequence, count, arrived)
+        self._wake()
+
+    def answer(self) -> None:
+        """The riders have something to tell."""
         self._wake()
 
     async def run(self) -> None:
@@ -248,21 +271,19 @@ class ChannelOutbox:
     def _is_ready(self, urgent: bool) -> bool:
         key = self._queue.foremost(trio.current_time())
         if key is None:
-            return self._has_to_tell() and not urgent and self.allowance() != 0
+            return self._riders.wait() and not urgent and self.allowance() != 0
         sos = self._queue.priority(key) >= SOS_PRIORITY
         if urgent and not sos:
             return False
         allowance = self.allowance(urgent=sos)
         return allowance is None or self._cost(key) <= allowance
 
-    def _has_to_tell(self) -> bool:
-        """Whether something other than Packages is worth a transmission of its own."""
-        at_once = self._receipts_at_once or any(entry.sos for entry in self._owed.values())
-        return bool(self._reports) or (bool(self._owed) and at_once)
-
     def _cost(self, sequence: int) -> int:
-        _, entry = self._entry(sequence, whole_only=False)
-        return self._terms.credits(len(encode([entry], key=self._key)))
+        _, _, entry = self._entry(sequence, whole_only=False)
+        return self._terms.credits(self._size([entry]))
+
+    def _size(self, entries: list[Entry], origin: int = 0) -> int:
+        return len(encode(entries, origin=origin or self._station, key=self._key))
 
     def load(self, room: int) -> Transmission | None:
         now = trio.current_time()
@@ -270,54 +291,36 @@ class ChannelOutbox:
         urgent = first is not None and self._queue.priority(first) >= SOS_PRIORITY
         allowance = self.allowance(urgent=urgent)
         room = room if allowance is None else min(room, allowance * CREDIT_BYTES)
-        pieces, entries = self._pack(now, room)
-        reports = self._take_reports(entries, room)
-        paid = self._take_receipts(entries, room)
+        pieces, entries, origin = self._pack(now, room)
+        ride = Ride()
+        if origin == 0:
+            # Words to our peer are our own, not those of whom we carry for.
+            ride = self._riders.board(entries, room, self._size)
         if not entries:
             return None
         number, self._next_number = self._next_number, self._next_number + 1
-        self._loads[number], self._reported[number] = pieces, reports
-        self._paid[number] = paid
-        body = encode(entries, key=self._key)
-        return Transmission(number, body, urgent, self._tries(pieces))
+        self._loads[number], self._rides[number] = pieces, ride
+        body = encode(entries, origin=origin or self._station, key=self._key)
+        if self._terms.shared:
+            self._unheard[number] = _Unheard({piece.sequence for piece in pieces})
+        return Transmission(number, body, urgent, self._tries(pieces), bool(pieces))
 
-    def _take_reports(self, entries: list[Entry], room: int) -> dict[int, Entry]:
-        """Add the reports that still fit to `entries`."""
-        taken = {}
-        for sequence, report in list(self._reports.items()):
-            if len(encode([*entries, report], key=self._key)) <= room:
-                entries.append(report)
-                taken[sequence] = self._reports.pop(sequence)
-        return taken
-
-    def _take_receipts(self, entries: list[Entry], room: int) -> dict[int, Entry]:
-        """Add those that cost nothing; where nothing else goes, those that are worth it."""
-        if entries:
-            size = len(encode(entries, key=self._key))
-            room = min(room, -(-size // CREDIT_BYTES) * CREDIT_BYTES)
-        elif not self._has_to_tell():
-            return {}
-        taken: dict[int, Entry] = {}
-        for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
-            # Its own urgency was for getting here.
-            entry = Entry(sequence, receipt.content, receipt.time)
-            if len(encode([*entries, entry], key=self._key)) <= room:
-                entries.append(entry)
-                taken[sequence] = self._owed.pop(sequence)
-        return taken
-
-    def _pack(self, now: float, room: int) -> tuple[list[Piece], list[Entry]]:
-        """The foremost Package, or one fragment of it, and what else fits beside it."""
+    def _pack(self, now: float, room: int) -> tuple[list[Piece], list[Entry], int]:
+        """The foremost Package, or one fragment of it, what else fits beside it, and whose all
+        that is: 0 is ourselves."""
         entries: list[Entry] = []
         pieces: list[Piece] = []
         passed: list[int] = []
+        whose = 0
         while len(pieces) + len(passed) <= RIDERS_MAX:
             key = self._queue.take(now)
             if key is None:
                 break
-            piece, entry = self._entry(key, whole_only=bool(pieces))
-            size = len(encode([*entries, entry], key=self._key))
-            if size > room or (pieces and (size > self._terms.fill or key in self._alone)):
+            piece, origin, entry = self._entry(key, whole_only=bool(pieces))
+            whose = whose if pieces else origin
+            size = self._size([*entries, entry], origin)
+            lone = key in self._alone or origin != whose
+            if size > room or (pieces and (size > self._terms.fill or lone)):
                 passed.append(key)
                 if not pieces:
                     break
@@ -328,24 +331,26 @@ class ChannelOutbox:
                 break
         for key in passed:
             self._queue.put_back(key)
-        return pieces, entries
+        return pieces, entries, whose if pieces else 0
 
     def _tries(self, pieces: list[Piece]) -> int:
         return outbound.tries(self._journal, self.channel, pieces[0].sequence) if pieces else 0
 
-    def _entry(self, sequence: int, *, whole_only: bool) -> tuple[Piece, Entry]:
+    def _entry(self, sequence: int, *, whole_only: bool) -> tuple[Piece, int, Entry]:
+        """What of it goes next, whose it is (0: our own), and that as an entry."""
         known = outbound.by_sequence(self._journal, sequence)
         assert known is not None, "what waits is kept"
-        entry = _entry_of(sequence, known.package, known.accepted)
+        number = known.origin_sequence if known.origin else sequence
+        entry = _entry_of(number, known.package, known.accepted)
         whole = encode([entry])
         room = self._terms.size - self._tag_bytes()
         if whole_only or len(whole) <= room:
-            return Piece(sequence), entry
+            return Piece(sequence), known.origin, entry
         fragments = split(whole, room)
         count = len(fragments)
         gone = outbound.fragments_sent(self._journal, self.channel, sequence, count)
         fragment = next(f for f in fragments if f.index not in gone)
-        return Piece(sequence, fragment.index, count), Entry(sequence, fragment)
+        return Piece(sequence, fragment.index, count), known.origin, Entry(number, fragment)
 
     def _tag_bytes(self) -> int:
         return 0 if self._key is None else TAG_BYTES + 1
@@ -381,13 +386,10 @@ class ChannelOutbox:
                 self._alone |= {piece.sequence for piece in pieces}
             await self._settle_not_sent(pieces, retry_after, reason)
         del self._loads[transmission.number]
-        reports = self._reported.pop(transmission.number, {})
-        paid = self._paid.pop(transmission.number, {})
-        if outcome is not Outcome.SENT:
-            self._owed |= paid
-        if outcome is not Outcome.SENT and pieces:
-            # Alone, a report has no retry of its own: it is asked for again when it is due.
-            self._reports = reports | self._reports
+        ride = self._rides.pop(transmission.number, Ride())
+        self._unheard.pop(transmission.number, None)
+        sent = outcome is Outcome.SENT
+        self._riders.alight(ride, sent=sent, beside_packages=bool(pieces))
         if self._intent is not None and self._intent.transmission.number == transmission.number:
             self._intent = None
         for piece in pieces:
@@ -401,14 +403,14 @@ class ChannelOutbox:
         size = len(transmission.body)
         spent = Spent(size, self._terms.credits(size))
         record = outbound.sent(self.channel, pieces, self._day(), spent)
-        paid = self._paid.get(transmission.number, {})
+        ride = self._rides.get(transmission.number, Ride())
 
         told = _cost_of(transmission, spent, len(pieces))
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> None:
             record(db)
-            inbound.told(db, self.channel, paid)
+            self._riders.arrived(db, ride)
             for piece in pieces:
                 story.note(db, [piece.sequence], self.channel, "sent", _part(piece) + told, now)
 
@@ -472,6 +474,34 @@ class ChannelOutbox:
     async def receive(self, body: bytes) -> None:
         await self._inbox.take_in(body, self, tagged=not self._terms.authentic)
         await self._spend(Spent(len(body), self._terms.credits(len(body))))
+
+    # On the air.
+
+    async def acknowledged(self, transmission: Transmission) -> None:
+        unheard = self._unheard.get(transmission.number)
+        if unheard is not None:
+            await unheard.none.wait()
+
+    async def heard(self, sequence: int, heard: Heard) -> None:
+        """A station has said so, and the journal knows it."""
+        in_flight = False
+        for number, unheard in self._unheard.items():
+            for piece in self._loads[number]:
+                if piece.sequence == sequence and (heard.whole or piece.position in heard.arrived):
+                    in_flight = True
+                    unheard.sequences.discard(sequence)
+            if not unheard.sequences:
+                unheard.none.set()
+        if heard.whole and not in_flight and sequence in self._queue:
+            # The answer came when nobody waited for it any more.
+            await self._finish([Piece(sequence)], Leg(Status.DELIVERED))
+            self._wake()
+
+    def try_again(self) -> None:
+        """Somebody is in earshot: what waits for its next try need not wait."""
+        for sequence in self.waiting():
+            self._queue.hasten(sequence)
+        self._wake()
 
     def allowance(self, *, urgent: bool = False) -> int | None:
         if self._budget is None:

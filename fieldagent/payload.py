@@ -24,6 +24,13 @@ class Identity:
     account: str = ""
 
 
+def stranger(origin: int) -> Identity:
+    """Somebody who was not introduced: 0 is the far end of the link itself, below it are stations
+    on the air."""
+    kind = "Integration" if origin == 0 else "Device" if origin < 0 else "User"
+    return Identity(str(abs(origin)), type=kind)
+
+
 def payload_json(request_id: str, sender: Identity, item: Item, timestamp: datetime) -> str:
     """Compact JSON of one delivery; ASCII, so that it fits an environment variable."""
     document = {

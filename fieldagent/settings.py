@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fieldagent.delivery import FanOut
+from fieldagent.package import Channel
 from fieldagent.properties import (
     InvalidSettings,
     Key,
@@ -51,6 +52,15 @@ class Settings:
     cellular_ping: int
     cellular_recovery_command: str | None
     cellular_recovery_after: int
+    radio_port: str | None
+    radio_protocol: str
+    radio_baud: int
+    radio_callsign: str
+    radio_station: int | None
+    radio_name: str
+    radio_key: tuple[bytes, ...]
+    radio_carry: frozenset[Channel]
+    radio_carry_credits_per_day: int
     fan_out: FanOut
     fan_out_head_start: int
     sos_repeat: int
@@ -121,6 +131,22 @@ def _keys(value: str) -> tuple[bytes, ...]:
     return keys
 
 
+_CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
+
+
+def _carry(value: str) -> frozenset[Channel]:
+    words = value.replace(",", " ").split()
+    if not words or not set(words) <= set(_CARRIES):
+        raise Wrong(f"must be cellular, satellite or both, not {value!r}")
+    return frozenset(_CARRIES[word] for word in words)
+
+
+def _callsign(value: str) -> str:
+    if not re.fullmatch(r"[A-Z0-9]{1,6}(-(?:[0-9]|1[0-5]))?", value):
+        raise Wrong(f"must be a call of up to 6 capitals and digits, as N0CALL-7, not {value!r}")
+    return value
+
+
 def _fan_out(value: str) -> FanOut:
     return FanOut(one_of(*(kind.value for kind in FanOut))(value))
 
@@ -184,6 +210,40 @@ KEYS = (
         whole(60, 604_800, "seconds"),
         600,
         "seconds out of reach before that (600)",
+    ),
+    Key(
+        "radio-port",
+        text,
+        None,
+        "serial port of the radio, such as /dev/ttyACM0; a KISS modem may be tcp://host:port too",
+    ),
+    Key(
+        "radio-protocol",
+        one_of("node", "kiss"),
+        "node",
+        "node: docs/node-link.md; kiss: any KISS modem, with AX.25 (node)",
+    ),
+    Key("radio-baud", whole(1200, 921600, "baud"), 115200, "speed of its serial port (115200)"),
+    Key("radio-callsign", _callsign, "", "for kiss: this station's call, such as N0CALL-7"),
+    Key(
+        "radio-station",
+        whole(1, 2**32 - 1, "the device's number"),
+        None,
+        "this kit's number on the air, as the hub shows it; no other kit in earshot has the same",
+    ),
+    Key("radio-name", text, "", "what neighbours call this kit (its station)"),
+    Key("radio-key", _keys, (), "64 hex digits that all kits of a group share, to know each other"),
+    Key(
+        "radio-carry",
+        _carry,
+        frozenset[Channel](),
+        "bring what neighbours ask for to the hub over these: cellular, satellite (none)",
+    ),
+    Key(
+        "radio-carry-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        10,
+        "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
     ),
     Key(
         "fan-out",
@@ -261,13 +321,20 @@ _NEEDS = {
     "hub-ca-file": "hub-address",
     "cellular-interface": "hub-address",
     "cellular-recovery-command": "hub-address",
+    "radio-port": "radio-station",
+    "radio-callsign": "radio-port",
+    "radio-key": "radio-port",
+    "radio-carry": "radio-port",
 }
 """What means nothing without another."""
 
 
 def _incomplete(pairs: Mapping[str, str]) -> list[str]:
-    return [
+    faults = [
         f"{name} needs {other}: set that too, or remove {name}"
         for name, other in _NEEDS.items()
         if name in pairs and other not in pairs
     ]
+    if pairs.get("radio-protocol") == "kiss" and "radio-callsign" not in pairs:
+        faults.append("radio-protocol=kiss needs radio-callsign: set that too")
+    return faults

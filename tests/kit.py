@@ -20,6 +20,7 @@ from fieldagent.intake import Intake
 from fieldagent.journal.commit import Journal
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel, Status, read_package
+from fieldagent.riders import HubRiders
 from fieldagent.wire.envelope import Entry, decode
 
 START = 1_790_000_000.0
@@ -29,15 +30,23 @@ HEAD_START = 120.0
 class PatientJournal(Journal):
     """Virtual time stands still while a disk is at work: a slow one must not fire deadlines."""
 
+    _at_work = 0
+    """How many journals are, as there may be several in a test."""
+    _threshold = 0.0
+
     async def _commit_all(self) -> None:
         clock = trio.lowlevel.current_clock()
         if not isinstance(clock, trio.testing.MockClock):
             return await super()._commit_all()
-        threshold, clock.autojump_threshold = clock.autojump_threshold, inf
+        if not self._at_work:
+            PatientJournal._threshold, clock.autojump_threshold = clock.autojump_threshold, inf
+        PatientJournal._at_work += 1
         try:
             await super()._commit_all()
         finally:
-            clock.autojump_threshold = threshold
+            PatientJournal._at_work -= 1
+            if not self._at_work:
+                clock.autojump_threshold = self._threshold
 
 
 @dataclass
@@ -88,6 +97,7 @@ async def kit(
     keys: Sequence[bytes] = (),
     also: Sequence[Channel] = (),
     fan_out: FanOut = FanOut.EVERY,
+    receipts_at_once: bool = False,
     **how: Any,
 ) -> AsyncIterator[Kit]:
     journal = PatientJournal(path / "journal.sqlite3")
@@ -106,7 +116,10 @@ async def kit(
         fan_out=fan_out,
         head_start=HEAD_START,
     )
-    outbox = ChannelOutbox(channel, journal, inbox, clock=clock, end=intake.end, **how)
+    riders = HubRiders(journal, channel, at_once=receipts_at_once)
+    outbox = ChannelOutbox(
+        channel, journal, inbox, clock=clock, end=intake.end, riders=riders, **how
+    )
     outboxes[channel] = outbox
     for name in also:
         outboxes[name] = ChannelOutbox(name, journal, inbox, clock=clock, end=intake.end)

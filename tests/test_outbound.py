@@ -336,13 +336,13 @@ async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None
 async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         report = Entry(77, Report(5, frozenset({0, 3})))
-        k.outbox.report(77, 5, frozenset({0, 3}))
+        k.outbox.report(0, 77, 5, frozenset({0, 3}))
         with trio.fail_after(5):
             await k.outbox.ready()
         assert await k.send() == [report]
         assert k.outbox.load(340) is None
         await k.post()
-        k.outbox.report(77, 5, frozenset({0, 3}))
+        k.outbox.report(0, 77, 5, frozenset({0, 3}))
         assert (await k.send(Outcome.NOT_SENT))[-1] == report
         assert (await k.send())[-1] == report
         assert len(k.outbox) == 0

@@ -65,6 +65,8 @@ class Transmission:
     """It carries an SOS."""
     tries: int
     """How often the foremost Package in it was tried on this channel before."""
+    answerable: bool = True
+    """It holds Packages, not only words about what the peer sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
+from fieldagent.channels import Outbox, Transmission
+
+AIR_BYTES = 200
+"""Most bytes of a packet; every radio must take as many."""
+
 
 class AirLost(Exception):
     """The radio is not there, went away or is silent; the text is for people."""
@@ -25,10 +30,6 @@ class Fate(Enum):
 
 
 class Air(Protocol):
-    @property
-    def packet_bytes(self) -> int:
-        """Most bytes of one packet."""
-
     async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
         """Give one packet to the radio and wait until it is on the air, or given up.
 
@@ -37,3 +38,8 @@ class Air(Protocol):
 
     async def receive(self) -> bytes:
         """The next packet that was heard, of any content. Raises AirLost."""
+
+
+class AirOutbox(Outbox, Protocol):
+    async def acknowledged(self, transmission: Transmission) -> None:
+        """Wait until a station says that it has all of it."""

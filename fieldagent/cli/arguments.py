@@ -182,3 +182,37 @@ def _add_simulate(commands: Subparsers) -> None:
     satellite.add_argument(
         "--mt-port", type=int, default=0, help="port where the hub brings MT messages (any)"
     )
+    node = command(
+        kinds, "node", ("simulate_node", "node"), "radio nodes on ptys, a lossy air between them"
+    )
+    node.add_argument("--nodes", type=_several, default=2, help="how many (2)")
+    node.add_argument(
+        "--link", type=Path, metavar="FOLDER", help="make the ports reachable as FOLDER/node-1 …"
+    )
+    for name, what in (
+        ("loss", "that a packet is not heard"),
+        ("duplicates", "that it is heard twice"),
+        ("bit-errors", "that a bit is turned over; the radio drops such packets"),
+    ):
+        node.add_argument(f"--{name}", type=_chance, default=0.0, help=f"chance {what} (0)")
+    node.add_argument("--delay", type=float, default=0.0, help="seconds it takes at most (0)")
+    node.add_argument("--bitrate", type=_positive, default=9600.0, help="bits per second (9600)")
+    node.add_argument("--seed", type=int, help="the same seed, the same chances")
+
+
+def _several(value: str) -> int:
+    if not value.isdigit() or not 1 <= int(value[:4]) <= 100:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 100")
+    return int(value)
+
+
+def _chance(value: str) -> float:
+    if not 0 <= float(value) <= 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
+    return float(value)
+
+
+def _positive(value: str) -> float:
+    if not 0 < float(value) < 1e12:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a rate above 0")
+    return float(value)

@@ -15,11 +15,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from fieldagent.cli.exit_codes import OK, SETTINGS
 from fieldagent.properties import InvalidSettings
 from fieldagent.settings import Settings, load
 
+TNC_MAX = 5.0
+"""Seconds in which a KISS modem takes a connection."""
 HUB_MAX = 30.0
 """Seconds in which the hub is to answer."""
 
@@ -51,10 +54,13 @@ def check(given: argparse.Namespace) -> int:
 def _findings(settings: Settings) -> Iterator[Finding]:
     yield _state_directory(settings.state_directory)
     yield _api_port(settings.api_port)
-    if settings.satellite_port is None and settings.hub_address is None:
-        yield Finding(False, "no channel is configured: set satellite-port or hub-address")
+    if not (settings.satellite_port or settings.hub_address or settings.radio_port):
+        keys = "satellite-port, radio-port or hub-address"
+        yield Finding(False, f"no channel is configured: set {keys}")
     if settings.satellite_port is not None:
         yield _serial_port(Path(settings.satellite_port))
+    if settings.radio_port is not None:
+        yield _radio(settings.radio_port, settings.radio_protocol)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
     if settings.inbound_hook is not None:
@@ -101,6 +107,19 @@ def _serial_port(port: Path) -> Finding:
         group = grp.getgrgid(mode.st_gid).gr_name
         return Finding(False, f"{port} may not be opened: add this user to the group {group}")
     return Finding(True, f"{port} can be opened")
+
+
+def _radio(place: str, protocol: str) -> Finding:
+    if not place.startswith("tcp://"):
+        return _serial_port(Path(place))
+    if protocol != "kiss":
+        return Finding(False, f"{place}: a node is on a serial port; a KISS modem may be on TCP")
+    where = urlsplit(place)
+    try:
+        socket.create_connection((where.hostname or "", where.port or 8001), TNC_MAX).close()
+    except (OSError, ValueError) as error:
+        return Finding(False, f"{place} cannot be reached ({error}): does the KISS modem run?")
+    return Finding(True, f"{place} can be reached")
 
 
 def _present() -> str:

@@ -88,7 +88,7 @@ async def _look_to_hub(
 
 async def listen(bench: Bench) -> None:
     """Obey what is typed until there is nothing more to read."""
-    async for line in _typed():
+    async for line in typed():
         try:
             said = obey(bench, line)
         except BadCommand as bad:
@@ -97,7 +97,7 @@ async def listen(bench: Bench) -> None:
             say(part)
 
 
-async def _typed() -> AsyncIterator[str]:
+async def typed() -> AsyncIterator[str]:
     rest = b""
     # In a thread that may be left behind: a terminal stays blocking for the shell behind us.
     while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):

@@ -13,20 +13,11 @@ from typing import Any
 from fieldagent.hub import Way
 from fieldagent.hub.store import Db
 from fieldagent.package import Item
-from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.envelope import Entry, Source, encode
 
 WAITS = "('waiting', 'packed', 'sent')"
 """States of a delivery that the device has not confirmed: `packed` is in a message to the satellite
 operator, `sent` has been taken by them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where an item came from when an agent posted it."""
-
-    device: int
-    sequence: int
-    """The number the agent gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +36,7 @@ class Posting:
     collapse_key: int | None = None
     expires: float | None = None
     source: Source | None = None
+    """Where it came from when an agent posted it."""
     contact: str = ""
     """JSON of what a pushed message says of its writer beside the content; not sent on air."""
 
@@ -71,7 +63,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
         posting.collapse_key,
         now,
         posting.expires,
-        source.device if source else None,
+        source.station if source else None,
         source.sequence if source else None,
         posting.contact,
     )

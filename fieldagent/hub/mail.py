@@ -13,7 +13,7 @@ from fieldagent.hub import Device
 from fieldagent.hub.ledger import WAITS
 from fieldagent.hub.store import Db
 from fieldagent.payload import Identity
-from fieldagent.wire.envelope import Entry, Introduction, Receipt, decode, encode
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, Source, decode, encode
 
 LOOK_AT = 64
 """Items looked at to fill one envelope."""
@@ -27,6 +27,14 @@ class Waiting:
     sender: int
     entry: Entry
     """Under the number it has on air to this device."""
+    source: Source | None = None
+    """Which agent's item it is: a device may have heard it by radio."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """It and, where an agent sent it, what that called it."""
+        told = [] if self.source is None else [Entry(self.entry.sequence, self.source)]
+        return [self.entry, *told]
 
 
 @dataclass(slots=True)
@@ -52,7 +60,8 @@ def waiting(
 ) -> list[Waiting]:
     """What waits for `device` and has not expired, the most urgent first. `due` is a condition."""
     rows = db.execute(
-        "SELECT item.id, delivery.sequence, item.sender, item.body FROM delivery"
+        "SELECT item.id, delivery.sequence, item.sender, item.body, item.source_device,"
+        " item.source_sequence FROM delivery"
         " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
         f" AND delivery.state IN {WAITS} AND (item.expires IS NULL OR item.expires > ?) AND {due}"
         " ORDER BY item.priority DESC, delivery.sequence LIMIT ?",
@@ -61,17 +70,21 @@ def waiting(
         *parameters,
         limit,
     )
-    return [Waiting(item, sender, _entry(sequence, body)) for item, sequence, sender, body in rows]
+    return [
+        Waiting(
+            item,
+            sender,
+            replace(stored_entry(body), sequence=sequence),
+            None if station is None else Source(station, number),
+        )
+        for item, sequence, sender, body, station, number in rows
+    ]
 
 
 def stored_entry(body: bytes) -> Entry:
     """The one entry of an item's envelope, under no number yet."""
     (stored,) = decode(bytes(body)).entries
     return stored
-
-
-def _entry(sequence: int, body: bytes) -> Entry:
-    return replace(stored_entry(body), sequence=sequence)
 
 
 def receipts_for(
@@ -98,22 +111,23 @@ def fill(
     load = Load()
     for each in items:
         load.origin = load.origin or each.sender
-        if each.sender == load.origin and not _add(db, device, load, each.sender, each.entry, room):
+        mine = each.sender == load.origin
+        if mine and not _add(db, device, load, each.sender, each.entries, room):
             break
-        if each.sender == load.origin:
+        if mine:
             load.items.append(each.item)
     for id_, entry in receipts:
         assert isinstance(entry.content, Receipt)
-        if not _add(db, device, load, entry.content.by, entry, room):
+        if not _add(db, device, load, entry.content.by, [entry], room):
             break
         load.receipts.append(id_)
     return load
 
 
-def _add(db: Db, device: Device, load: Load, member: int, entry: Entry, room: int) -> bool:
-    """Add an entry, and before it who `member` is unless the device knows; False: no room."""
+def _add(db: Db, device: Device, load: Load, member: int, added: list[Entry], room: int) -> bool:
+    """Add entries, and before them who `member` is unless the device knows; False: no room."""
     new = introduction(db, device, member, {known for known, _ in load.introduced})
-    entries = [*load.entries, *(e for _, e in new), entry]
+    entries = [*load.entries, *(e for _, e in new), *added]
     if len(encode(entries, origin=load.origin)) > room:
         return False
     load.entries = entries

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from fieldagent.hub import Device, Way
-from fieldagent.hub.ledger import Posting, Source, confirm, enter
+from fieldagent.hub.ledger import Posting, confirm, enter
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store import Db, Store
 from fieldagent.package import ITEMS, SOS_PRIORITY, Item, kind_of
@@ -19,9 +19,12 @@ from fieldagent.wire.envelope import (
     Entry,
     Envelope,
     Fragment,
+    Heard,
     Introduction,
+    Plea,
     Receipt,
     Report,
+    Source,
     decode,
     encode,
 )
@@ -36,8 +39,11 @@ class _Taken:
     """What one message turned out to hold."""
 
     device: Device
+    """Whose items these are."""
     way: Way
     now: float
+    carrier: Device | None = None
+    """Whose link brought them, where that is another's."""
     items: int = 0
     duplicates: int = 0
     troubles: list[str] = field(default_factory=list)
@@ -87,9 +93,13 @@ class MobileOriginated:
             )
 
     def _take(self, db: Db, envelope: Envelope, taken: _Taken) -> _Taken:
-        if envelope.origin:
-            taken.troubles.append(f"items of {envelope.origin}, who is not the sender itself")
-            return taken
+        if envelope.origin not in (0, taken.device.id):
+            neighbour = _neighbour(db, taken.device, envelope.origin)
+            if neighbour is None:
+                told = f"items of {envelope.origin}, which is no device of this workspace"
+                taken.troubles.append(told)
+                return taken
+            taken.carrier, taken.device = taken.device, neighbour
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
         return taken
@@ -101,6 +111,8 @@ class MobileOriginated:
         elif isinstance(content, Report):
             missing = frozenset(range(content.count)) - content.arrived
             send_fragments_again(db, device.id, entry.sequence, content.count, missing, taken.now)
+        elif isinstance(content, Heard | Plea | Source):
+            taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             self._take_receipt(db, entry, taken)
         elif not _is_new(db, entry, taken):
@@ -110,7 +122,10 @@ class MobileOriginated:
         else:
             taken.items += 1
             posting = self._posting(entry, content, taken)
-            enter(db, posting, now=taken.now, grace=self._grace)
+            item = enter(db, posting, now=taken.now, grace=self._grace)
+            if taken.carrier is not None:
+                # Who carried it has it.
+                confirm(db, item, taken.carrier.id, taken.way, taken.now)
 
     def _posting(self, entry: Entry, item: Item, taken: _Taken) -> Posting:
         device = taken.device
@@ -154,6 +169,17 @@ class MobileOriginated:
             if not isinstance(entry.content, Fragment):
                 self._take_entry(db, entry, taken)
         taken.troubles += whole.not_understood
+
+
+def _neighbour(db: Db, carrier: Device, number: int) -> Device | None:
+    """The device whose items another of its workspace brings."""
+    rows = db.execute(
+        "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
+        " AND disabled IS NULL",
+        number,
+        carrier.workspace,
+    )
+    return Device(*rows[0]) if rows else None
 
 
 def _is_new(db: Db, entry: Entry, taken: _Taken) -> bool:

@@ -168,7 +168,7 @@ def _pack_fragments(
 
 def _alone(item: Waiting) -> int:
     """Bytes of a message that holds nothing else, without its tag."""
-    return len(encode([item.entry], origin=item.sender))
+    return len(encode(item.entries, origin=item.sender))
 
 
 def _tag_bytes(account: _Account) -> int:
@@ -188,7 +188,7 @@ def _introduce(db: Db, account: _Account, item: Waiting, now: float) -> list[byt
 
 def _fragments(large: Waiting, key: bytes | None) -> list[bytes]:
     """The same at every call, so that a fragment sent later fits those sent before."""
-    whole = encode([large.entry], origin=large.sender)
+    whole = encode(large.entries, origin=large.sender)
     room = MT_BYTES - (0 if key is None else TAG_BYTES + 1)
     sequence = large.entry.sequence
     return [

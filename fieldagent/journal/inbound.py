@@ -89,6 +89,14 @@ def keep_slice(
     )
 
 
+def arrived_of(db: sqlite3.Connection, key: tuple[int, int, int]) -> frozenset[int]:
+    """The positions that are there of the same (origin, sequence, count)."""
+    rows = db.execute(
+        "SELECT position FROM slice WHERE origin = ? AND sequence = ? AND count = ?", key
+    )
+    return frozenset(position for (position,) in rows)
+
+
 def drop_slices(db: sqlite3.Connection, key: tuple[int, int, int]) -> None:
     db.execute("DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ?", key)
 

@@ -6,14 +6,14 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fieldagent.channels import Intent, Transmission
 from fieldagent.delivery import Leg, terminal_status
 from fieldagent.journal import sos
 from fieldagent.journal.commit import Journal, Operation
 from fieldagent.package import Channel, Package, Status, read_package
-from fieldagent.payload import Identity
+from fieldagent.payload import Identity, stranger
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,10 @@ class Accepted(NamedTuple):
     expires: float | None
     status: Status | None
     ended: float | None
+    origin: int = 0
+    """The station of the neighbour whose it is; 0 is ourselves."""
+    origin_sequence: int = 0
+    """The number that the neighbour gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +62,17 @@ CHOSEN_IDS = 2**30
 """From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
 
 _COLUMNS = (
-    "sequence, id, body, digest, idempotency_key, accepted, expires, status, ended FROM package"
+    "sequence, id, body, digest, idempotency_key, accepted, expires, status, ended, origin,"
+    " origin_sequence FROM package LEFT JOIN carried USING (sequence)"
 )
 
 
-def _accepted(
-    row: tuple[int, int, str, bytes, str | None, float, float | None, str | None, float | None],
-) -> Accepted:
-    sequence, id_, body, digest, key, accepted, expires, status, ended = row
+def _accepted(row: tuple[Any, ...]) -> Accepted:
+    sequence, id_, body, digest, key, accepted, expires, status, ended, *origin = row
     package = read_package(json.loads(body))
     known = None if status is None else Status(status)
-    return Accepted(sequence, id_, package, digest, key, accepted, expires, known, ended)
+    whose = origin if origin[0] else (0, 0)
+    return Accepted(sequence, id_, package, digest, key, accepted, expires, known, ended, *whose)
 
 
 def by_sequence(journal: Journal, sequence: int) -> Accepted | None:
@@ -123,8 +127,7 @@ def receipts(journal: Journal, sequence: int) -> list[Storage]:
         sequence,
     )
     return [
-        Storage(Identity(str(by)) if who[0] is None else Identity(*who), at)
-        for by, at, *who in rows
+        Storage(stranger(by) if who[0] is None else Identity(*who), at) for by, at, *who in rows
     ]
 
 
@@ -240,7 +243,7 @@ def sent(channel: Channel, pieces: Iterable[Piece], day: str, spent: Spent) -> O
     return store
 
 
-def spend(channel: Channel, day: str, spent: Spent) -> Operation[None]:
+def spend(channel: str, day: str, spent: Spent) -> Operation[None]:
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
@@ -266,6 +269,29 @@ def fragments_sent(journal: Journal, channel: Channel, sequence: int, count: int
         count,
     )
     return {position for (position,) in rows}
+
+
+def note_fragments(
+    db: sqlite3.Connection, channel: Channel, sequence: int, count: int, positions: Iterable[int]
+) -> None:
+    """The peer has these, whatever is known of how they got there."""
+    db.executemany(
+        "INSERT OR IGNORE INTO fragment_sent SELECT sequence, ?, ?, ? FROM package"
+        " WHERE sequence = ?",
+        [(channel, count, position, sequence) for position in positions],
+    )
+
+
+def carry(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> None:
+    """The Package is a neighbour's."""
+    db.execute("INSERT INTO carried VALUES (?, ?, ?)", (sequence, origin, origin_sequence))
+
+
+def is_carried(db: sqlite3.Connection, origin: int, origin_sequence: int) -> bool:
+    rows = db.execute(
+        "SELECT 1 FROM carried WHERE origin = ? AND origin_sequence = ?", (origin, origin_sequence)
+    )
+    return rows.fetchone() is not None
 
 
 def send_again(channel: Channel, sequence: int, positions: Iterable[int]) -> Operation[None]:

@@ -129,7 +129,7 @@ class SimulatedGateway:
                 self._repeat(entry.sequence, content)
             elif isinstance(content, Receipt):
                 self._say(f"   receipt: {entry.sequence} is stored")
-            elif not isinstance(content, Introduction):
+            elif isinstance(content, Item):
                 self._read_item(entry, content)
         for trouble in envelope.not_understood:
             self._say(f"   {trouble}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tty
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,6 +15,28 @@ from fieldagent.simulator.sbd_modem import SimulatedModem
 
 PAYLOAD_MAX = 60.0
 """Seconds that +SBDWB waits for its payload."""
+
+
+@asynccontextmanager
+async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
+    """Our end of a serial line, the other of which is found under `name` while it is open."""
+    with _pty(name) as ours:
+        async with trio.lowlevel.FdStream(ours) as line:
+            yield line
+
+
+@contextmanager
+def _pty(name: Path) -> Iterator[int]:
+    ours, theirs = os.openpty()
+    try:
+        tty.setraw(theirs)
+        name.parent.mkdir(parents=True, exist_ok=True)
+        name.unlink(missing_ok=True)
+        name.symlink_to(os.ttyname(theirs))
+        yield ours
+    finally:
+        name.unlink(missing_ok=True)
+        os.close(theirs)
 
 
 class PtyPort:
@@ -49,23 +73,11 @@ class PtyPort:
             self.modem.brown_out()
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
-        ours, theirs = os.openpty()
-        try:
-            tty.setraw(theirs)
-            self._name(os.ttyname(theirs))
-            async with trio.lowlevel.FdStream(ours) as line, trio.open_nursery() as nursery:
-                nursery.start_soon(self._listen, line)
-                nursery.start_soon(self._speak, line)
-                nursery.start_soon(self._hold_sessions)
-                task_status.started()
-        finally:
-            self.link.unlink(missing_ok=True)
-            os.close(theirs)
-
-    def _name(self, pty: str) -> None:
-        self.link.parent.mkdir(parents=True, exist_ok=True)
-        self.link.unlink(missing_ok=True)
-        self.link.symlink_to(pty)
+        async with open_pty(self.link) as line, trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen, line)
+            nursery.start_soon(self._speak, line)
+            nursery.start_soon(self._hold_sessions)
+            task_status.started()
 
     async def _listen(self, line: trio.lowlevel.FdStream) -> None:
         while True:

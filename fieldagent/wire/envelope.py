@@ -61,7 +61,35 @@ class Receipt:
     """The number (as an `origin`) of whose agent stored it; 0 is the sender of this envelope."""
 
 
-Content = Item | Fragment | Report | Introduction | Receipt
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The item `sequence` of that station, or those fragments of it, is stored by the sender."""
+
+    station: int
+    count: int = 1
+    arrived: frozenset[int] = frozenset([0])
+    by_hub: bool = False
+    """The hub has it too, from the sender of this."""
+
+    @property
+    def whole(self) -> bool:
+        return len(self.arrived) == self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Plea:
+    """Whoever hears this and reaches the hub is asked to bring the other entries there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The entry of the same sequence is what that station sent under a number of its own."""
+
+    station: int
+    sequence: int
+
+
+Content = Item | Fragment | Report | Introduction | Receipt | Heard | Plea | Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +196,15 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
         return [8, entry.sequence, content.index, content.count, content.slice]
     if isinstance(content, Report):
         return [9, entry.sequence, content.count, _write_bitmap(content.arrived)]
+    if isinstance(content, Heard):
+        several = [content.count, _write_bitmap(content.arrived)]
+        parts = [None, None] if content.count == 1 else several
+        members = [content.station, *parts, content.by_hub or None]
+        return _trimmed([12, entry.sequence, *members])
+    if isinstance(content, Plea):
+        return [13, entry.sequence, 0]
+    if isinstance(content, Source):
+        return [14, entry.sequence, content.station, content.sequence]
     assert isinstance(content, Introduction)
     who = content.identity
     return [10, entry.sequence, who.id, who.name, who.type, who.email, who.account]
@@ -283,6 +320,26 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, frozenset(i for i in range(count) if bits >> i & 1))
 
 
+def _read_heard(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Heard:
+    _expect(_in_range(station, low=1), "station")
+    _expect(by_hub in (None, False, True), "word of the hub")
+    if count is None:
+        _expect(bitmap is None, "count of fragments")
+        return Heard(station, by_hub=bool(by_hub))
+    report = _read_report(count, bitmap)
+    return Heard(station, report.count, report.arrived, bool(by_hub))
+
+
+def _read_plea(to: Any) -> Plea:
+    _expect(_is_int(to) and to == 0, "addressee known here")
+    return Plea()
+
+
+def _read_source(station: Any, sequence: Any) -> Source:
+    _expect(_in_range(station, low=1) and _in_range(sequence, low=0), "station and number")
+    return Source(station, sequence)
+
+
 def _read_receipt(by: Any) -> Receipt:
     _expect(_in_range(by, low=0), "number of who stored it")
     return Receipt(by)
@@ -313,4 +370,7 @@ _UNTIMED: dict[int, Callable[..., Content]] = {
     8: _read_fragment,
     9: _read_report,
     10: _read_introduction,
+    12: _read_heard,
+    13: _read_plea,
+    14: _read_source,
 }

@@ -69,9 +69,14 @@ class Field:
         )
 
     async def sends(
-        self, number: int, *entries: Entry, way: Way = Way.IP, key: bytes | None = None
+        self,
+        number: int,
+        *entries: Entry,
+        way: Way = Way.IP,
+        key: bytes | None = None,
+        origin: int = 0,
     ) -> None:
-        body = encode(entries, key=key)
+        body = encode(entries, origin=origin, key=key)
         await self.mobile_originated().take_in(self.device(number), body, way)
 
     async def push(self, item: Item, **how: Any) -> None:

@@ -12,7 +12,7 @@ from fieldagent.hub import Way, mobile_terminated
 from fieldagent.hub.directory import NAME_BYTES_MAX
 from fieldagent.hub.ledger import expire, forget
 from fieldagent.hub.operator import Verdict
-from fieldagent.hub.store import Store
+from fieldagent.hub.store import Db, Store
 from fieldagent.package import ITEM_BYTES_MAX, Data, Location, Message
 from fieldagent.payload import Identity
 from fieldagent.wire.envelope import (
@@ -21,6 +21,7 @@ from fieldagent.wire.envelope import (
     Introduction,
     Receipt,
     Report,
+    Source,
     decode,
     derive_key,
     encode,
@@ -46,10 +47,11 @@ async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
         await alps.sends(1, Entry(77, Message("Hut open"), TIME))
         assert await collect(alps.mailbox(1)) == []
         (envelope,) = await collect(alps.mailbox(2))
-        introduction, entry = envelope.entries
+        introduction, entry, source = envelope.entries
         ada = Identity("1", "Ada", "User", "ada@example.org", "1")
         assert (introduction.sequence, introduction.content) == (1, Introduction(ada))
         assert (entry.content, entry.time, envelope.origin) == (Message("Hut open"), TIME, 1)
+        assert source == Entry(entry.sequence, Source(1, 77))
         (receipts,) = await collect(alps.mailbox(1))
         ben, receipt = receipts.entries
         assert isinstance(ben.content, Introduction)
@@ -60,14 +62,15 @@ async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
 async def test_a_name_travels_once_and_again_when_it_changes(store: Store) -> None:
     async with field(store) as alps:
         mailbox = alps.mailbox(2)
-        for sequence, expected in ((1, 2), (2, 1)):
+        for sequence, expected in ((1, [Introduction, Message]), (2, [Message])):
             await alps.sends(1, Entry(sequence, Message("x"), TIME))
             (envelope,) = await collect(mailbox)
-            assert len(envelope.entries) == expected
+            assert [type(e.content) for e in envelope.entries] == [*expected, Source]
         await store.commit(lambda db: db.execute("UPDATE member SET name = 'Eda' WHERE id = 1"))
         await alps.sends(1, Entry(3, Message("x"), TIME))
         (envelope,) = await collect(mailbox)
-        assert len(envelope.entries) == 2
+        kinds = [type(entry.content) for entry in envelope.entries]
+        assert kinds == [Introduction, Message, Source]
 
 
 async def test_the_same_over_two_ways_is_one_item(store: Store) -> None:
@@ -79,6 +82,50 @@ async def test_the_same_over_two_ways_is_one_item(store: Store) -> None:
         assert said(await collect(alps.mailbox(2))) == [(1, "once")]
         await alps.sends(1, Entry(77, Message("number used anew"), TIME))
         assert said(await collect(alps.mailbox(2))) == [(1, "number used anew")]
+
+
+async def test_what_a_neighbour_carried_is_its_true_sender_s_and_comes_once(store: Store) -> None:
+    async with field(store) as alps:
+        entry = Entry(77, Message("from the valley"), TIME)
+        await alps.sends(3, entry, origin=1)
+        await alps.sends(1, entry)
+        await alps.sends(2, entry, origin=1)
+        assert said(await collect(alps.mailbox(2))) == [(1, "from the valley")]
+        assert await alps.rows("SELECT source_device, source_sequence FROM item") == [(1, 77)]
+
+
+async def test_who_carried_it_has_it_and_its_sender_is_told_so(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(3, Entry(77, Message("from the valley"), TIME), origin=1)
+        assert await collect(alps.mailbox(3)) == []
+        (envelope,) = await collect(alps.mailbox(1))
+        assert envelope.entries[-1] == Entry(77, Receipt(3), int(alps.now))
+
+
+async def test_a_neighbour_s_fragments_are_joined_as_its_own(store: Store) -> None:
+    async with field(store) as alps:
+        large = Entry(9, Data(bytes(700)), TIME)
+        first, *others = split(encode([large]), 300)
+        await alps.sends(1, Entry(9, first))
+        for fragment in others:
+            await alps.sends(3, Entry(9, fragment), origin=1)
+        (envelope,) = await collect(alps.mailbox(2))
+        assert envelope.entries[-2].content == Data(bytes(700))
+
+
+@pytest.mark.parametrize("origin", [4711, 4])
+async def test_nobody_carries_for_a_stranger_to_the_workspace(store: Store, origin: int) -> None:
+    async with field(store) as alps:
+        await store.commit(_another_workspace)
+        await alps.sends(3, Entry(77, Message("who is this?"), TIME), origin=origin)
+        assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
+
+
+def _another_workspace(db: Db) -> None:
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (2, 'Andes', 0)")
+    db.execute(
+        "INSERT INTO device (id, workspace, member, name, created) VALUES (4, 2, 1, 'kit 4', 0)"
+    )
 
 
 async def test_a_message_goes_to_one_the_other_kinds_to_everyone_but_the_sender(
@@ -335,7 +382,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         assert [(e.sequence, e.content) for e in decode(body).entries] == [(9, expected)]
         await alps.sends(2, Entry(9, first), way=Way.SATELLITE)
         (envelope,) = await collect(alps.mailbox(1))
-        assert envelope.entries[-1].content == Data(bytes(700))
+        assert [e.content for e in envelope.entries[-2:]] == [Data(bytes(700)), Source(2, 9)]
 
 
 async def test_time_to_live_and_collapse_hold_here_too(store: Store) -> None:

@@ -18,9 +18,12 @@ from fieldagent.wire.envelope import (
     EPOCH,
     Entry,
     Fragment,
+    Heard,
     Introduction,
+    Plea,
     Receipt,
     Report,
+    Source,
     _write_location,
     decode,
     derive_key,
@@ -57,6 +60,19 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         1,
         None,
     ),
+    "12 of station 7 is stored": ([Entry(12, Heard(7))], 5, None),
+    "0 and 2 of 3 of 13": ([Entry(13, Heard(7, 3, frozenset({0, 2})))], 5, None),
+    "the hub has 12": ([Entry(12, Heard(7, by_hub=True))], 5, None),
+    "SOS message 12 of station 7": (
+        [Entry(12, Message("help"), TIME, sos=True), Entry(0, Plea())],
+        7,
+        None,
+    ),
+    "SOS message 30": (
+        [Entry(30, Message("help"), TIME, sos=True), Entry(30, Source(7, 12))],
+        1,
+        None,
+    ),
     "receipt of 14": ([Entry(14, Receipt(), TIME)], 0, None),
     "receipt of 14 by 1": ([Entry(14, Receipt(1), TIME)], 0, None),
     "message 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 0, KEY),
@@ -87,7 +103,7 @@ def test_writes_the_vectors(name: str) -> None:
 def test_reads_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
-    untimed = (Introduction, Fragment, Report)
+    untimed = (Introduction, Fragment, Report, Heard, Plea, Source)
     expected = [
         Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
         for e in entries

@@ -1,0 +1,178 @@
+"""A KISS TNC on a serial line or TCP, as an `Air`: each packet is the information of a UI frame.
+
+That a write succeeded says nothing: a TNC that finds no free channel discards the frame and keeps
+silent. So it is asked how many bytes wait until none does. One that does not know the question
+gets the time that the frame takes on the slowest usual air.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import trio
+
+from fieldagent.channels import Link
+from fieldagent.channels.air import AirLost, Fate
+from fieldagent.channels.serial_port import open_serial
+from fieldagent.wire import ax25, kiss
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+DESTINATION = ax25.Call("FIELDA")
+CONNECT_MAX = 10.0
+ANSWER_MAX = 2.0
+"""Seconds in which a TNC says how much waits."""
+ASK_EVERY = 0.5
+EMPTY_MAX = 60.0
+"""Seconds after which a frame that still waits is taken for discarded."""
+BITRATE = 1200.0
+"""Of the slowest usual air; a faster one only waits a little."""
+LEAD = 0.5
+"""Seconds before the first byte: the transmitter's delay and its turn on the channel."""
+PACKETS_MAX = 64
+
+
+class TncAir:
+    """Implements `channels.air.Air`."""
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[bytes]],
+        write: Callable[[bytes], Awaitable[None]],
+        call: ax25.Call,
+        link: Link,
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._call = call
+        self._link = link
+        self._deframer = kiss.Deframer()
+        self._heard, self._packets = trio.open_memory_channel[bytes](PACKETS_MAX)
+        self._waiting: int | None = None
+        self._told = trio.Event()
+        """Set when the TNC said how much waits, and then replaced."""
+        self._knows_the_question: bool | None = None
+        link.facts["callsign"] = str(call)
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
+        frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
+        await self._write(kiss.encode(frame))
+        on_air = LEAD + len(frame) * 8 / BITRATE
+        if self._knows_the_question is False:
+            await trio.sleep(on_air)
+            return Fate.UNKNOWN
+        with trio.move_on_after(EMPTY_MAX + on_air):
+            while (waiting := await self._ask()) != 0:
+                if waiting is None:
+                    await trio.sleep(on_air)
+                    return Fate.UNKNOWN
+                await trio.sleep(ASK_EVERY)
+            # Gone from the buffer: sent, or discarded, which it does not tell.
+            return Fate.TRANSMITTED
+        return Fate.DROPPED
+
+    async def _ask(self) -> int | None:
+        """Bytes that wait; None where the TNC does not tell."""
+        told, self._waiting = self._told, None
+        await self._write(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
+        with trio.move_on_after(ANSWER_MAX):
+            await told.wait()
+        if self._knows_the_question is None:
+            self._knows_the_question = self._waiting is not None
+            if self._waiting is None:
+                log.info("the TNC does not tell what waits: packets are paced by time")
+        return self._waiting
+
+    async def receive(self) -> bytes:
+        return await self._packets.receive()
+
+    async def listen(self) -> NoReturn:
+        while True:
+            data = await self._read()
+            for command, content in self._deframer.receive_data(data):
+                if command == kiss.DATA:
+                    self._take(content)
+                elif (waiting := kiss.waiting_bytes(content)) is not None:
+                    self._waiting = waiting
+                    self._told.set()
+                    self._told = trio.Event()
+            self._link.facts["damagedFrames"] = self._deframer.damaged
+
+    def _take(self, content: bytes) -> None:
+        """Frames to others, and what a digipeater repeats of ours, are nothing to us."""
+        try:
+            frame = ax25.decode(content)
+        except RemoteProtocolError as error:
+            self._deframer.damaged += 1
+            log.debug("a frame from the TNC: %s", error)
+            return
+        if frame is None or frame.destination != DESTINATION or frame.source == self._call:
+            return
+        try:
+            self._heard.send_nowait(frame.info)
+        except trio.WouldBlock:
+            log.warning("a packet was lost: more come than can be stored")
+
+
+@asynccontextmanager
+async def open_tnc(place: str, baud: int, callsign: str, link: Link) -> AsyncIterator[TncAir]:
+    """`place` is a serial port, or tcp://host:port. Raises AirLost and PortLost, in groups."""
+    call = ax25.read_call(callsign)
+    if place.startswith("tcp://"):
+        async with (
+            await _connect(place) as stream,
+            _serving(TncAir(_reader(stream, place), _writer(stream, place), call, link)) as air,
+        ):
+            yield air
+        return
+    async with (
+        open_serial(place, baud) as port,
+        _serving(TncAir(port.read, port.write, call, link)) as air,
+    ):
+        yield air
+
+
+@asynccontextmanager
+async def _serving(air: TncAir) -> AsyncIterator[TncAir]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(air.listen)
+        yield air
+        nursery.cancel_scope.cancel()
+
+
+async def _connect(place: str) -> trio.SocketStream:
+    where = urlsplit(place)
+    with trio.move_on_after(CONNECT_MAX):
+        try:
+            return await trio.open_tcp_stream(where.hostname or "", where.port or 8001)
+        except (OSError, ValueError) as error:
+            raise AirLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
+    raise AirLost(f"{place} does not answer within {CONNECT_MAX:g} s")
+
+
+def _reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[bytes]]:
+    async def read() -> bytes:
+        try:
+            data = bytes(await stream.receive_some(4096))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if not data:
+            raise AirLost(f"{place} ended the connection")
+        return data
+
+    return read
+
+
+def _writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awaitable[None]]:
+    async def write(data: bytes) -> None:
+        try:
+            await stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise AirLost(f"{place} ended the connection") from None
+
+    return write

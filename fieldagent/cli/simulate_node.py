@@ -1,0 +1,129 @@
+"""`fieldagent simulate node`: radio nodes on ptys, with one lossy air between them."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random, SystemRandom
+
+import trio
+
+from fieldagent.cli.exit_codes import OK
+from fieldagent.cli.simulate import typed
+from fieldagent.simulator.air import SharedAir, Weather
+from fieldagent.simulator.nodes import Nodes, Socket
+
+
+class BadCommand(Exception):
+    """What was typed means nothing here; the text says what would."""
+
+
+def say(line: str) -> None:
+    print(f"[air] {line}", flush=True)
+
+
+def node(given: argparse.Namespace) -> int:
+    seed = SystemRandom().getrandbits(32) if given.seed is None else given.seed
+    weather = Weather(
+        loss=given.loss,
+        duplicates=given.duplicates,
+        bit_errors=given.bit_errors,
+        delay=given.delay,
+    )
+    air = SharedAir(Random(seed), weather, given.bitrate)
+    with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
+        folder = given.link or Path(directory)
+        links = [folder / f"node-{number}" for number in range(1, given.nodes + 1)]
+        say(f"seed {seed}")
+        trio.run(_run, air, links)
+    return OK
+
+
+async def _run(air: SharedAir, links: list[Path]) -> None:
+    nodes = Nodes(air, links, say)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(nodes.run)
+        for socket in nodes.sockets:
+            say(f"node {socket.node.number}: radio-port={socket.link}")
+        say("type `help` for what can go wrong")
+        async for line in typed():
+            try:
+                told = obey(nodes, line)
+            except BadCommand as bad:
+                told = str(bad)
+            for part in told.splitlines():
+                say(part)
+        # Nobody types any more, as in the background: the air stays.
+        await trio.sleep_forever()
+
+
+def obey(nodes: Nodes, line: str) -> str:
+    """Carry out one command; what to tell comes back. Raises BadCommand."""
+    word, *rest = line.split() or [""]
+    if not word:
+        return ""
+    if word not in COMMANDS:
+        raise BadCommand(f"{word!r} is no command; `help` lists them")
+    return COMMANDS[word][1](nodes, rest)
+
+
+def _socket(nodes: Nodes, rest: list[str]) -> Socket:
+    numbers = [str(socket.node.number) for socket in nodes.sockets]
+    if not rest or rest[0] not in numbers:
+        raise BadCommand(f"name a node: {', '.join(numbers)}")
+    return nodes.sockets[numbers.index(rest[0])]
+
+
+def _chance(rest: list[str]) -> float:
+    try:
+        chance = float(rest[0])
+    except (IndexError, ValueError):
+        chance = -1.0
+    if not 0 <= chance <= 1:
+        raise BadCommand("a chance is a number from 0 to 1")
+    return chance
+
+
+def _unplug(nodes: Nodes, rest: list[str]) -> str:
+    nodes.unplug(_socket(nodes, rest))
+    return f"node {rest[0]} is gone"
+
+
+def _plug(nodes: Nodes, rest: list[str]) -> str:
+    nodes.plug(_socket(nodes, rest))
+    return f"node {rest[0]} is back"
+
+
+def _reboot(nodes: Nodes, rest: list[str]) -> str:
+    nodes.reboot(_socket(nodes, rest))
+    return f"node {rest[0]} starts anew and has forgotten everything"
+
+
+def _loss(nodes: Nodes, rest: list[str]) -> str:
+    nodes.air.weather.loss = _chance(rest)
+    return f"{nodes.air.weather.loss:.0%} of the packets are lost"
+
+
+def _busy(nodes: Nodes, rest: list[str]) -> str:
+    if not rest or rest[0] not in ("on", "off"):
+        raise BadCommand("busy on, or busy off")
+    for socket in nodes.sockets:
+        socket.node.busy = rest[0] == "on"
+    return "the channel is never free" if rest[0] == "on" else "the channel is free"
+
+
+def _help(nodes: Nodes, rest: list[str]) -> str:
+    return "\n".join(text for text, _ in COMMANDS.values())
+
+
+COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
+    "unplug": ("unplug N       take a node away", _unplug),
+    "plug": ("plug N         put it back", _plug),
+    "reboot": ("reboot N       let it start anew, as after a brown-out", _reboot),
+    "loss": ("loss 0..1      lose that share of the packets", _loss),
+    "busy": ("busy on|off    no node finds the channel free", _busy),
+    "help": ("help           this list", _help),
+}
+"""Name, what `help` says, and what it does."""

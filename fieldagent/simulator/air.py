@@ -1,0 +1,126 @@
+"""An air that several radios share: half-duplex, slow and lossy. Sans-IO, in seeded chance.
+
+Who transmits hears nothing; where two transmit at once, nobody hears either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
+from random import Random
+from typing import NamedTuple
+
+TURNAROUND = 0.005
+"""Seconds in which a radio does not notice that another has begun."""
+PREAMBLE = 0.05
+"""Seconds on air before the first byte."""
+
+
+@dataclass(slots=True)
+class Weather:
+    """What may go wrong, each for itself and for each listener; chances from 0 to 1."""
+
+    loss: float = 0.0
+    duplicates: float = 0.0
+    bit_errors: float = 0.0
+    """Chance that a bit is turned over. The radio's own check drops what it notices."""
+    unnoticed: float = 0.0
+    """Chance that a packet with such a bit passes that check."""
+    delay: float = 0.0
+    """Seconds, at random up to this, that a packet takes longer."""
+
+
+class _Flight(NamedTuple):
+    begins: float
+    ends: float
+    station: int
+    packet: bytes
+
+
+class _Arrival(NamedTuple):
+    at: float
+    order: int
+    station: int
+    packet: bytes
+
+
+@dataclass(slots=True)
+class SharedAir:
+    """Times are seconds of any one clock. `stations` are the numbers of the radios."""
+
+    random: Random
+    weather: Weather = field(default_factory=Weather)
+    bitrate: float = 9600.0
+    stations: list[int] = field(default_factory=list)
+    flights: list[_Flight] = field(default_factory=list)
+    """What is under way."""
+    _ended: list[_Flight] = field(default_factory=list)
+    _arrivals: list[_Arrival] = field(default_factory=list)
+    _order: int = 0
+
+    def airtime(self, packet: bytes) -> float:
+        return PREAMBLE + len(packet) * 8 / self.bitrate
+
+    def busy_until(self, now: float) -> float:
+        """When what a radio notices ends; `now` when the air is free."""
+        noticed = [f.ends for f in self.flights if f.begins + TURNAROUND <= now < f.ends]
+        return max(noticed, default=now)
+
+    def transmit(self, now: float, station: int, packet: bytes) -> float:
+        """Put a packet on the air; when it ends comes back."""
+        flight = _Flight(now, now + self.airtime(packet), station, packet)
+        self.flights.append(flight)
+        return flight.ends
+
+    def next_change(self) -> float:
+        ends = min((flight.ends for flight in self.flights), default=inf)
+        return min(ends, self._arrivals[0].at if self._arrivals else inf)
+
+    def arrived(self, now: float) -> list[tuple[int, bytes]]:
+        """Who hears what, of all that has ended by now."""
+        for flight in sorted(self.flights, key=lambda each: each.ends):
+            if flight.ends <= now:
+                self._end(flight)
+        # What overlaps one that is still under way is known until that ends.
+        earliest = min((flight.begins for flight in self.flights), default=inf)
+        self._ended = [flight for flight in self._ended if flight.ends > earliest]
+        heard = []
+        while self._arrivals and self._arrivals[0].at <= now:
+            arrival = heappop(self._arrivals)
+            heard.append((arrival.station, arrival.packet))
+        return heard
+
+    def _end(self, flight: _Flight) -> None:
+        self.flights.remove(flight)
+        rivals = [
+            other
+            for other in (*self.flights, *self._ended)
+            if other.begins < flight.ends and flight.begins < other.ends
+        ]
+        self._ended.append(flight)
+        for station in self.stations if not rivals else ():
+            if station != flight.station:
+                self._carry(flight, station)
+
+    def _carry(self, flight: _Flight, station: int) -> None:
+        copies = 1 + (self.random.random() < self.weather.duplicates)
+        for _ in range(copies):
+            packet = self._disturbed(flight.packet)
+            if packet is not None and self.random.random() >= self.weather.loss:
+                self._order += 1
+                at = flight.ends + self.random.random() * self.weather.delay
+                heappush(self._arrivals, _Arrival(at, self._order, station, packet))
+
+    def _disturbed(self, packet: bytes) -> bytes | None:
+        bits = len(packet) * 8
+        if not self.weather.bit_errors:
+            return packet
+        if self.random.random() < (1 - self.weather.bit_errors) ** bits:
+            return packet
+        if self.random.random() >= self.weather.unnoticed:
+            return None
+        damaged = bytearray(packet)
+        bit = self.random.randrange(bits)
+        damaged[bit // 8] ^= 1 << bit % 8
+        return bytes(damaged)

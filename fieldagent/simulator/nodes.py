@@ -1,0 +1,124 @@
+"""Simulated radio nodes on serial lines, with one air between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from fieldagent.simulator.air import SharedAir
+from fieldagent.simulator.node import SimulatedNode
+from fieldagent.simulator.pty_port import open_pty
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Socket:
+    """A place where a node is plugged in, or was."""
+
+    node: SimulatedNode
+    link: Path
+    """The name under which the serial line is found, whichever pty it is."""
+    plugged: trio.Event = field(default_factory=trio.Event)
+    unplugged: trio.CancelScope = field(default_factory=trio.CancelScope)
+    spoke: trio.Event = field(default_factory=trio.Event)
+    """Set when the node may have something to say, and then replaced."""
+
+    def poke(self) -> None:
+        self.spoke.set()
+        self.spoke = trio.Event()
+
+
+class Nodes:
+    """The owner calls `run`. `say` is told of every packet on the air."""
+
+    def __init__(self, air: SharedAir, links: Sequence[Path], say: Say) -> None:
+        self.air = air
+        self._say = say
+        self._changed = trio.Event()
+        """Set when something earlier than what is waited for may be due."""
+        self.sockets = [
+            Socket(SimulatedNode(number, air, air.random), link)
+            for number, link in enumerate(links, 1)
+        ]
+        air.stations[:] = [socket.node.number for socket in self.sockets]
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        """Started once every node has its serial line."""
+        async with trio.open_nursery() as nursery:
+            for socket in self.sockets:
+                socket.plugged.set()
+                await nursery.start(self._keep, socket)
+            nursery.start_soon(self._let_time_pass)
+            task_status.started()
+            await trio.sleep_forever()
+        raise AssertionError("runs until cancelled")
+
+    def unplug(self, socket: Socket) -> None:
+        socket.plugged = trio.Event()
+        socket.unplugged.cancel()
+
+    def plug(self, socket: Socket) -> None:
+        socket.plugged.set()
+
+    def reboot(self, socket: Socket) -> None:
+        socket.node.reboot()
+        socket.node.start(trio.current_time())
+        self._poke(socket)
+
+    async def _keep(
+        self, socket: Socket, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> NoReturn:
+        while True:
+            await socket.plugged.wait()
+            with trio.CancelScope() as socket.unplugged:
+                async with open_pty(socket.link) as line, trio.open_nursery() as nursery:
+                    socket.node.reboot()
+                    nursery.start_soon(self._listen, socket, line)
+                    nursery.start_soon(self._speak, socket, line)
+                    task_status.started()
+            # Started once: later plugs are nobody's start.
+            task_status = trio.TASK_STATUS_IGNORED
+
+    async def _listen(self, socket: Socket, line: trio.lowlevel.FdStream) -> NoReturn:
+        while True:
+            socket.node.receive_data(await line.receive_some(4096), trio.current_time())
+            self._poke(socket)
+
+    async def _speak(self, socket: Socket, line: trio.lowlevel.FdStream) -> NoReturn:
+        while True:
+            spoke = socket.spoke
+            if data := socket.node.data_to_send():
+                await line.send_all(data)
+            else:
+                await spoke.wait()
+
+    def _poke(self, socket: Socket) -> None:
+        socket.poke()
+        self._changed.set()
+
+    async def _let_time_pass(self) -> NoReturn:
+        while True:
+            self._changed = trio.Event()
+            due = min(self.air.next_change(), *(s.node.deadline for s in self.sockets))
+            with trio.move_on_at(due):
+                await self._changed.wait()
+            now = trio.current_time()
+            for socket in self.sockets:
+                before = len(self.air.flights)
+                if socket.node.deadline <= now:
+                    socket.node.tick(now)
+                    socket.poke()
+                if len(self.air.flights) > before:
+                    size = len(self.air.flights[-1].packet)
+                    self._say(f"node {socket.node.number} transmits {size} bytes")
+            for number, packet in self.air.arrived(now):
+                socket = self.sockets[number - 1]
+                if socket.plugged.is_set():
+                    self._say(f"node {number} hears {len(packet)} bytes")
+                    socket.node.hear(packet, now)
+                    socket.poke()

@@ -1,0 +1,85 @@
+"""AX.25 2.2: UI frames, without flags and frame check, as a KISS TNC takes and gives them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+UI = 0x03
+NO_LAYER_3 = 0xF0
+INFO_BYTES = 256
+"""Most bytes of information, unless both ends agreed on more (2.2, section 6.8)."""
+DIGIPEATERS = 8
+_ADDRESS = 7
+
+
+class Call(NamedTuple):
+    """A station's address (section 3.12): up to six capitals and digits, and an SSID, 0 to 15."""
+
+    name: str
+    ssid: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.ssid}" if self.ssid else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    source: Call
+    destination: Call
+    info: bytes
+    via: tuple[Call, ...] = ()
+    """Digipeaters that it was to go over."""
+
+
+def read_call(text: str) -> Call:
+    """`N0CALL-7`. Raises LocalProtocolError."""
+    found = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
+    if found is None:
+        raise LocalProtocolError(f"{text!r} is no call such as N0CALL-7")
+    return Call(found[1], int(found[2] or 0))
+
+
+def encode(frame: Frame) -> bytes:
+    """A command frame: its C bits say so (section 6.1.2)."""
+    if len(frame.info) > INFO_BYTES or len(frame.via) > DIGIPEATERS:
+        raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")
+    calls = [(frame.destination, 0x80), (frame.source, 0), *((call, 0) for call in frame.via)]
+    addresses = bytearray().join(_address(call, bit) for call, bit in calls)
+    addresses[-1] |= 1
+    return bytes(addresses) + bytes([UI, NO_LAYER_3]) + frame.info
+
+
+def decode(data: bytes) -> Frame | None:
+    """None for a frame that is no UI frame without layer 3. Raises RemoteProtocolError."""
+    calls: list[Call] = []
+    at = 0
+    last = False
+    while not last:
+        address = data[at : at + _ADDRESS]
+        if len(address) < _ADDRESS or len(calls) == 2 + DIGIPEATERS:
+            raise RemoteProtocolError("an AX.25 address field without an end")
+        calls.append(_call(address))
+        last = bool(address[-1] & 1)
+        at += _ADDRESS
+    if len(calls) < 2:
+        raise RemoteProtocolError("an AX.25 frame without a source")
+    # The poll bit says nothing in a UI frame.
+    if len(data) < at + 2 or data[at] & ~0x10 != UI or data[at + 1] != NO_LAYER_3:
+        return None
+    return Frame(calls[1], calls[0], data[at + 2 :], tuple(calls[2:]))
+
+
+def _address(call: Call, bit: int) -> bytes:
+    name = call.name.ljust(6).encode("ascii")
+    return bytes(character << 1 for character in name) + bytes([bit | 0x60 | call.ssid << 1])
+
+
+def _call(address: bytes) -> Call:
+    name = bytes(character >> 1 for character in address[:6]).decode("ascii").rstrip(" ")
+    if any(character & 1 for character in address[:6]) or not re.fullmatch("[A-Z0-9]{1,6}", name):
+        raise RemoteProtocolError("an AX.25 address of other characters than capitals and digits")
+    return Call(name, address[6] >> 1 & 0x0F)

@@ -1,0 +1,65 @@
+"""KISS: frames between a host and its TNC (Chepponis and Karn, 1987), over a serial line or TCP.
+
+Every FEND ends a frame and begins the next, so that a lost one costs a single frame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fieldagent.wire.errors import LocalProtocolError
+
+FEND, FESC, TFEND, TFESC = 0xC0, 0xDB, 0xDC, 0xDD
+DATA, TX_DELAY, SET_HARDWARE = 0, 1, 6
+FRAME_BYTES = 1024
+"""Most bytes of a frame that is taken in."""
+QUERY = b"TXBUF:"
+"""Dire Wolf's: how many bytes wait to be transmitted. It answers in kind, `TXBUF:123`."""
+
+
+def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
+    if not 0 <= port <= 15:
+        raise LocalProtocolError(f"a KISS port is 0 to 15, not {port}")
+    frame = bytes([port << 4 | command]) + content
+    escaped = frame.replace(b"\xdb", b"\xdb\xdd").replace(b"\xc0", b"\xdb\xdc")
+    return b"\xc0" + escaped + b"\xc0"
+
+
+def waiting_bytes(answer: bytes) -> int | None:
+    """What a TNC says to `QUERY`; None when it is something else."""
+    found = re.fullmatch(rb"TXBUF:\s*([0-9]{1,9})\s*", answer)
+    return None if found is None else int(found[1])
+
+
+class Deframer:
+    """Cuts a stream into (command, content); `damaged` counts what was no frame."""
+
+    def __init__(self, limit: int = FRAME_BYTES) -> None:
+        self._limit = limit
+        self._raw = bytearray()
+        self.damaged = 0
+
+    def receive_data(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        *ended, rest = data.split(b"\xc0")
+        for piece in ended:
+            self._take(piece)
+            raw, self._raw = bytes(self._raw), bytearray()
+            if not raw:
+                continue
+            frame = _unescaped(raw) if len(raw) <= self._limit else None
+            if frame is None:
+                self.damaged += 1
+            else:
+                yield frame[0] & 0x0F, frame[1:]
+        self._take(rest)
+
+    def _take(self, piece: bytes) -> None:
+        # One byte beyond the limit tells that it was exceeded.
+        self._raw += piece[: self._limit + 1 - len(self._raw)]
+
+
+def _unescaped(raw: bytes) -> bytes | None:
+    if re.search(rb"\xdb(?![\xdc\xdd])", raw):
+        return None
+    return raw.replace(b"\xdb\xdc", b"\xc0").replace(b"\xdb\xdd", b"\xdb")

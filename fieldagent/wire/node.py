@@ -1,0 +1,438 @@
+"""The node link: between a gateway and the radio node on its serial line. Both ends, sans-IO.
+
+Byte by byte, with test vectors, it is described in `docs/node-link.md`. Times are seconds of any
+one clock, told by the caller.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from math import inf
+from typing import Any, NamedTuple
+
+import cbor2
+
+from fieldagent.wire import cobs
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+VERSION = 1
+PACKET_BYTES = 200
+"""Every node takes packets of at least that many bytes."""
+WINDOW = 4
+"""Most numbered frames that may wait for their acknowledgement."""
+FRAME_BYTES = 512
+"""Most bytes of a coded frame."""
+RETRY = 1.0
+"""Seconds after which what was not acknowledged is sent again."""
+TRIES = 3
+"""Transmissions after which the link is down."""
+URGENT, ANSWER_WANTED = 0x01, 0x02
+_HEAD, _SUM = 4, 4
+
+
+class Kind(IntEnum):
+    HELLO = 0
+    ACKNOWLEDGEMENT = 1
+    SEND = 2
+    RESULT = 3
+    HEARD = 4
+    STATUS = 5
+    LOG = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    boot: int
+    """At random at each start, 32 bits: another one tells that everything was forgotten."""
+    node: str = ""
+    """Who it is; a gateway's is empty."""
+    firmware: str = ""
+    packet_bytes: int = PACKET_BYTES
+    window: int = WINDOW
+    lowest: int = VERSION
+    highest: int = VERSION
+    features: int = 0
+    """A bit each; none is defined yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """To the node: transmit this packet. The number comes back in its Result."""
+
+    number: int
+    packet: bytes
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """From the node: what became of a packet that was to be transmitted."""
+
+    number: int
+    transmitted: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """From the node: a packet from the air, with its strength in dBm and its ratio to noise in dB
+    where they are known."""
+
+    packet: bytes
+    rssi: int | None = None
+    snr: int | None = None
+
+
+class Neighbour(NamedTuple):
+    node: str
+    rssi: int | None
+    age: int
+    """Seconds since it was last heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """From the node: how it does; None is unknown."""
+
+    signal: int | None = None
+    """Bars, 0 to 5."""
+    millivolts: int | None = None
+    battery: int | None = None
+    """Percent."""
+    charging: bool | None = None
+    neighbours: tuple[Neighbour, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """From the node: a line for the gateway's log; level 0 is debug, 3 an error."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The peer has said hello. `anew`: it has forgotten everything that it was told before."""
+
+    hello: Hello
+    anew: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """Bytes that were no frame; what was lost with them comes again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """The peer does not answer: nothing more is sent until `open`."""
+
+
+Numbered = Send | Result | Heard
+Event = Opened | Numbered | Status | Log | Damaged | Down
+
+
+class Link:
+    """One end. `data_to_send` after every call, `tick` when `deadline` has come."""
+
+    def __init__(self, hello: Hello) -> None:
+        self.hello = hello
+        self.peer: Hello | None = None
+        self.deadline = inf
+        self._deframer = cobs.Deframer(FRAME_BYTES)
+        self._events: deque[Event] = deque()
+        self._output = bytearray()
+        self._sent = 0
+        """Sequence number of the last numbered frame, modulo 256."""
+        self._unacknowledged: deque[tuple[int, Numbered]] = deque()
+        self._arrived = 0
+        self._tries = 0
+        self._boot: int | None = None
+        """The peer's, which is remembered while it does not answer."""
+
+    # What the owner does.
+
+    def open(self, now: float) -> None:
+        """Say hello, and wait for the peer's. What was not acknowledged is kept."""
+        self._output += bytes(2)
+        self._tries = 1
+        self._greet(ANSWER_WANTED)
+        self.deadline = now + RETRY
+
+    @property
+    def free(self) -> int:
+        """How many numbered frames may be sent before one must be acknowledged."""
+        return 0 if self.peer is None else self.peer.window - len(self._unacknowledged)
+
+    def holds(self, content: Numbered) -> bool:
+        """Whether it waits for its acknowledgement, and is sent again if need be."""
+        return any(each is content for _, each in self._unacknowledged)
+
+    def send(self, content: Numbered, now: float) -> None:
+        """Raises LocalProtocolError where the window is full or the packet too large."""
+        if self.peer is None or self.free < 1:
+            raise LocalProtocolError("the peer takes nothing now")
+        if isinstance(content, Send) and len(content.packet) > self.peer.packet_bytes:
+            raise LocalProtocolError(
+                f"{len(content.packet)} bytes where {self.peer.packet_bytes} are the most"
+            )
+        self._sent = (self._sent + 1) % 256
+        self._unacknowledged.append((self._sent, content))
+        self._write_numbered(self._sent, content)
+        if self.deadline == inf:
+            self._tries, self.deadline = 1, now + RETRY
+
+    def say(self, content: Status | Log) -> None:
+        """Unnumbered: if it is lost, the next one tells."""
+        kind, members = _written(content)
+        self._write(kind, 0, 0, members)
+
+    def tick(self, now: float) -> None:
+        if now < self.deadline:
+            return
+        if self._tries >= TRIES:
+            self.peer, self.deadline = None, inf
+            self._events.append(Down())
+            return
+        self._tries += 1
+        self.deadline = now + RETRY
+        if self.peer is None:
+            self._greet(ANSWER_WANTED)
+        for sequence, content in self._unacknowledged if self.peer else ():
+            self._write_numbered(sequence, content)
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        before = self._deframer.overlong
+        for coded in self._deframer.receive_data(data):
+            try:
+                self._receive(cobs.decode(coded), now)
+            except RemoteProtocolError as error:
+                self._events.append(Damaged(str(error)))
+        if self._deframer.overlong > before:
+            self._events.append(Damaged(f"a frame of more than {FRAME_BYTES} bytes"))
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def data_to_send(self) -> bytes:
+        data = bytes(self._output)
+        self._output.clear()
+        return data
+
+    # What a frame does.
+
+    def _receive(self, frame: bytes, now: float) -> None:
+        head, body, guard = frame[:_HEAD], frame[_HEAD:-_SUM], frame[-_SUM:]
+        if len(frame) < _HEAD + _SUM or zlib.crc32(frame[:-_SUM]).to_bytes(_SUM) != guard:
+            raise RemoteProtocolError("a frame with a wrong CRC-32")
+        version, kind = divmod(head[0], 16)
+        members = _load(body)
+        if kind == Kind.HELLO:
+            self._receive_hello(_read_hello(members), head[1], now)
+            return
+        if version != VERSION:
+            raise RemoteProtocolError(f"version {version} is not known here")
+        if self.peer is None:
+            # It was greeted before we started, or thinks so: begin again.
+            self._greet(ANSWER_WANTED)
+            return
+        self._acknowledge(head[3], now)
+        if kind in _NUMBERED:
+            self._receive_numbered(kind, head[1], head[2], members)
+        elif kind in _UNNUMBERED:
+            self._events.append(_read(_UNNUMBERED[kind], members))
+        elif kind != Kind.ACKNOWLEDGEMENT:
+            raise RemoteProtocolError(f"kind {kind} is not known here")
+
+    def _receive_hello(self, hello: Hello, flags: int, now: float) -> None:
+        if not hello.lowest <= VERSION <= hello.highest:
+            raise RemoteProtocolError(
+                f"versions {hello.lowest} to {hello.highest}, where {VERSION} is known: update"
+                " the older one"
+            )
+        anew, resumed = self._boot != hello.boot, self.peer is None
+        self.peer, self._boot = hello, hello.boot
+        if flags & ANSWER_WANTED:
+            self._greet(0)
+        if anew:
+            # The peer starts at 1, and so do we: with what it has never acknowledged.
+            self._arrived = 0
+            contents = [content for _, content in self._unacknowledged]
+            self._unacknowledged = deque(enumerate(contents, 1))
+            self._sent = len(contents)
+        if anew or resumed:
+            for sequence, content in self._unacknowledged:
+                self._write_numbered(sequence, content)
+            self._tries, self.deadline = 1, now + RETRY if self._unacknowledged else inf
+        self._events.append(Opened(hello, anew))
+
+    def _acknowledge(self, last: int, now: float) -> None:
+        if last not in [sequence for sequence, _ in self._unacknowledged]:
+            return
+        while self._unacknowledged.popleft()[0] != last:
+            pass
+        self._tries, self.deadline = 1, now + RETRY if self._unacknowledged else inf
+
+    def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
+        """In order or not at all: the peer sends again what is not acknowledged."""
+        if sequence == (self._arrived + 1) % 256:
+            content = _read(_NUMBERED[kind], members)
+            if isinstance(content, Send) and flags & URGENT:
+                content = Send(content.number, content.packet, urgent=True)
+            self._arrived = sequence
+            self._events.append(content)
+        self._write(Kind.ACKNOWLEDGEMENT, 0, 0, [])
+
+    # Bytes.
+
+    def _greet(self, flags: int) -> None:
+        ours = self.hello
+        self._write(
+            Kind.HELLO,
+            flags,
+            0,
+            [
+                ours.lowest,
+                ours.highest,
+                ours.boot,
+                ours.window,
+                ours.packet_bytes,
+                ours.features,
+                ours.node,
+                ours.firmware,
+            ],
+        )
+
+    def _write_numbered(self, sequence: int, content: Numbered) -> None:
+        kind, members = _written(content)
+        flags = URGENT if isinstance(content, Send) and content.urgent else 0
+        self._write(kind, flags, sequence, members)
+
+    def _write(self, kind: Kind, flags: int, sequence: int, members: list[Any]) -> None:
+        head = bytes([VERSION << 4 | kind, flags, sequence, self._arrived])
+        self._output += encode_frame(head, members)
+
+
+def encode_frame(head: bytes, members: list[Any]) -> bytes:
+    """One frame with its delimiter; `head` is version and type, flags, sequence, acknowledged."""
+    plain = head + cbor2.dumps(members)
+    return cobs.encode(plain + zlib.crc32(plain).to_bytes(_SUM)) + cobs.DELIMITER
+
+
+def _load(body: bytes) -> list[Any]:
+    try:
+        members = cbor2.loads(body)
+    except Exception as error:
+        # cbor2 lets through whatever the constructors behind its semantic tags raise.
+        raise RemoteProtocolError(f"not CBOR: {error}") from error
+    if not isinstance(members, list):
+        raise RemoteProtocolError("no array where one belongs")
+    return members
+
+
+def _written(content: Numbered | Status | Log) -> tuple[Kind, list[Any]]:
+    match content:
+        case Send():
+            return Kind.SEND, [content.number, content.packet]
+        case Result():
+            return Kind.RESULT, [content.number, content.transmitted, content.reason]
+        case Heard():
+            return Kind.HEARD, [content.packet, content.rssi, content.snr]
+        case Log():
+            return Kind.LOG, [content.level, content.text]
+    known = [list(neighbour) for neighbour in content.neighbours]
+    battery = [content.millivolts, content.battery, content.charging]
+    return Kind.STATUS, [content.signal, *battery, known]
+
+
+def _read(read: Callable[..., Any], members: list[Any]) -> Any:
+    try:
+        return read(*members)
+    except (TypeError, ValueError) as error:
+        raise RemoteProtocolError(f"a damaged frame: {error}") from None
+
+
+def _is_int(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _expect(*conditions: bool) -> None:
+    if not all(conditions):
+        raise ValueError("a member of the wrong type or out of range")
+
+
+def _optional(value: Any, low: int, high: int) -> bool:
+    return value is None or _is_int(value, low, high)
+
+
+def _read_hello(members: list[Any]) -> Hello:
+    return Hello(*_read(_hello_members, members[:8]))
+
+
+def _hello_members(
+    lowest: Any,
+    highest: Any,
+    boot: Any,
+    window: Any,
+    packet_bytes: Any,
+    features: Any,
+    node: Any,
+    firmware: Any,
+) -> tuple[Any, ...]:
+    _expect(_is_int(lowest, 0, 255), _is_int(highest, 0, 255), _is_int(boot, 0, 2**32 - 1))
+    _expect(_is_int(window, 1, WINDOW), _is_int(packet_bytes, 1, 2**16 - 1))
+    _expect(_is_int(features, 0, 2**32 - 1), isinstance(node, str), isinstance(firmware, str))
+    return boot, node, firmware, packet_bytes, window, lowest, highest, features
+
+
+def _read_send(number: Any, packet: Any) -> Send:
+    _expect(_is_int(number, 0, 2**32 - 1), isinstance(packet, bytes))
+    return Send(number, packet)
+
+
+def _read_result(number: Any, transmitted: Any, reason: Any) -> Result:
+    _expect(_is_int(number, 0, 2**32 - 1), isinstance(transmitted, bool), isinstance(reason, str))
+    return Result(number, transmitted, reason)
+
+
+def _read_heard(packet: Any, rssi: Any, snr: Any) -> Heard:
+    _expect(isinstance(packet, bytes), _optional(rssi, -300, 100), _optional(snr, -100, 100))
+    return Heard(packet, rssi, snr)
+
+
+def _read_status(
+    signal: Any, millivolts: Any, battery: Any, charging: Any, neighbours: Any
+) -> Status:
+    _expect(_optional(signal, 0, 5), _optional(millivolts, 0, 10**6), _optional(battery, 0, 100))
+    _expect(charging is None or isinstance(charging, bool), isinstance(neighbours, list))
+    return Status(
+        signal, millivolts, battery, charging, tuple(_read_neighbour(*each) for each in neighbours)
+    )
+
+
+def _read_neighbour(node: Any, rssi: Any, age: Any) -> Neighbour:
+    _expect(isinstance(node, str), _optional(rssi, -300, 100), _is_int(age, 0, 2**32 - 1))
+    return Neighbour(node, rssi, age)
+
+
+def _read_log(level: Any, text: Any) -> Log:
+    _expect(_is_int(level, 0, 3), isinstance(text, str))
+    return Log(level, text)
+
+
+_NUMBERED: dict[int, Callable[..., Numbered]] = {
+    Kind.SEND: _read_send,
+    Kind.RESULT: _read_result,
+    Kind.HEARD: _read_heard,
+}
+_UNNUMBERED: dict[int, Callable[..., Status | Log]] = {
+    Kind.STATUS: _read_status,
+    Kind.LOG: _read_log,
+}

@@ -1,0 +1,82 @@
+"""Two agents that reach each other through two real Dire Wolf TNCs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.dire_wolf import PORTS, Wolves, wolves
+
+SETTINGS = """
+radio-port=tcp://127.0.0.1:{tnc}
+radio-protocol=kiss
+radio-callsign=N0CALL-{number}
+radio-station={number}
+radio-name=Kit {number}
+api-port={port}
+state-directory={folder}
+inbound-hook=cat
+"""
+
+
+@contextmanager
+def kit(folder: Path, number: int, inside: list[str]) -> Iterator[int]:
+    """An agent beside the TNCs; its port."""
+    home, port = folder / f"kit-{number}", 9300 + number
+    home.mkdir()
+    settings = home / "agent.properties"
+    settings.write_text(
+        SETTINGS.format(tnc=PORTS[number - 1], number=number, port=port, folder=home)
+    )
+    with (home / "log").open("w") as log:
+        command = [*inside, sys.executable, "-m", "fieldagent", "run", "--config", str(settings)]
+        agent = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        for _ in range(100):
+            if cli(inside, port, "status").returncode == 0:
+                break
+            time.sleep(0.2)
+        yield port
+    finally:
+        agent.terminate()
+        agent.wait(20)
+
+
+def cli(inside: list[str], port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*inside, sys.executable, "-m", "fieldagent", *arguments, "--port", str(port)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
+def contents(air: Wolves, port: int) -> list[str]:
+    listed = json.loads(cli(air.inside, port, "inbound", "list", "--json").stdout)["payloads"]
+    events = [each["body"]["payloads"][0]["events"][0] for each in reversed(listed)]
+    return [event.get("content") or event["payload"] for event in events]
+
+
+def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(bytes(range(256)) * 3)
+    with (
+        wolves(tmp_path) as air,
+        kit(tmp_path, 1, air.inside) as ada,
+        kit(tmp_path, 2, air.inside) as ben,
+    ):
+        done = cli(air.inside, ada, "send", "message", "Anybody on this frequency?")
+        assert done.stdout == "Package 1: Delivered\n", done
+        done = cli(air.inside, ben, "send", "data", str(tmp_path / "blob"))
+        assert done.stdout == "Package 1: Delivered\n", done
+        for number in range(8):
+            cli(air.inside, ada, "send", "message", f"burst {number}", "--no-wait")
+        assert cli(air.inside, ada, "send", "message", "last").returncode == 0
+        while json.loads(cli(air.inside, ada, "queue", "--json").stdout)["queued"]:
+            time.sleep(0.5)
+        said = contents(air, ben)
+        assert said[0] == "Anybody on this frequency?"
+        assert sorted(said[1:]) == sorted([*(f"burst {number}" for number in range(8)), "last"])
+        assert len(contents(air, ada)) == 1
+        shown = cli(air.inside, ada, "show", "1").stdout
+        assert "confirmed: stored by Kit 2" in shown

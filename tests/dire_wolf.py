@@ -1,0 +1,126 @@
+"""Two real Dire Wolf TNCs that hear each other, in a network namespace of their own.
+
+Their audio is joined by FIFOs. The KISS ports listen on every interface, so that they must not be
+where anybody else is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.postgres import lacking
+
+PORTS = (8001, 8002)
+
+ASOUND = """
+pcm.tx_{name} {{
+    type file
+    slave.pcm "null"
+    file "{fifo}"
+    format "raw"
+}}
+pcm.null {{ type null }}
+"""
+
+CONFIG = """
+ADEVICE stdin tx_{name}
+ARATE 44100
+CHANNEL 0
+MYCALL N0CALL-{number}
+MODEM 1200
+FULLDUP ON
+TXDELAY 20
+TXTAIL 5
+AGWPORT 0
+KISSPORT {port}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wolves:
+    """`inside` is what to put before a command so that it runs where the TNCs are."""
+
+    inside: list[str]
+
+
+@contextmanager
+def wolves(folder: Path) -> Iterator[Wolves]:
+    """Both TNCs listen once this is entered, on 127.0.0.1 and `PORTS` of the namespace."""
+    for program in ("direwolf", "unshare", "nsenter", "ip"):
+        if shutil.which(program) is None:
+            lacking(f"no {program}: apt-get install direwolf util-linux iproute2")
+    if os.geteuid() != 0:
+        lacking("only root may make the network namespace that the TNCs are kept in")
+    with ExitStack() as ends:
+        inside = ends.enter_context(_namespace())
+        for name, hears, number in (("a", "b", 1), ("b", "a", 2)):
+            ends.enter_context(_wolf(folder, name, hears, number, inside))
+        _wait_until_they_listen(inside)
+        yield Wolves(inside)
+
+
+@contextmanager
+def _namespace() -> Iterator[list[str]]:
+    script = "ip link set lo up && echo up && exec sleep infinity"
+    with subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "up\n"
+            yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
+        finally:
+            holder.terminate()
+
+
+@contextmanager
+def _wolf(folder: Path, name: str, hears: str, number: int, inside: list[str]) -> Iterator[None]:
+    for each in (name, hears):
+        if not (folder / each).exists():
+            os.mkfifo(folder / each)
+    config, alsa = folder / f"{name}.conf", folder / f"{name}.asound"
+    config.write_text(CONFIG.format(name=name, number=number, port=PORTS[number - 1]))
+    alsa.write_text(ASOUND.format(name=name, fifo=folder / name))
+    # Opened both ways, so that neither waits for the other to begin.
+    ear = os.open(folder / hears, os.O_RDWR)
+    try:
+        with (folder / f"{name}.log").open("w") as log:
+            command = [*inside, "direwolf", "-t", "0", "-q", "hd", "-c", str(config)]
+            wolf = subprocess.Popen(
+                command,
+                stdin=ear,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env={**os.environ, "ALSA_CONFIG_PATH": str(alsa)},
+            )
+        try:
+            yield
+        finally:
+            wolf.terminate()
+            try:
+                wolf.wait(10)
+            except subprocess.TimeoutExpired:
+                wolf.kill()
+                wolf.wait()
+    finally:
+        os.close(ear)
+
+
+def _wait_until_they_listen(inside: list[str]) -> None:
+    for port in PORTS:
+        for _ in range(150):
+            probe = f"exec 3<>/dev/tcp/127.0.0.1/{port}"
+            done = subprocess.run([*inside, "bash", "-c", probe], capture_output=True, check=False)
+            if done.returncode == 0:
+                break
+            time.sleep(0.2)
+        else:
+            raise AssertionError(f"no Dire Wolf listens on {port}")

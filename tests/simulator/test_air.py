@@ -1,0 +1,79 @@
+"""The shared air: who hears what, and that chance is seeded."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from fieldagent.simulator.air import TURNAROUND, SharedAir, Weather
+
+
+def air(**weather: float) -> SharedAir:
+    return SharedAir(Random(7), Weather(**weather), 9600.0, [1, 2, 3])
+
+
+def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
+    found = []
+    while (change := shared.next_change()) <= until:
+        found += shared.arrived(change)
+    return found
+
+
+def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
+    shared = air()
+    ends = shared.transmit(0, 1, b"hello")
+    assert ends == pytest.approx(shared.airtime(b"hello"))
+    assert shared.arrived(ends - 0.001) == []
+    assert shared.arrived(ends) == [(2, b"hello"), (3, b"hello")]
+    assert shared.next_change() == float("inf")
+
+
+@pytest.mark.parametrize("apart", [0.0, TURNAROUND / 2, 0.05])
+def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
+    shared = air()
+    shared.transmit(0, 1, b"one" * 20)
+    shared.transmit(apart, 2, b"two" * 5)
+    assert heard(shared) == []
+    shared.transmit(10, 3, b"alone")
+    assert heard(shared) == [(1, b"alone"), (2, b"alone")]
+
+
+def test_a_radio_notices_another_after_a_moment() -> None:
+    shared = air()
+    ends = shared.transmit(0, 1, b"x")
+    assert shared.busy_until(TURNAROUND / 2) == TURNAROUND / 2
+    assert shared.busy_until(TURNAROUND) == ends
+    assert shared.busy_until(ends) == ends
+
+
+@pytest.mark.parametrize(
+    ("weather", "expected"),
+    [
+        ({"loss": 1.0}, 0),
+        ({"duplicates": 1.0}, 400),
+        ({"bit_errors": 1.0}, 0),
+        ({"bit_errors": 1.0, "unnoticed": 1.0}, 200),
+        ({"loss": 0.5}, range(70, 130)),
+        ({"bit_errors": 0.01}, range(60, 120)),
+    ],
+)
+def test_weather(weather: dict[str, float], expected: int | range) -> None:
+    shared = air(**weather)
+    packets = []
+    for number in range(100):
+        shared.transmit(number * 10, 1, b"packet 10b")
+        packets += heard(shared)
+    assert len(packets) in (expected if isinstance(expected, range) else [expected])
+    if weather.get("unnoticed"):
+        assert all(packet != b"packet 10b" for _, packet in packets)
+
+
+def test_the_same_seed_is_the_same_weather() -> None:
+    def run() -> list[tuple[int, bytes]]:
+        shared = air(loss=0.3, duplicates=0.3, delay=2.0, bit_errors=0.001)
+        for number in range(50):
+            shared.transmit(number, 1 + number % 3, bytes([number]) * 9)
+        return heard(shared)
+
+    assert run() == run()

@@ -1,0 +1,93 @@
+"""`fieldagent simulate node` with two agents, all real processes: what a user sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.processes import MODULE, Agent, Running
+from tests.test_agent import HOOK
+
+
+@contextmanager
+def nodes(home: Path, *arguments: str) -> Iterator[Running]:
+    air = Running([*MODULE, "simulate", "node", "--link", str(home / "air"), *arguments])
+    try:
+        air.expect("type `help`")
+        yield air
+    finally:
+        air.kill()
+
+
+@contextmanager
+def kit(home: Path, number: int, **more: str | None) -> Iterator[Agent]:
+    folder = home / f"kit-{number}"
+    folder.mkdir()
+    settings = {
+        "satellite-port": None,
+        "radio-port": str(home / "air" / f"node-{number}"),
+        "radio-station": str(number),
+        "radio-name": f"Kit {number}",
+        "inbound-hook": HOOK,
+        **more,
+    }
+    running = Agent(folder, settings)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
+    with nodes(tmp_path, "--seed", "7") as air, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
+        assert air.lines[0] == "[air] seed 7"
+        answer = ada.post("Camp reached").body
+        assert (answer["status"], answer["channels"]) == (
+            "Delivered",
+            {"Radio": {"status": "Delivered"}},
+        )
+        payload = json.loads(ben.expect("hook: ").removeprefix("hook: "))["payloads"][0]
+        assert payload["events"][0]["content"] == "Camp reached"
+        assert payload["identity"] == {"id": "1", "name": "Kit 1", "type": "Device", "email": ""}
+        radio = ada.call("GET", "/api/status").body["channels"]["Radio"]
+        assert (radio["node"], radio["battery"], radio["neighbours"]) == ("sim-1", 90, 1)
+        air.expect("node 2 hears")
+
+
+def test_a_node_is_taken_away_and_put_back(tmp_path: Path) -> None:
+    with nodes(tmp_path) as air, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
+        air.type("unplug 1")
+        ada.expect("the radio is away")
+        queued = ada.call("POST", "/api/package/async", {"message": {"content": "later"}})
+        assert queued.status == 202
+        air.type("plug 1")
+        assert json.loads(ben.expect("hook: ").removeprefix("hook: "))["payloads"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("help", "unplug N"),
+        ("unplug 9", "name a node: 1, 2"),
+        ("loss 0.5", "50% of the packets are lost"),
+        ("loss much", "a chance is a number from 0 to 1"),
+        ("busy on", "the channel is never free"),
+        ("reboot 2", "has forgotten everything"),
+        ("dance", "'dance' is no command"),
+    ],
+)
+def test_what_is_typed_is_answered(tmp_path: Path, typed: str, said: str) -> None:
+    with nodes(tmp_path) as air:
+        air.type(typed)
+        air.expect(said)
+
+
+@pytest.mark.parametrize("bad", [["--loss", "2"], ["--nodes", "0"], ["--bitrate", "-1"]])
+def test_bad_arguments_are_told(bad: list[str]) -> None:
+    running = Running([*MODULE, "simulate", "node", *bad])
+    assert running.wait() == 2
+    assert "error: argument" in "\n".join(running.lines)

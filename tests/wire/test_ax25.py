@@ -1,0 +1,72 @@
+"""AX.25 UI frames: the bytes of the specification's figures, round trips, and damage."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire.ax25 import Call, Frame, decode, encode, read_call
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+calls = st.builds(Call, st.from_regex(r"[A-Z0-9]{1,6}", fullmatch=True), st.integers(0, 15))
+frames = st.builds(
+    Frame, calls, calls, st.binary(max_size=256), st.lists(calls, max_size=8).map(tuple)
+)
+
+# NJ7P to N7LEM, as the addresses of section 3.12's figure: shifted characters, SSID octets.
+ADDRESSES = "9c6e988a9a40e0" + "9c946ea0404061"
+
+
+def test_the_bytes_of_a_frame() -> None:
+    frame = Frame(Call("NJ7P"), Call("N7LEM"), b"hi")
+    assert encode(frame).hex() == ADDRESSES + "03f0" + b"hi".hex()
+
+
+@given(frames)
+def test_round_trip(frame: Frame) -> None:
+    assert decode(encode(frame)) == frame
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_ours"),
+    [("03f0", True), ("13f0", True), ("03cf", False), ("3f", False), ("00f0", False), ("", False)],
+)
+def test_other_frames_than_ui_without_layer_3_are_somebody_else_s(rest: str, is_ours: bool) -> None:
+    assert (decode(bytes.fromhex(ADDRESSES + rest)) is not None) is is_ours
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["", ADDRESSES[:-2], ADDRESSES[:14], "9c6e988a9a40e1", "00" * 14 + "03f0", "9c" * 90],
+)
+def test_damaged_addresses_are_refused(damaged: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode(bytes.fromhex(damaged))
+
+
+@given(st.binary(max_size=100))
+def test_garbage_is_read_or_refused(data: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        decode(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "call"), [("N0CALL", Call("N0CALL")), ("DB0ABC-15", Call("DB0ABC", 15))]
+)
+def test_calls(text: str, call: Call) -> None:
+    assert read_call(text) == call
+    assert str(call) == text
+
+
+@pytest.mark.parametrize("text", ["", "n0call", "N0CALL-16", "TOOLONG", "A-", "A-01", "Ä"])
+def test_what_is_no_call_is_refused(text: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        read_call(text)
+
+
+def test_what_is_too_long_is_refused() -> None:
+    with pytest.raises(LocalProtocolError):
+        encode(Frame(Call("A"), Call("B"), bytes(257)))

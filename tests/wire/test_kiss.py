@@ -1,0 +1,66 @@
+"""KISS frames: round trips, what a serial line does to a stream, and Dire Wolf's question."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire import kiss
+from fieldagent.wire.errors import LocalProtocolError
+
+contents = st.binary(max_size=300) | st.lists(
+    st.sampled_from([0xC0, 0xDB, 0xDC, 0xDD]), max_size=60
+).map(bytes)
+
+
+@given(st.lists(contents, max_size=6), st.integers(1, 40))
+def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int) -> None:
+    stream = b"".join(kiss.encode(content) for content in sent)
+    deframer = kiss.Deframer()
+    found: list[tuple[int, bytes]] = []
+    for at in range(0, len(stream), size):
+        found += deframer.receive_data(stream[at : at + size])
+    assert found == [(kiss.DATA, content) for content in sent]
+    assert deframer.damaged == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "frame"),
+    [
+        ((b"TEST",), "c00054455354c0"),
+        ((b"\xc0\xdb",), "c000dbdcdbddc0"),
+        ((b"Hello", kiss.DATA, 5), "c05048656c6c6fc0"),
+        ((b"\x32", kiss.TX_DELAY), "c00132c0"),
+        ((kiss.QUERY, kiss.SET_HARDWARE), "c00654584255463ac0"),
+    ],
+)
+def test_frames_of_the_paper_and_of_the_question(arguments: tuple[bytes], frame: str) -> None:
+    assert kiss.encode(*arguments).hex() == frame
+
+
+def test_a_port_is_four_bits() -> None:
+    with pytest.raises(LocalProtocolError):
+        kiss.encode(b"", port=16)
+
+
+@pytest.mark.parametrize("bad", [b"\x00a\xdb", b"\x00\xdb\x41b", b"\x00" + bytes(2000)])
+def test_a_bad_frame_is_counted_and_the_next_is_whole(bad: bytes) -> None:
+    deframer = kiss.Deframer()
+    assert list(deframer.receive_data(bad + kiss.encode(b"next"))) == [(0, b"next")]
+    assert deframer.damaged == 1
+
+
+@given(st.binary(max_size=400))
+def test_garbage_never_raises_and_spoils_nothing_after_it(noise: bytes) -> None:
+    deframer = kiss.Deframer()
+    found = list(deframer.receive_data(noise + kiss.encode(b"next")))
+    assert found[-1] == (0, b"next")
+
+
+@pytest.mark.parametrize(
+    ("answer", "waiting"),
+    [(b"TXBUF:0", 0), (b"TXBUF:123", 123), (b"TXBUF:", None), (b"TNC:", None), (b"", None)],
+)
+def test_the_answer_to_the_question(answer: bytes, waiting: int | None) -> None:
+    assert kiss.waiting_bytes(answer) == waiting

@@ -1,0 +1,231 @@
+"""The node link: the vectors of its description, both ends in conversation, and a bad line."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fieldagent.wire import node
+from fieldagent.wire.errors import LocalProtocolError
+
+VECTORS = json.loads((Path(__file__).parents[2] / "docs" / "node-link-vectors.json").read_text())
+READ: dict[str, node.Event] = {
+    "send packet 1": node.Send(1, b"\x84\x00\x01"),
+    "send 200 bytes": node.Send(3, bytes(range(200))),
+    "packet 1 was transmitted": node.Result(1, True),
+    "heard a packet": node.Heard(b"\x00\xff", -97, -4),
+    "heard one of unknown strength": node.Heard(b"\x01"),
+    "heard 254 bytes without a zero": node.Heard(b"\x01" * 254),
+    "status": node.Status(4, 3870, 81, False, (node.Neighbour("c3d4", -88, 12),)),
+    "log": node.Log(2, "PLL unlocked"),
+}
+
+
+def body(described: list[Any]) -> list[Any]:
+    return [bytes.fromhex(m["bytes"]) if isinstance(m, dict) else m for m in described]
+
+
+@pytest.mark.parametrize("vector", VECTORS["frames"], ids=lambda vector: vector["name"])
+def test_writes_the_vectors(vector: dict[str, Any]) -> None:
+    head = [node.VERSION << 4 | vector["type"], vector["flags"]]
+    head += [vector["sequence"], vector["acknowledged"]]
+    assert node.encode_frame(bytes(head), body(vector["body"])).hex() == vector["line"]
+
+
+def opened(now: float = 0.0, **hello: Any) -> node.Link:
+    """An end whose peer has said hello."""
+    link = node.Link(node.Hello(boot=1))
+    peer = node.Link(node.Hello(boot=2, **hello))
+    link.open(now)
+    link.data_to_send()
+    peer.receive_data(b"", now)
+    peer.open(now)
+    link.receive_data(peer.data_to_send(), now)
+    assert isinstance(link.next_event(), node.Opened)
+    link.data_to_send()
+    return link
+
+
+@pytest.mark.parametrize("name", READ)
+def test_reads_the_vectors(name: str) -> None:
+    (vector,) = [vector for vector in VECTORS["frames"] if vector["name"] == name]
+    link = opened()
+    if vector["sequence"] not in (0, 1):
+        link._arrived = vector["sequence"] - 1
+    if vector["type"] in (2, 3, 4) and vector["sequence"] == 0:
+        link._arrived = 255
+    link.receive_data(bytes.fromhex(vector["line"]), 0)
+    assert link.next_event() == READ[name]
+    answer = link.data_to_send()
+    assert bool(answer) == (vector["type"] in (2, 3, 4))
+
+
+@pytest.mark.parametrize("vector", VECTORS["dropped"], ids=lambda vector: vector["name"])
+def test_drops_what_is_damaged_and_reads_the_next(vector: dict[str, Any]) -> None:
+    link = opened()
+    good = next(v for v in VECTORS["frames"] if v["name"] == "log")
+    link.receive_data(bytes.fromhex(vector["line"] + good["line"]), 0)
+    events = list(iter(link.next_event, None))
+    assert sorted(type(event).__name__ for event in events) == ["Damaged", "Log"]
+    assert READ["log"] in events
+
+
+def test_hello_without_a_common_version_keeps_the_link_down() -> None:
+    link, newer = node.Link(node.Hello(boot=1)), node.Link(node.Hello(boot=2, lowest=2, highest=3))
+    newer.open(0)
+    link.receive_data(newer.data_to_send(), 0)
+    event = link.next_event()
+    assert isinstance(event, node.Damaged)
+    assert "update the older one" in event.reason
+    assert link.peer is None
+
+
+def test_the_window_and_the_size_of_a_packet_are_the_peer_s() -> None:
+    link = opened(window=2, packet_bytes=200)
+    with pytest.raises(LocalProtocolError):
+        link.send(node.Send(1, bytes(201)), 0)
+    link.send(node.Send(1, bytes(200)), 0)
+    link.send(node.Send(2, b""), 0)
+    assert link.free == 0
+    with pytest.raises(LocalProtocolError):
+        link.send(node.Send(3, b""), 0)
+
+
+def test_what_is_not_acknowledged_goes_three_times_and_then_the_link_is_down() -> None:
+    link = opened()
+    link.send(node.Send(1, b"x"), 0)
+    first = link.data_to_send()
+    now = 0.0
+    for _ in range(node.TRIES - 1):
+        now = link.deadline
+        link.tick(now)
+        assert link.data_to_send() == first
+    link.tick(link.deadline)
+    assert (link.next_event(), link.data_to_send(), link.peer) == (node.Down(), b"", None)
+
+
+class Pair:
+    """A gateway and a node with a line between them that may be cut."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.ends = [node.Link(node.Hello(boot=1)), node.Link(node.Hello(boot=2, node="n"))]
+        self.said: list[list[node.Event]] = [[], []]
+        self.ends[0].open(0)
+        self.run()
+
+    def run(self, drop: Any = lambda: False) -> None:
+        """Carry bytes both ways until nobody says more."""
+        while True:
+            data = [end.data_to_send() for end in self.ends]
+            if not any(data):
+                self.listen()
+                return
+            for place, end in enumerate(self.ends):
+                if not drop():
+                    end.receive_data(data[1 - place], self.now)
+            self.listen()
+
+    def listen(self) -> None:
+        for said, end in zip(self.said, self.ends, strict=True):
+            while (event := end.next_event()) is not None:
+                said.append(event)
+
+    def wait(self, drop: Any = lambda: False) -> None:
+        self.now = min(end.deadline for end in self.ends)
+        for end in self.ends:
+            end.tick(self.now)
+        self.run(drop)
+
+    def restart(self) -> None:
+        boot = self.ends[1].hello.boot + 1
+        self.ends[1] = node.Link(node.Hello(boot=boot, node="n"))
+        self.ends[1].open(self.now)
+
+    def numbers(self) -> list[int]:
+        """Of the packets that the node has."""
+        return [event.number for event in self.said[1] if isinstance(event, node.Send)]
+
+
+def test_numbers_turn_round_after_255() -> None:
+    pair = Pair()
+    for number in range(600):
+        pair.ends[0].send(node.Send(number, b""), 0)
+        pair.run()
+    assert pair.numbers() == list(range(600))
+
+
+def test_a_node_that_starts_anew_gets_what_it_never_acknowledged() -> None:
+    pair = Pair()
+    for number in range(3):
+        pair.ends[0].send(node.Send(number, b""), 0)
+    pair.ends[0].data_to_send()
+    pair.restart()
+    pair.run()
+    assert pair.numbers() == [0, 1, 2]
+    assert [e.anew for e in pair.said[0] if isinstance(e, node.Opened)] == [True, True]
+
+
+def test_one_that_was_only_out_of_reach_takes_up_where_it_was() -> None:
+    pair = Pair()
+    pair.ends[0].send(node.Send(0, b""), 0)
+    pair.run()
+    pair.ends[0].send(node.Send(1, b""), 0)
+    pair.ends[0].data_to_send()
+    for _ in range(node.TRIES):
+        pair.wait(lambda: True)
+    assert node.Down() in pair.said[0]
+    pair.ends[0].open(pair.now)
+    pair.run()
+    pair.ends[0].send(node.Send(2, b""), pair.now)
+    pair.run()
+    assert pair.numbers() == [0, 1, 2]
+    assert [e.anew for e in pair.said[0] if isinstance(e, node.Opened)] == [True, False]
+
+
+def test_one_that_was_greeted_before_asks_for_a_hello() -> None:
+    pair = Pair()
+    pair.ends[1] = node.Link(node.Hello(boot=9))
+    pair.ends[0].send(node.Send(5, b"x"), 0)
+    pair.run()
+    assert pair.numbers() == [5]
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_over_a_bad_line_every_packet_arrives_once_and_in_order(data: st.DataObject) -> None:
+    pair = Pair()
+    sent = 0
+    for _ in range(data.draw(st.integers(1, 30))):
+        what = data.draw(st.sampled_from(["send", "lose", "restart"]))
+        if what == "send" and pair.ends[0].free:
+            pair.ends[0].send(node.Send(sent, b""), pair.now)
+            sent += 1
+        elif what == "lose":
+            pair.ends[0].data_to_send()
+        elif what == "restart" and not pair.ends[0]._unacknowledged:
+            pair.restart()
+        if data.draw(st.booleans()):
+            pair.run()
+    while pair.ends[0]._unacknowledged:
+        if pair.ends[0].peer is None:
+            pair.ends[0].open(pair.now)
+            pair.run()
+        else:
+            pair.wait()
+    assert pair.numbers() == list(range(sent))
+
+
+@given(st.binary(max_size=400))
+def test_garbage_never_raises(noise: bytes) -> None:
+    for link in (opened(), node.Link(node.Hello(boot=1))):
+        link.receive_data(noise + b"\x00", 0)
+        with suppress(IndexError):
+            while link.next_event() is not None:
+                pass
