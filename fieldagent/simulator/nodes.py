@@ -59,8 +59,9 @@ class Nodes:
         raise AssertionError("runs until cancelled")
 
     def unplug(self, socket: Socket) -> None:
-        socket.plugged = trio.Event()
-        socket.unplugged.cancel()
+        if socket.plugged.is_set():
+            socket.plugged = trio.Event()
+            socket.unplugged.cancel()
 
     def plug(self, socket: Socket) -> None:
         socket.plugged.set()

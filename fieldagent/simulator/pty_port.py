@@ -57,8 +57,9 @@ class PtyPort:
         self._poked.set()
 
     def unplug(self) -> None:
-        self._plugged = trio.Event()
-        self._unplugged.cancel()
+        if self._plugged.is_set():
+            self._plugged = trio.Event()
+            self._unplugged.cancel()
 
     def plug(self) -> None:
         self._plugged.set()

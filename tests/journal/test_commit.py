@@ -248,7 +248,10 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     path = tmp_path / "journal.sqlite3"
     Journal(path).close()
     database = sqlite3.connect(path)
-    database.executescript("DROP TABLE receipt; DROP TABLE owed; PRAGMA user_version=1")
+    database.executescript(
+        "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE sos;"
+        "DROP TABLE carried; PRAGMA user_version=1"
+    )
     database.execute(
         "INSERT INTO package (id, body, digest, accepted) VALUES (5, '{}', x'00', 1.0)"
     )

@@ -1,0 +1,1 @@
+"""One agent with all three channels through weeks of trouble, in virtual time and seeded chance."""

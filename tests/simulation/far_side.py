@@ -1,0 +1,205 @@
+"""The other ends: what came over each channel, counted by the numbers that its receivers use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import trio
+
+from fieldagent.channels import Link
+from fieldagent.channels.air import AirLost
+from fieldagent.channels.node import NodeAir, open_node
+from fieldagent.channels.serial_port import PortLost
+from fieldagent.package import Message
+from fieldagent.wire.envelope import (
+    Entry,
+    Envelope,
+    Fragment,
+    Heard,
+    Introduction,
+    Plea,
+    Receipt,
+    Report,
+    decode,
+    encode,
+)
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.fragments import join
+
+
+@dataclass
+class Collector:
+    """Takes envelopes as a receiver does."""
+
+    items: dict[int, set[bytes]] = field(default_factory=dict)
+    """By number, the items that came whole; a receiver hands each of the set to its user."""
+    receipts: Counter[int] = field(default_factory=Counter)
+    _slices: dict[tuple[int, int], dict[int, bytes]] = field(default_factory=dict)
+
+    def take(self, body: bytes) -> Envelope:
+        envelope = decode(body)
+        for entry in envelope.entries:
+            self._take(entry)
+        return envelope
+
+    def _take(self, entry: Entry) -> None:
+        content = entry.content
+        if isinstance(content, Fragment):
+            slices = self._slices.setdefault((entry.sequence, content.count), {})
+            slices[content.index] = content.slice
+            if len(slices) == content.count:
+                for inner in decode(join(slices)).entries:
+                    self._take(inner)
+        elif isinstance(content, Receipt):
+            self.receipts[entry.sequence] += 1
+        elif not isinstance(content, Heard | Plea | Report | Introduction):
+            self.items.setdefault(entry.sequence, set()).add(encode([entry]))
+
+    def arrived(self, entry: Entry) -> frozenset[int]:
+        assert isinstance(entry.content, Fragment)
+        return frozenset(self._slices.get((entry.sequence, entry.content.count), {}))
+
+
+@dataclass
+class Neighbour:
+    """A station in earshot: it answers, and now and then says something of its own."""
+
+    port: str
+    random: Random
+    collector: Collector = field(default_factory=Collector)
+    away: bool = False
+    to_say: dict[int, Entry] = field(default_factory=dict)
+    """Its own items, by number, that the agent has not answered yet."""
+    answered: set[int] = field(default_factory=set)
+    _answers: dict[int, Entry] = field(default_factory=dict)
+    _news: trio.Event = field(default_factory=trio.Event)
+
+    STATION = 2
+    AGENT = 1
+
+    def say(self, sequence: int, text: str, time: int) -> None:
+        self.to_say[sequence] = Entry(sequence, Message(text), time)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with (
+                    open_node(self.port, 115200, Link()) as air,
+                    trio.open_nursery() as nursery,
+                ):
+                    nursery.start_soon(self._listen, air)
+                    nursery.start_soon(self._speak, air)
+            except* (AirLost, PortLost):
+                pass
+            await trio.sleep(10)
+
+    async def _listen(self, air: NodeAir) -> None:
+        while True:
+            packet = await air.receive()
+            if not self.away:
+                try:
+                    self._hear(self.collector.take(packet))
+                except RemoteProtocolError:
+                    continue
+
+    def _hear(self, envelope: Envelope) -> None:
+        for entry in envelope.entries:
+            content = entry.content
+            if isinstance(content, Heard):
+                if content.station == self.STATION and entry.sequence in self.to_say:
+                    del self.to_say[entry.sequence]
+                    self.answered.add(entry.sequence)
+            elif isinstance(content, Fragment):
+                arrived = self.collector.arrived(entry)
+                heard = Heard(self.AGENT, content.count, arrived)
+                self._answers[entry.sequence] = Entry(entry.sequence, heard)
+            elif not isinstance(content, Plea | Introduction):
+                self._answers[entry.sequence] = Entry(entry.sequence, Heard(self.AGENT))
+        self._wake()
+
+    async def _speak(self, air: NodeAir) -> None:
+        while True:
+            if self.away or not (self._answers or self.to_say):
+                news = self._news
+                with trio.move_on_after(3600):
+                    await news.wait()
+                continue
+            await trio.sleep(self.random.uniform(0.2, 1.0))
+            entries = [*self._answers.values()][:6] or [next(iter(self.to_say.values()))]
+            for entry in entries:
+                self._answers.pop(entry.sequence, None)
+            with trio.move_on_after(100):
+                await air.transmit(encode(entries, origin=self.STATION), urgent=False)
+            if isinstance(entries[0].content, Message):
+                await trio.sleep(self.random.uniform(20, 400))
+
+
+@dataclass
+class Operator:
+    """The satellite operator's gateway: `simulator.sbd_modem.Gateway`."""
+
+    told: Callable[[str], None]
+    collector: Collector = field(default_factory=Collector)
+    bodies: list[bytes] = field(default_factory=list)
+    waiting_messages: list[bytes] = field(default_factory=list)
+    taken_messages: int = 0
+
+    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+        self.told(f"operator takes MO {momsn}, {len(body)} bytes")
+        self.bodies.append(body)
+        self.collector.take(body)
+
+    def next_mobile_terminated(self) -> bytes | None:
+        return self.waiting_messages[0] if self.waiting_messages else None
+
+    def taken(self) -> None:
+        self.waiting_messages.pop(0)
+        self.taken_messages += 1
+
+    def waiting(self) -> int:
+        return len(self.waiting_messages)
+
+
+@dataclass
+class HubPost:
+    """The hub's end of an IP link: `ip_link.Post`."""
+
+    collector: Collector
+    waiting: list[Any]
+    told: Callable[[str], None]
+    stored_bodies: list[bytes] = field(default_factory=list)
+    news: trio.Event = field(default_factory=trio.Event)
+
+    def put(self, item: Any) -> None:
+        self.waiting.append(item)
+        self.news.set()
+        self.news = trio.Event()
+
+    async def next(self, *, urgent: bool) -> Any:
+        await trio.lowlevel.checkpoint()
+        if urgent:
+            await trio.sleep_forever()
+        while not self.waiting:
+            await self.news.wait()
+        return self.waiting.pop(0)
+
+    async def stored(self, item: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.stored_bodies.append(item.body)
+
+    async def returned(self, items: list[Any], reason: str) -> None:
+        self.waiting[:0] = items
+
+    async def take_in(self, body: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        self.told(f"hub takes {len(body)} bytes")
+        self.collector.take(body)

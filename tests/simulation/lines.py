@@ -1,0 +1,152 @@
+"""What joins the agent to the simulated world, in memory: serial lines and IP links.
+
+Both can be cut at any moment, and both ends notice as they would outside.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from fieldagent.channels.serial_port import PortLost, SerialPort
+from fieldagent.http.web_socket import Closed
+
+
+class _Bytes:
+    """One direction of a line."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._news = trio.Event()
+        self.ended = False
+
+    def put(self, data: bytes) -> None:
+        self._data += data
+        self._wake()
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def clear(self) -> None:
+        self._data.clear()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    async def get(self) -> bytes:
+        await trio.lowlevel.checkpoint()
+        while not self._data:
+            if self.ended:
+                return b""
+            await self._news.wait()
+        data = bytes(self._data)
+        self._data.clear()
+        return data
+
+
+class _End:
+    """What `SerialPort` and the simulators use of a stream."""
+
+    def __init__(self, hears: _Bytes, says: _Bytes) -> None:
+        self._hears = hears
+        self._says = says
+
+    async def receive_some(self, most: int) -> bytes:
+        return await self._hears.get()
+
+    async def send_all(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._says.ended:
+            raise trio.BrokenResourceError
+        self._says.put(data)
+
+
+class Lines:
+    """Every serial line by its name; stands in for `open_pty` and `open_serial`."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, tuple[_Bytes, _Bytes]] = {}
+
+    @asynccontextmanager
+    async def open_pty(self, name: Path) -> AsyncIterator[Any]:
+        to_agent, from_agent = self._lines[str(name)] = _Bytes(), _Bytes()
+        try:
+            yield _End(from_agent, to_agent)
+        finally:
+            del self._lines[str(name)]
+            to_agent.end()
+            from_agent.end()
+
+    @asynccontextmanager
+    async def open_serial(self, path: str, baud: int) -> AsyncIterator[SerialPort]:
+        await trio.lowlevel.checkpoint()
+        if path not in self._lines:
+            raise PortLost(f"{path} cannot be opened: no such file or directory")
+        to_agent, from_agent = self._lines[path]
+        to_agent.clear()
+        yield SerialPort(path, _End(to_agent, from_agent))  # type: ignore[arg-type]
+
+
+class Wire:
+    """A WebSocket's two ends. `swallow`: what is said arrives nowhere, and nobody is told."""
+
+    def __init__(self) -> None:
+        self.swallow = False
+        self._ended: tuple[int, str] | None = None
+        self._queues: tuple[deque[bytes], deque[bytes]] = (deque(), deque())
+        self._news = trio.Event()
+        self.ends = (WireEnd(self, 0), WireEnd(self, 1))
+
+    def cut(self, code: int = 1006, reason: str = "the connection was broken off") -> None:
+        self._ended = self._ended or (code, reason)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    async def send(self, side: int, message: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._ended:
+            raise Closed(*self._ended)
+        if not self.swallow:
+            self._queues[1 - side].append(message)
+            self._wake()
+
+    async def receive(self, side: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        while not self._queues[side]:
+            if self._ended:
+                raise Closed(*self._ended)
+            await self._news.wait()
+        return self._queues[side].popleft()
+
+
+class WireEnd:
+    """What `Exchange` uses of a WebSocket."""
+
+    def __init__(self, wire: Wire, side: int) -> None:
+        self._wire = wire
+        self._side = side
+
+    async def send(self, message: bytes) -> None:
+        await self._wire.send(self._side, message)
+
+    async def receive(self) -> bytes:
+        return await self._wire.receive(self._side)
+
+    async def close(self, code: int, reason: str) -> None:
+        await trio.lowlevel.checkpoint()
+        if not self._wire.swallow:
+            self._wire.cut(code, reason)
+
+    async def aclose(self) -> None:
+        self._wire.cut()
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,103 @@
+"""A thousand seeds of weeks in the field; and that each promise would be seen to break."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from fieldagent.channels import satellite
+from fieldagent.journal import inbound, outbound
+from fieldagent.outbox import ChannelOutbox
+from tests.simulation.world import Violated, simulate
+
+SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "1000" if os.environ.get("CI") else "60"))
+MEMORY = Path("/dev/shm")
+
+
+def environment() -> dict[str, str]:
+    """The order of sets is chance too; journals in memory, as no disk fails here."""
+    where = str(MEMORY) if MEMORY.is_dir() else tempfile.gettempdir()
+    return {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": where}
+
+
+def test_what_is_promised_holds_for_every_seed() -> None:
+    workers = os.cpu_count() or 1
+    bounds = [SEEDS * n // workers for n in range(workers + 1)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.simulation", str(first), str(last - 1)],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for first, last in pairwise(bounds)
+        if last > first
+    ]
+    told = [each.communicate()[0] for each in running]
+    assert [each.returncode for each in running] == [0] * len(running), "\n".join(told)
+    assert sum(int(text.split()[0]) for text in told) == SEEDS
+
+
+def test_a_seed_is_a_trace_that_can_be_run_again() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "11"]
+    first, second = (
+        subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+    assert first.stdout == second.stdout
+    assert len(first.stdout.splitlines()) > 100
+
+
+def _forgetful(*arguments: Any) -> bool:
+    return False
+
+
+async def _blind(*arguments: Any) -> bool:
+    return False
+
+
+def _selfless(outbox: ChannelOutbox, *arguments: Any, **more: Any) -> Any:
+    """Whatever is posted has the same place in the queue."""
+    add = outbox._queue.add
+
+    def level(key: int, **how: Any) -> Any:
+        return add(key, **{**how, "priority": 1})
+
+    with patch.object(outbox._queue, "add", level):
+        return _ADD(outbox, *arguments, **more)
+
+
+_ADD = ChannelOutbox.add
+
+
+def _unwritten(*arguments: Any, **more: Any) -> Callable[[Any], None]:
+    return lambda db: None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken", "promise"),
+    [
+        (inbound, "seen", _forgetful, "reached the user twice"),
+        (satellite.Driver, "_has_left", _blind, "paid for"),
+        (outbound, "end", _unwritten, "has not ended"),
+        (ChannelOutbox, "add", _selfless, "waited behind|has not ended|still waits"),
+    ],
+)
+def test_a_broken_promise_is_seen(
+    tmp_path: Path, owner: Any, name: str, broken: Any, promise: str
+) -> None:
+    with patch.object(owner, name, broken), pytest.raises((Violated, BaseExceptionGroup)) as seen:
+        for seed in range(12):
+            (tmp_path / str(seed)).mkdir()
+            simulate(seed, tmp_path / str(seed))
+    assert seen.group_contains(Violated, match=promise)

@@ -1,0 +1,626 @@
+"""Weeks in the field by one seed: what is posted, what goes wrong, and what must hold after it.
+
+The agent is assembled as it is shipped; only the serial lines, the IP link's WebSocket and the
+disk's thread are replaced. Everything that happens by chance comes from the seed, so that a seed is
+a trace which can be run again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import trio
+import trio.testing
+
+from fieldagent import agent as shipped
+from fieldagent import distress, ip_link
+from fieldagent.channels import LinkState, cellular, node, radio, satellite
+from fieldagent.channels.dial import Unreachable
+from fieldagent.ip_link import Exchange
+from fieldagent.journal.commit import Journal
+from fieldagent.outbox import ChannelOutbox
+from fieldagent.package import SOS_PRIORITY, Channel, Message, read_package
+from fieldagent.settings import parse
+from fieldagent.simulator import nodes as simulated_nodes
+from fieldagent.simulator import pty_port
+from fieldagent.simulator.air import SharedAir, Weather
+from fieldagent.simulator.nodes import Nodes
+from fieldagent.simulator.pty_port import PtyPort
+from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.wire.envelope import Entry, Receipt, encode
+from tests.simulation.far_side import Collector, HubPost, Neighbour, Operator
+from tests.simulation.lines import Lines, Wire
+
+START = 1_790_000_000.0
+DAY = 86_400.0
+DAYS = 14
+CALM = 3 * DAY
+"""Trouble-free time at the end, in which everything that waits must end."""
+POSTS, ARRIVALS, TROUBLES = 24, 12, 30
+
+SETTINGS = """
+satellite-port={home}/modem
+satellite-credits-per-day=60
+satellite-sos-reserve=30
+hub-address=https://hub.invalid
+hub-token=t
+cellular-ping=7200
+radio-port={home}/node-1
+radio-station=1
+package-time-to-live=172800
+keep-ended-days=36500
+state-directory={home}
+fan-out={fan_out}
+fan-out-head-start=600
+sos-repeat=3600
+"""
+
+WATCH = """
+CREATE TABLE IF NOT EXISTS told (sequence INTEGER, status TEXT);
+CREATE TRIGGER IF NOT EXISTS told_later AFTER UPDATE OF status ON package
+    WHEN NEW.status IS NOT NULL BEGIN INSERT INTO told VALUES (NEW.sequence, NEW.status); END;
+CREATE TRIGGER IF NOT EXISTS told_at_once AFTER INSERT ON package
+    WHEN NEW.status IS NOT NULL BEGIN INSERT INTO told VALUES (NEW.sequence, NEW.status); END;
+"""
+"""The disk's own record of every status that a Package was given."""
+
+
+class Violated(AssertionError):
+    """A promise was broken; the text says which, the world's log how it came about."""
+
+
+class SteadyJournal(Journal):
+    """Commits at once instead of in a thread: one order of events for each seed."""
+
+    async def _commit_all(self) -> None:
+        orders, self._orders = self._orders, []
+        self._carry_out(orders)
+        for order in orders:
+            trio.lowlevel.reschedule(order.caller)
+        await trio.lowlevel.checkpoint()
+
+
+@dataclass(slots=True)
+class Load:
+    """One transmission that a driver took."""
+
+    at: float
+    channel: Channel
+    urgent: bool
+    sequences: frozenset[int]
+
+
+@dataclass
+class World:
+    seed: int
+    home: Path
+    chance: random.Random = field(init=False)
+    log: list[str] = field(default_factory=list)
+    posted: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By number, the bodies that were accepted and have outlived every power cut."""
+    accepted_at: dict[int, int] = field(default_factory=dict)
+    """By number, how many loads there had been."""
+    loads: list[Load] = field(default_factory=list)
+    sent_to_kit: set[str] = field(default_factory=set)
+    """Texts of what was sent to the kit by any way."""
+    doubtful: set[bytes] = field(default_factory=set)
+    """MO bodies of whose session no number could tell that they had left."""
+    linked: bool = True
+    wire: Wire | None = None
+    agent: shipped.Agent | None = None
+    power: trio.CancelScope = field(default_factory=trio.CancelScope)
+    pulled: bool = False
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.fan_out = self.chance.choice(["every", "every", "first", "cheapest"])
+        self.lines = Lines()
+        self.operator = Operator(self.tell)
+        self.modem = SimulatedModem(self.operator, imei="300234010000001")
+        self.port = PtyPort(self.modem, self.home / "modem", latency=self.chance.uniform(5, 40))
+        weather = Weather(
+            loss=self.chance.choice([0, 0.1, 0.4]),
+            duplicates=self.chance.choice([0, 0.2]),
+            bit_errors=self.chance.choice([0, 0.0003]),
+            delay=self.chance.choice([0, 2.0]),
+        )
+        air = SharedAir(random.Random(self.seed), weather)
+        links = [self.home / "node-1", self.home / "node-2"]
+        self.nodes = Nodes(air, links, lambda line: None)
+        self.neighbour = Neighbour(str(links[1]), random.Random(self.seed + 1))
+        self.hub = HubPost(Collector(), [], self.tell)
+
+    def now(self) -> float:
+        return START + trio.current_time()
+
+    def time(self) -> float:
+        """The agent's wall clock."""
+        return self.now()
+
+    def Random(self) -> random.Random:  # noqa: N802
+        """The agent's own chance."""
+        return random.Random(self.chance.getrandbits(32))
+
+    def tell(self, what: str) -> None:
+        self.log.append(f"{trio.current_time() / 3600:9.3f} h  {what}")
+
+    # The agent and its power.
+
+    async def keep_agent(self) -> None:
+        while True:
+            self.pulled = False
+            await self._one_life()
+            self.agent = None
+            if self.pulled:
+                for part in ("journal.sqlite3", "journal.sqlite3-wal"):
+                    kept = self.home / f"{part}.kept"
+                    if kept.exists():
+                        shutil.move(kept, self.home / part)
+                (self.home / "journal.sqlite3-shm").unlink(missing_ok=True)
+            await trio.sleep(self.chance.uniform(10, 4000))
+            self.tell("the agent starts")
+
+    async def _one_life(self) -> None:
+        text = SETTINGS.format(home=self.home, fan_out=self.fan_out)
+        settings = parse(text, self.home / "agent.properties")
+        journal = SteadyJournal(self.home / "journal.sqlite3")
+        journal._writer.executescript(WATCH)
+        try:
+            async with trio.open_nursery() as last:
+                last.start_soon(journal.run)
+                agent = self.agent = shipped.assemble(settings, journal, lambda line: None)
+                with trio.CancelScope() as self.power:
+                    async with trio.open_nursery() as nursery:
+                        for outbox in agent.outboxes.values():
+                            nursery.start_soon(outbox.run)
+                        for part in PARTS:
+                            nursery.start_soon(part, agent)
+                last.cancel_scope.cancel()
+        finally:
+            journal.close()
+
+    def cut_power(self) -> None:
+        """What is on disk at this moment is what the next life finds."""
+        self.tell("the agent's power fails")
+        self.pulled = True
+        for part in ("journal.sqlite3", "journal.sqlite3-wal"):
+            if (self.home / part).exists():
+                shutil.copy(self.home / part, self.home / f"{part}.kept")
+        self.power.cancel()
+
+    # Ways to the far side.
+
+    async def open_stream(self, hub: object) -> Any:
+        await trio.sleep(0.1)
+        if not self.linked:
+            raise Unreachable(LinkState.NO_SERVICE, "no network")
+        self.wire = Wire()
+        self.hub_side.start_soon(self._serve, self.wire)
+        return self.wire.ends[0]
+
+    async def open_web_socket(self, hub: object, stream: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return stream
+
+    async def _serve(self, wire: Wire) -> None:
+        await Exchange(wire.ends[1], self.hub).run()  # type: ignore[arg-type]
+
+    # What happens.
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self.hub_side = nursery
+            nursery.start_soon(self.port.run)
+            await nursery.start(self.nodes.run)
+            nursery.start_soon(self.neighbour.run)
+            nursery.start_soon(self.keep_agent)
+            for at, event in sorted(self._plan(), key=lambda planned: planned[0]):
+                await trio.sleep_until(at)
+                await event()
+            self._calm_down()
+            await trio.sleep(CALM)
+            while self.agent is None:
+                await trio.sleep(600)
+            self.check(self.agent)
+            nursery.cancel_scope.cancel()
+
+    def _plan(self) -> Iterator[tuple[float, Callable[[], Any]]]:
+        for kind, count in ((self._post, POSTS), (self._send, ARRIVALS), (self._trouble, TROUBLES)):
+            for _ in range(count):
+                yield self.chance.uniform(60, DAYS * DAY), kind
+
+    async def _post(self) -> None:
+        if self.agent is None:
+            return
+        body = self._body()
+        if body.get("priority") == SOS_PRIORITY:
+            for number in range(self.chance.randrange(8)):
+                await self._accept({"message": {"content": f"before it {number}"}})
+        await self._accept(body)
+
+    async def _accept(self, body: dict[str, Any]) -> None:
+        assert self.agent is not None
+        standing = await self.agent.intake.accept(read_package(body))
+        if body.get("priority") == SOS_PRIORITY:
+            self.later(8, lambda: self._confirm(standing.sequence))
+        self.posted[standing.sequence] = body
+        self.accepted_at[standing.sequence] = len(self.loads)
+        self.tell(f"posted {standing.sequence}: {json.dumps(body)[:120]}")
+
+    def _confirm(self, sequence: int) -> None:
+        """Somebody behind the hub has the SOS, as soon as the hub has it."""
+        known = sequence in self.hub.collector.items or sequence in self.operator.collector.items
+        if not known:
+            self.later(8, lambda: self._confirm(sequence))
+            return
+        receipt = Entry(sequence, Receipt(), int(self.now()))
+        self.hub.put(_Mail(encode([receipt])))
+
+    def _body(self) -> dict[str, Any]:
+        chance, number = self.chance, len(self.posted)
+        kind = chance.random()
+        if kind < 0.15:
+            payload = "QUJD" * chance.randrange(1, 300)
+            body: dict[str, Any] = {"data": {"payload": payload}}
+        elif kind < 0.4:
+            fix = {"latitude": chance.uniform(-80, 80), "longitude": chance.uniform(-170, 170)}
+            body = {"location": fix, "collapseKey": 7}
+        else:
+            body = {"message": {"content": f"message {number} " + "x" * chance.randrange(60)}}
+        if chance.random() < 0.12:
+            body = {"message": {"content": f"help {number}"}, "priority": SOS_PRIORITY}
+        if chance.random() < 0.3:
+            names = [channel.value for channel in Channel]
+            body["channels"] = chance.sample(names, chance.randrange(1, 4))
+        if chance.random() < 0.2:
+            body["timeToLive"] = chance.randrange(60, 100_000)
+        return body
+
+    async def _send(self) -> None:
+        """Something for the kit, by one way or by two, once or twice."""
+        await trio.lowlevel.checkpoint()
+        number = 100 + len(self.sent_to_kit)
+        text = f"to the kit {number}"
+        self.sent_to_kit.add(text)
+        way = self.chance.choice(["sky", "hub", "both", "radio"])
+        self.tell(f"{text} by {way}")
+        if way == "radio":
+            self.neighbour.say(number, text, int(self.now()))
+            return
+        body = encode([Entry(number, Message(text), int(self.now()))], origin=1)
+        copies = self.chance.choice([1, 1, 2])
+        if way in ("sky", "both"):
+            self.operator.waiting_messages += [body] * copies
+            self.modem.ring()
+            self.port.poke()
+        if way in ("hub", "both"):
+            for _ in range(copies):
+                self.hub.put(_Mail(body))
+
+    async def _trouble(self) -> None:
+        await trio.lowlevel.checkpoint()
+        trouble = self.chance.choice(TROUBLE)
+        self.tell(trouble.__name__.strip("_").replace("_", " "))
+        trouble(self)
+
+    def later(self, hours: float, mend: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await trio.sleep(self.chance.uniform(0.01, hours) * 3600)
+            mend()
+
+        self.hub_side.start_soon(wait)
+
+    def _calm_down(self) -> None:
+        self.tell("calm")
+        self.modem.set_service(True)
+        self.modem.lose_replies = 0
+        self.modem.statuses.clear()
+        self.modem.deaf = False
+        self.port.plug()
+        self.port.poke()
+        self.linked = True
+        self.nodes.air.weather.loss = min(self.nodes.air.weather.loss, 0.1)
+        for socket in self.nodes.sockets:
+            socket.node.busy = False
+            self.nodes.plug(socket)
+        self.neighbour.away = False
+
+    # What must hold.
+
+    def check(self, agent: shipped.Agent) -> None:
+        rows = agent.journal.read("SELECT sequence, status FROM package ORDER BY sequence")
+        statuses = dict(rows)
+        told = Counter(sequence for (sequence,) in agent.journal.read("SELECT sequence FROM told"))
+        for sequence in self.posted:
+            if sequence not in statuses:
+                raise Violated(f"Package {sequence} was accepted and is lost")
+            if statuses[sequence] is None:
+                raise Violated(f"Package {sequence} has not ended")
+            if told[sequence] != 1:
+                raise Violated(f"Package {sequence} ended {told[sequence]} times")
+        self._check_far_side(agent)
+        self._check_inbound(agent)
+        self._check_urgency()
+        self._check_bill(agent)
+
+    def _check_far_side(self, agent: shipped.Agent) -> None:
+        collectors = {
+            Channel.SATELLITE: self.operator.collector,
+            Channel.CELLULAR: self.hub.collector,
+            Channel.RADIO: self.neighbour.collector,
+        }
+        legs = agent.journal.read("SELECT sequence, channel, status FROM leg")
+        for sequence, name, status in legs:
+            has = sequence in collectors[Channel(name)].items
+            if status == "Delivered" and not has:
+                raise Violated(f"Package {sequence} was Delivered over {name}, and is not there")
+            if status is None:
+                raise Violated(f"Package {sequence} still waits for {name}")
+        everything: dict[int, set[bytes]] = {}
+        for collector in collectors.values():
+            for sequence, bodies in collector.items.items():
+                everything.setdefault(sequence, set()).update(bodies)
+        for sequence, bodies in everything.items():
+            if len(bodies) != 1:
+                raise Violated(f"receivers cannot tell that Package {sequence} is one")
+            if sequence not in self.posted:
+                raise Violated(f"number {sequence} was used for something never accepted")
+
+    def _check_inbound(self, agent: shipped.Agent) -> None:
+        rows = agent.journal.read("SELECT body FROM inbound")
+        came = Counter(
+            json.loads(body)["payloads"][0]["events"][0].get("content") for (body,) in rows
+        )
+        twice = [text for text, times in came.items() if times > 1]
+        if twice:
+            raise Violated(f"reached the user twice: {twice}")
+        strange = set(came) - self.sent_to_kit
+        if strange:
+            raise Violated(f"nobody sent {strange}")
+        answered = {f"to the kit {number}" for number in self.neighbour.answered}
+        stored = {text for body in self.hub.stored_bodies for text in _texts(body)}
+        lost = (answered | stored) - set(came)
+        if lost:
+            raise Violated(f"its sender was told that it is here, and it is not: {lost}")
+
+    def _check_urgency(self) -> None:
+        for sequence, body in self.posted.items():
+            if body.get("priority") != SOS_PRIORITY:
+                continue
+            since = self.loads[self.accepted_at[sequence] :]
+            for channel in Channel:
+                after = [load for load in since if load.channel is channel]
+                places = [n for n, load in enumerate(after) if sequence in load.sequences]
+                before = after[: places[0] + 1] if places else []
+                if any(not load.urgent for load in before):
+                    raise Violated(f"SOS {sequence} waited behind something on {channel}")
+
+    def _check_bill(self, agent: shipped.Agent) -> None:
+        repeated = {sequence for sequence, b in self.posted.items() if "priority" in b}
+        for body, times in Counter(self.operator.bodies).items():
+            entries = Collector().take(body).entries
+            again = any(entry.sequence in repeated for entry in entries)
+            if times > 1 and not again and body not in self.doubtful:
+                raise Violated(f"{len(body)} bytes were sent and paid for {times} times")
+        days = agent.journal.read("SELECT max(credits) FROM spent WHERE channel = 'Satellite'")
+        if (days[0][0] or 0) > 60 + 10:
+            raise Violated(f"{days[0][0]} credits were spent on one day of 60")
+
+
+@dataclass(eq=False)
+class _Mail:
+    body: bytes
+
+
+def _texts(body: bytes) -> list[str]:
+    contents = [entry.content for entry in Collector().take(body).entries]
+    return [content.content for content in contents if isinstance(content, Message)]
+
+
+PARTS = (
+    shipped._run_satellite,
+    shipped._run_cellular,
+    shipped._run_radio,
+    shipped._ask_for_fragments,
+    shipped._keep_sos_going,
+    shipped._keep_house,
+)
+
+
+# Troubles, in the order of a list that never changes, as the seed chooses among them.
+
+
+def _no_satellite_in_sight(world: World) -> None:
+    world.modem.set_service(False)
+    world.port.poke()
+
+    def mend() -> None:
+        world.modem.set_service(True)
+        world.port.poke()
+
+    world.later(30, mend)
+
+
+def _sessions_fail(world: World) -> None:
+    for _ in range(world.chance.randrange(1, 4)):
+        number = world.chance.choice([10, 13, 17, 18, 32, 35, 37])
+        world.modem.statuses.append(NextStatus(number, delivered=False, counted=False))
+
+
+def _a_reply_is_lost(world: World) -> None:
+    world.modem.lose_replies += 1
+
+
+def _a_session_counts_though_it_failed(world: World) -> None:
+    world.modem.statuses.append(NextStatus(32, delivered=True, counted=True))
+
+
+def _the_modem_browns_out(world: World) -> None:
+    world.modem.brown_out()
+    world.port.poke()
+
+
+def _the_modem_is_unplugged(world: World) -> None:
+    world.port.unplug()
+    world.later(20, world.port.plug)
+
+
+def _the_modem_hangs(world: World) -> None:
+    world.modem.deaf = True
+
+    def mend() -> None:
+        world.modem.deaf = False
+
+    world.later(2, mend)
+
+
+def _no_network(world: World) -> None:
+    world.linked = False
+    if world.wire is not None:
+        world.wire.cut()
+
+    def mend() -> None:
+        world.linked = True
+
+    world.later(40, mend)
+
+
+def _the_link_breaks(world: World) -> None:
+    if world.wire is not None:
+        world.wire.cut()
+
+
+def _the_link_swallows_everything(world: World) -> None:
+    if world.wire is not None:
+        world.wire.swallow = True
+
+
+def _the_node_starts_anew(world: World) -> None:
+    world.nodes.reboot(world.nodes.sockets[0])
+
+
+def _the_node_is_unplugged(world: World) -> None:
+    socket = world.nodes.sockets[0]
+    world.nodes.unplug(socket)
+    world.later(20, lambda: world.nodes.plug(socket))
+
+
+def _the_channel_is_busy(world: World) -> None:
+    node_ = world.nodes.sockets[0].node
+    node_.busy = True
+
+    def mend() -> None:
+        node_.busy = False
+
+    world.later(3, mend)
+
+
+def _the_neighbour_is_away(world: World) -> None:
+    world.neighbour.away = True
+
+    def mend() -> None:
+        world.neighbour.away = False
+
+    world.later(60, mend)
+
+
+def _power_cut(world: World) -> None:
+    if world.agent is not None:
+        world.cut_power()
+
+
+def _reboot(world: World) -> None:
+    if world.agent is not None:
+        world.tell("the agent is stopped in good order")
+        world.power.cancel()
+
+
+TROUBLE: list[Callable[[World], None]] = [
+    _no_satellite_in_sight,
+    _sessions_fail,
+    _a_reply_is_lost,
+    _a_session_counts_though_it_failed,
+    _the_modem_browns_out,
+    _the_modem_is_unplugged,
+    _the_modem_hangs,
+    _no_network,
+    _the_link_breaks,
+    _the_link_swallows_everything,
+    _the_node_starts_anew,
+    _the_node_is_unplugged,
+    _the_channel_is_busy,
+    _the_neighbour_is_away,
+    _power_cut,
+    _reboot,
+]
+
+
+@contextmanager
+def _replaced(world: World) -> Iterator[None]:
+    """Lines, links and clock of this world. What is done over and over for as long as something is
+    away, or feeds a watchdog, is done more seldom: an hour of that shows what weeks would."""
+    with ExitStack() as stack:
+
+        def put(module: object, name: str, value: object) -> None:
+            stack.enter_context(patch.object(module, name, value))
+
+        for module in (satellite, radio, ip_link):
+            put(module, "LOOK_EVERY", 3600.0)
+        for module in (satellite, radio):
+            put(module, "REOPEN_AFTER", (1.0, 10.0, 600.0))
+        put(cellular, "PAUSE_MAX", 1800.0)
+        put(cellular, "URGENT_PAUSE", 300.0)
+        put(distress, "LOOK_EVERY", 600.0)
+        put(shipped, "FRAGMENTS_WAIT", 7200.0)
+        put(shipped, "time", world)
+        put(shipped, "random", world)
+        put(satellite, "open_serial", world.lines.open_serial)
+        put(node, "open_serial", world.lines.open_serial)
+        put(pty_port, "open_pty", world.lines.open_pty)
+        put(simulated_nodes, "open_pty", world.lines.open_pty)
+        put(cellular, "open_stream", world.open_stream)
+        put(cellular, "open_web_socket", world.open_web_socket)
+        put(ChannelOutbox, "load", _watched(world, ChannelOutbox.load))
+        yield
+
+
+def _watched(world: World, load: Callable[[ChannelOutbox, int], Any]) -> Callable[..., Any]:
+    def watched(outbox: ChannelOutbox, room: int) -> Any:
+        transmission = load(outbox, room)
+        if transmission is not None and transmission.answerable:
+            pieces = outbox._loads[transmission.number]
+            sequences = frozenset(piece.sequence for piece in pieces)
+            at = trio.current_time()
+            world.loads.append(Load(at, outbox.channel, transmission.urgent, sequences))
+            told = "SOS " if transmission.urgent else ""
+            world.tell(f"{outbox.channel} takes {told}{sorted(sequences)}")
+        return transmission
+
+    return watched
+
+
+def simulate(seed: int, home: Path) -> World:
+    """Run one seed. Raises Violated, or whatever the agent raises; `World.log` is the trace."""
+    # trio puts tasks that are ready at one moment in an order of its own chance.
+    trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    trio._core._run._r.seed(seed)
+    random.seed(seed)
+    logging.getLogger("fieldagent").setLevel(logging.CRITICAL)
+    world = World(seed, home)
+    with _replaced(world):
+        try:
+            trio.run(world.run, clock=trio.testing.MockClock(autojump_threshold=0))
+        except BaseException as error:
+            error.add_note("\n".join([f"seed {seed}, fan-out {world.fan_out}", *world.log]))
+            raise
+    return world
