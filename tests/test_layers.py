@@ -24,7 +24,7 @@ LAYERS = [
         "page",
         "events",
     },
-    {"wire"},
+    {"wire", "track"},
     {"channels.__init__", "channels.air"},
     {"journal"},
     {
@@ -45,7 +45,7 @@ LAYERS = [
 ]
 """Lowest first. A module may import from its own layer and those below; data has no layer above."""
 
-PURE = ["package", "payload", "delivery", "queue", "settings", "wire"]
+PURE = ["package", "payload", "delivery", "queue", "settings", "track", "wire"]
 IMPURE = {"trio", "time", "socket", "select", "threading", "random", "sqlite3", "serial"}
 
 

@@ -53,6 +53,7 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_send(commands)
     _add_sos(commands)
+    _add_track(commands)
     _add_watching(commands)
     _add_inbound(commands)
     _add_check(commands)
@@ -124,6 +125,26 @@ def _add_sos(commands: Subparsers) -> None:
     )
     sos.add_argument("--yes", action="store_true", help="do not ask before sending")
     _add_waiting(sos)
+
+
+def _add_track(commands: Subparsers) -> None:
+    track = command(commands, "track", ("track", "track"), "post positions from gpsd until stopped")
+    track.add_argument("--gpsd", default="127.0.0.1:2947", metavar="HOST:PORT")
+    for name, seconds, what in (
+        ("interval", 1800.0, "seconds between two positions at rest"),
+        ("moving-interval", 300.0, "seconds between two in motion"),
+        ("distance", 500.0, "metres after which another is due"),
+        ("satellite-factor", 4.0, "how many times coarser while only satellite is up"),
+    ):
+        track.add_argument(
+            f"--{name}", type=_positive, default=seconds, help=f"{what} ({seconds:g})"
+        )
+    track.add_argument(
+        "--collapse-key", type=int, default=2947, help="a newer position replaces (2947)"
+    )
+    track.add_argument("--channel", action="append", choices=CHANNELS, dest="channels")
+    track.add_argument("--time-to-live", type=int, metavar="SECONDS")
+    _add_local(track)
 
 
 def _add_watching(commands: Subparsers) -> None:

@@ -1,0 +1,171 @@
+"""`fieldagent track`: positions from gpsd to the agent on this machine, as any client would.
+
+Neither the one nor the other being away ends it: it says so once, and waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from fieldagent.cli.exit_codes import OK, UNAVAILABLE, USAGE
+from fieldagent.cli.local_http import CallFailed, call, clock_time
+from fieldagent.track import Policy, Track
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
+
+SILENCE = 30.0
+"""Seconds after which a gpsd that says nothing is called again; it reports each second."""
+AGAIN = 5.0
+"""Seconds between two calls of somebody who is away."""
+LOOK_EVERY = 30.0
+"""Seconds for which it is believed which channels are up."""
+
+
+class Away(Exception):
+    """gpsd cannot be reached, or went away; the text is for people."""
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGINT."""
+
+
+def track(given: argparse.Namespace) -> int:
+    host, _, port = given.gpsd.rpartition(":")
+    if not host or not port.isdigit():
+        print(f"fieldagent: --gpsd takes HOST:PORT, not {given.gpsd!r}", file=sys.stderr)
+        return USAGE
+    policy = Policy(
+        interval=given.interval,
+        moving_interval=given.moving_interval,
+        distance=given.distance,
+        satellite_factor=given.satellite_factor,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        _Tracker(given, (host.strip("[]"), int(port)), Track(policy)).run()
+    except Stopped:
+        return OK
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise Stopped
+
+
+@dataclass(slots=True)
+class _Tracker:
+    given: argparse.Namespace
+    gpsd: tuple[str, int]
+    track: Track
+    _said: dict[str, str] = field(default_factory=dict)
+    """What was last said of each, so that it is said once."""
+    _costly: bool = False
+    _looked: float = -LOOK_EVERY
+
+    def run(self) -> NoReturn:
+        while True:
+            try:
+                for fix in self._fixes():
+                    self._take(fix)
+            except Away as away:
+                self._say("gpsd", str(away))
+            time.sleep(AGAIN)
+
+    def _fixes(self) -> Iterator[Fix]:
+        """Those that gpsd reports, until it goes away."""
+        where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
+        try:
+            with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
+                line.sendall(WATCH)
+                for text in _lines(line):
+                    yield from self._read(text, where)
+        except TimeoutError:
+            raise Away(f"{where} says nothing: is a receiver plugged in? calling again") from None
+        except OSError as error:
+            raise Away(f"{where} cannot be reached ({error}): start it; calling again") from None
+        raise Away(f"{where} ended the connection; calling again")
+
+    def _read(self, text: bytes, where: str) -> Iterator[Fix]:
+        try:
+            report = read_line(text)
+        except RemoteProtocolError as error:
+            self._say("gpsd", f"{where}: {error}")
+            return
+        if isinstance(report, NoFix):
+            self._say("gpsd", f"{where} has no fix yet: the antenna needs to see the sky")
+        elif isinstance(report, Fix):
+            self._say("gpsd", f"{where} knows the position")
+            yield report
+
+    def _take(self, fix: Fix) -> None:
+        try:
+            if not self.track.due(fix, costly=self._is_costly()):
+                return
+            package = call(self.given.port, "POST", "/api/package/async", self._body(fix)).body
+        except CallFailed as failed:
+            self._say("agent", str(failed))
+            if failed.code == UNAVAILABLE:
+                time.sleep(AGAIN)
+            else:
+                # The same would be refused again at once.
+                self.track.posted(fix)
+            return
+        self.track.posted(fix)
+        self._said.pop("agent", None)
+        told = f"{clock_time(fix.time)}  {fix.latitude:.6f} {fix.longitude:.6f}"
+        text = f"{told}  Package {package['id']}"
+        print(json.dumps(package) if self.given.json else text, flush=True)
+
+    def _is_costly(self) -> bool:
+        """Whether nothing but satellite is up."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_EVERY:
+            channels = call(self.given.port, "GET", "/api/status").body["channels"]
+            up = [name for name, channel in channels.items() if _is_up(channel)]
+            self._costly, self._looked = up == ["Satellite"], now
+        return self._costly
+
+    def _body(self, fix: Fix) -> dict[str, Any]:
+        moment = datetime.fromtimestamp(fix.time, UTC).isoformat().replace("+00:00", "Z")
+        location = {
+            "latitude": fix.latitude,
+            "longitude": fix.longitude,
+            "timestamp": moment,
+            "altitude": fix.altitude,
+            "speedOverGround": fix.speed,
+            "courseOverGround": fix.course,
+        }
+        body = {
+            "location": {name: value for name, value in location.items() if value is not None},
+            "collapseKey": self.given.collapse_key,
+            "channels": self.given.channels,
+            "timeToLive": self.given.time_to_live,
+        }
+        return {name: value for name, value in body.items() if value is not None}
+
+    def _say(self, whom: str, what: str) -> None:
+        if self._said.get(whom) != what:
+            self._said[whom] = what
+            print(f"fieldagent: {what}", file=sys.stderr, flush=True)
+
+
+def _is_up(channel: dict[str, Any]) -> bool:
+    return channel["configured"] and channel["state"] in ("ready", "busy")
+
+
+def _lines(line: socket.socket) -> Iterator[bytes]:
+    """Lines as they come. One that is too long is dropped."""
+    rest = b""
+    while data := line.recv(4096):
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (text for text in whole if text.strip() and len(text) <= LINE_BYTES)
+        rest = rest[: LINE_BYTES + 1]

@@ -1,0 +1,78 @@
+"""gpsd's JSON protocol (gpsd_json(5)): one object a line; we watch, and read TPV reports."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from fieldagent.wire.errors import RemoteProtocolError
+
+PORT = 2947
+WATCH = b'?WATCH={"enable":true,"json":true};\n'
+LINE_BYTES = 16_384
+"""Most bytes of a line; gpsd's own are at most 10 240."""
+
+
+class Fix(NamedTuple):
+    """Where we are: degrees, metres above mean sea level, m/s, degrees from true north."""
+
+    time: float
+    """Unix seconds, by the satellites."""
+    latitude: float
+    longitude: float
+    altitude: float | None = None
+    speed: float | None = None
+    course: float | None = None
+
+
+class NoFix(NamedTuple):
+    """The receiver works, and sees too few satellites."""
+
+
+Report = Fix | NoFix | None
+"""None is any other line."""
+
+
+def read_line(line: bytes) -> Report:
+    """Raises RemoteProtocolError for an ERROR, and for what is no line of gpsd's."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        raise RemoteProtocolError(f"no JSON: {line[:60]!r}") from None
+    if not isinstance(told, dict):
+        raise RemoteProtocolError(f"no object: {line[:60]!r}")
+    if told.get("class") == "ERROR":
+        raise RemoteProtocolError(f"gpsd says: {told.get('message')}")
+    return _position(told) if told.get("class") == "TPV" else None
+
+
+def _position(told: dict[str, Any]) -> Report:
+    if told.get("mode") not in (2, 3):
+        return NoFix()
+    latitude, longitude = _number(told, "lat", -90, 90), _number(told, "lon", -180, 180)
+    time = _time(told.get("time"))
+    if latitude is None or longitude is None or time is None:
+        return NoFix()
+    altitude = None
+    if told["mode"] == 3:
+        # Before gpsd 3.20 there was `alt` alone, which is above the sea too.
+        altitude = _number(told, "altMSL", -12_000, 100_000)
+        altitude = _number(told, "alt", -12_000, 100_000) if altitude is None else altitude
+    speed, course = _number(told, "speed", 0, 10_000), _number(told, "track", 0, 360)
+    return Fix(time, latitude, longitude, altitude, speed, course)
+
+
+def _number(told: dict[str, Any], name: str, low: float, high: float) -> float | None:
+    value = told.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and low <= value <= high else None
+
+
+def _time(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError):
+        return None

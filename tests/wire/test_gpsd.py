@@ -1,0 +1,70 @@
+"""gpsd's lines: what gpsd 3.22 itself wrote, what other versions and receivers may write."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.gpsd import Fix, NoFix, Report, read_line
+
+TPV = (
+    b'{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-20T10:00:10.000Z",'
+    b'"ept":0.005,"lat":47.000500000,"lon":8.000000000,"altHAE":592.3000,"altMSL":545.4000,'
+    b'"alt":545.4000,"track":84.4000,"speed":15.022,"climb":0.000,"eph":17.100}'
+)
+TIME = 1_795_168_810.0
+
+
+@pytest.mark.parametrize(
+    ("line", "report"),
+    [
+        (TPV, Fix(TIME, 47.0005, 8.0, 545.4, 15.022, 84.4)),
+        (TPV.replace(b'"altMSL":545.4000,', b""), Fix(TIME, 47.0005, 8.0, 545.4, 15.022, 84.4)),
+        (TPV.replace(b'"mode":3', b'"mode":2'), Fix(TIME, 47.0005, 8.0, None, 15.022, 84.4)),
+        (TPV.replace(b'"speed":15.022,', b""), Fix(TIME, 47.0005, 8.0, 545.4, None, 84.4)),
+        (TPV.replace(b'"track":84.4000', b'"track":"n/a"'), Fix(TIME, 47.0005, 8.0, 545.4, 15.022)),
+        (TPV.replace(b'"mode":3', b'"mode":1'), NoFix()),
+        (TPV.replace(b'"mode":3', b'"mode":0'), NoFix()),
+        (TPV.replace(b"47.000500000", b"NaN"), NoFix()),
+        (TPV.replace(b"47.000500000", b"147.0"), NoFix()),
+        (TPV.replace(b'"lon":8.000000000,', b""), NoFix()),
+        (TPV.replace(b"2026-11-20T10:00:10.000Z", b"soon"), NoFix()),
+        (b'{"class":"TPV"}', NoFix()),
+        (b'{"class":"VERSION","release":"3.22"}', None),
+        (b'{"class":"SKY","satellites":[]}', None),
+        (b"{}", None),
+    ],
+)
+def test_lines(line: bytes, report: Report) -> None:
+    assert read_line(line) == report
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"$GPGGA,1", b"[1]", b"7", b'{"class":"ERROR","message":"no"}', b"\xff"]
+)
+def test_what_is_no_report_is_refused(line: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        read_line(line)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_read_or_refused(line: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        read_line(line)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["mode", "time", "lat", "lon", "altMSL", "speed", "track"]),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    )
+)
+def test_members_of_any_type_are_read(members: dict[str, object]) -> None:
+    import json
+
+    line = json.dumps({"class": "TPV", **members}).encode()
+    assert isinstance(read_line(line), Fix | NoFix)
