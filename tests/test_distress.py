@@ -142,7 +142,7 @@ async def test_the_story_tells_it_in_order_and_counts_what_repeats(
             ("sent", "17 bytes, 1 credits", 1),
             ("Delivered", "", 1),
             ("answered", "Delivered", 1),
-            ("confirmed", "stored by 0", 1),
+            ("confirmed", "stored by the hub", 1),
         ]
 
 

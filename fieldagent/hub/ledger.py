@@ -15,6 +15,9 @@ from fieldagent.hub.store import Db
 from fieldagent.package import Item
 from fieldagent.wire.envelope import Entry, Source, encode
 
+THE_HUB = 0
+"""Stands where a member does: the hub itself, and what is behind it."""
+
 WAITS = "('waiting', 'packed', 'sent')"
 """States of a delivery that the device has not confirmed: `packed` is in a message to the satellite
 operator, `sent` has been taken by them."""
@@ -168,6 +171,27 @@ def confirm(db: Db, item: int, device: int, way: Way, now: float) -> None:
         now,
         item,
         device,
+    )
+    for (sender,) in rows:
+        announce_mail(db, sender)
+        db.announce("satellite")
+
+
+def confirm_sos(db: Db, item: int, now: float) -> None:
+    """Somebody's webhook has taken an SOS: its sender, who repeats it until then, is told once.
+
+    Anything else is confirmed by the devices that store it.
+    """
+    rows = db.execute(
+        "INSERT INTO receipt (device, sequence, member, at, urgent, state)"
+        " SELECT source_device, source_sequence, ?, ?, 1, 'waiting' FROM item WHERE id = ?"
+        " AND sos = 1 AND source_device IS NOT NULL AND NOT EXISTS (SELECT 1 FROM receipt"
+        " WHERE receipt.device = item.source_device AND receipt.sequence = item.source_sequence"
+        " AND receipt.member = ?) RETURNING device",
+        THE_HUB,
+        now,
+        item,
+        THE_HUB,
     )
     for (sender,) in rows:
         announce_mail(db, sender)

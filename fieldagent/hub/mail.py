@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fieldagent.hub import Device
-from fieldagent.hub.ledger import WAITS
+from fieldagent.hub.ledger import THE_HUB, WAITS
 from fieldagent.hub.store import Db
 from fieldagent.payload import Identity
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, Source, decode, encode
@@ -139,7 +139,7 @@ def introduction(
     db: Db, device: Device, member: int, already: Collection[int] = ()
 ) -> list[tuple[tuple[int, bytes], Entry]]:
     """Who `member` is, as a mark for `mark_introduced` and an entry; empty when that is known."""
-    if member in already:
+    if member == THE_HUB or member in already:
         return []
     who = identity_of(db, member, device.workspace)
     entry = Entry(member, Introduction(who))

@@ -22,6 +22,7 @@ import trio
 from fieldagent.http.client import Opener
 from fieldagent.hub.audit import note
 from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
+from fieldagent.hub.ledger import confirm_sos
 from fieldagent.hub.mail import identity_of, stored_entry
 from fieldagent.hub.store import Db, Store
 from fieldagent.inbound import Delivery, Outcome, Result
@@ -180,6 +181,7 @@ def settle(db: Db, posting: Posting, result: Result, now: float) -> str:
     if result.outcome is Outcome.HANDED:
         if _mark(db, posting, "handed", attempts, now, ""):
             db.execute("UPDATE webhook SET failing_since = NULL WHERE id = ?", webhook)
+            confirm_sos(db, posting.item, now)
         return ""
     wait = delay(
         attempts, schedule=SCHEDULE, retry_after=result.retry_after, chance=random.random()

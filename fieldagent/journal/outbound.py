@@ -120,6 +120,10 @@ class Storage:
     at: float
 
 
+THE_HUB = Identity("0", "the hub", "Integration")
+"""Or what is behind it, such as a webhook."""
+
+
 def receipts(journal: Journal, sequence: int) -> list[Storage]:
     rows = journal.read(
         "SELECT by, at, id, name, type, email, account FROM receipt LEFT JOIN identity"
@@ -127,7 +131,8 @@ def receipts(journal: Journal, sequence: int) -> list[Storage]:
         sequence,
     )
     return [
-        Storage(stranger(by) if who[0] is None else Identity(*who), at) for by, at, *who in rows
+        Storage(THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who), at)
+        for by, at, *who in rows
     ]
 
 

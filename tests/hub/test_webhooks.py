@@ -30,8 +30,8 @@ from fieldagent.inbound import Outcome, Result
 from fieldagent.inbound.schedule import LONGEST, SCHEDULE
 from fieldagent.inbound.webhook import post
 from fieldagent.package import Message
-from fieldagent.wire.envelope import Entry
-from tests.hub.field import START, Field, field_of
+from fieldagent.wire.envelope import Entry, Receipt
+from tests.hub.field import START, Field, collect, field_of
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(32)).decode()
@@ -138,6 +138,18 @@ async def test_what_an_agent_sends_is_posted_in_the_spec_s_json_and_signed(store
         )
         assert request.headers["webhook-signature"] == signed
         assert await states(alps) == [("handed", 1)]
+
+
+async def test_an_sos_that_a_webhook_took_is_confirmed_once(store: Store) -> None:
+    async with posting(store) as (alps, _):
+        webhook = Webhook(0, "http://127.0.0.1:9/", secrets=(SECRET,))
+        await store.commit(lambda db: webhooks.add(db, 1, webhook, now=alps.now))
+        await alps.sends(1, Entry(7, Message("no SOS"), int(START)))
+        await alps.sends(1, Entry(8, Message("Leg broken"), int(START), sos=True))
+        await turn(alps)
+        await turn(alps)
+        entries = [entry for each in await collect(alps.mailbox(1)) for entry in each.entries]
+        assert entries == [Entry(8, Receipt(0), int(alps.now))]
 
 
 async def test_the_same_item_over_two_ways_is_posted_once(store: Store) -> None:
