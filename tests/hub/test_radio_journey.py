@@ -1,0 +1,85 @@
+"""A kit without a link, carried by its neighbour: real processes, nodes on ptys, a real hub.
+
+What reaches the webhook is the true sender's, once, whichever ways it took; and a kit that heard it
+by radio hands it to its hook once, though the hub relays it too.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.hub.test_cluster import contents, until
+from tests.hub.test_journey import folder, posted, receiver
+from tests.processes import administer, agent, hub
+from tests.simulator.test_simulate_node import nodes
+
+
+def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    devices = {}
+    for name in ("Ada", "Ben"):
+        member = administer(database, "user", "add", name)["id"]
+        devices[name] = administer(
+            database, "device", "add", f"kit of {name}", "--user", str(member)
+        )
+    settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+
+    def radio(name: str, port: int) -> dict[str, Any]:
+        return {
+            "satellite-port": None,
+            "radio-port": str(tmp_path / "air" / f"node-{port}"),
+            "radio-station": str(devices[name]["id"]),
+            "radio-name": f"kit of {name}",
+            "inbound-hook": "cat",
+        }
+
+    with ExitStack() as stack:
+        hooked = stack.enter_context(receiver())
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1"))
+        link = {"hub-address": running.address}
+        carrier = stack.enter_context(
+            agent(
+                folder(tmp_path / "ben"),
+                {
+                    **radio("Ben", 2),
+                    **link,
+                    "hub-token": devices["Ben"]["hub-token"],
+                    "radio-carry": "cellular",
+                },
+            )
+        )
+        carrier.expect("linked to the hub")
+        with agent(folder(tmp_path / "ada"), radio("Ada", 1)) as kit:
+            sent = kit.call("POST", "/api/package", {"message": {"content": "no link here"}}).body
+            assert sent["channels"] == {"Radio": {"status": "Delivered"}}
+            until(lambda: posted(hooked) == ["no link here"])
+
+            def events() -> list[str]:
+                story = kit.call("GET", f"/api/package/{sent['id']}").body["story"]
+                return [line["event"] for line in story]
+
+            until(lambda: "carried" in events())
+            kit.stop()
+        linked = {**radio("Ada", 1), **link, "hub-token": devices["Ada"]["hub-token"]}
+        with agent(tmp_path / "ada", linked) as kit:
+            kit.expect("linked to the hub")
+            both = kit.call("POST", "/api/package", {"message": {"content": "by both"}}).body
+
+            def ended() -> bool:
+                legs = kit.call("GET", f"/api/package/{both['id']}").body["channels"]
+                return [leg["status"] for leg in legs.values()] == ["Delivered"] * 2
+
+            until(ended)
+            until(lambda: "by both" in posted(hooked))
+            time.sleep(1)
+            assert posted(hooked) == ["no link here", "by both"]
+            assert sorted(contents(carrier)) == ["by both", "no link here"]
+        senders = {json.dumps(entry["payloads"][0]["identity"]["name"]) for entry in hooked.got}
+        assert senders == {'"Ada"'}
