@@ -32,12 +32,11 @@ from fieldagent.inbox import Inbox
 from fieldagent.intake import Intake
 from fieldagent.journal import inbound, outbound
 from fieldagent.journal.commit import Journal
-from fieldagent.journal.outbound import Accepted, Ended, Spent
+from fieldagent.journal.outbound import Ended, Spent
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel
-from fieldagent.payload import Identity
 from fieldagent.progress import Progress
-from fieldagent.riders import AirRiders, HubRiders
+from fieldagent.riders import HubRiders
 from fieldagent.settings import Settings
 from fieldagent.signals import stop_at_signal
 from fieldagent.systemd_notify import notify, watchdog_interval
@@ -45,7 +44,7 @@ from fieldagent.wire.envelope import derive_key
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
-    from fieldagent.neighbours import Neighbours
+    from fieldagent.station import Station
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Agent:
     events: Events
     progress: Progress
     started: float
-    neighbours: Neighbours | None
+    station: Station | None
 
     def status(self) -> dict[str, Any]:
         return {
@@ -87,8 +86,8 @@ class Agent:
         outbox = self.outboxes.get(channel)
         if outbox is None:
             return _channel_status(configured=False, link=Link(), queued=0, spent=Spent())
-        if channel is Channel.RADIO and self.neighbours is not None:
-            outbox.link.facts["neighbours"] = len(self.neighbours.in_earshot())
+        if channel is Channel.RADIO and self.station is not None:
+            outbox.link.facts["neighbours"] = len(self.station.neighbours.in_earshot())
         return _channel_status(True, outbox.link, len(outbox), outbox.spent())
 
     def healthy(self) -> str | None:
@@ -134,9 +133,10 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes[Channel.CELLULAR] = ChannelOutbox(
             Channel.CELLULAR, journal, inbox, clock=time.time, end=intake.end
         )
-    neighbours = None
+    station = None
     if settings.radio_port is not None:
-        neighbours = _radio(settings, journal, inbox, intake, outboxes)
+        station = _station(settings, journal, inbox, intake, outboxes)
+        outboxes[Channel.RADIO] = station.outbox
     resumed = intake.resume()
     if resumed:
         log.info("%d Packages that waited go on", resumed)
@@ -150,7 +150,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         events,
         Progress(trio.current_time),
         trio.current_time(),
-        neighbours,
+        station,
     )
 
 
@@ -173,64 +173,30 @@ def _satellite_outbox(
     )
 
 
-def _radio(
+def _station(
     settings: Settings,
     journal: Journal,
     inbox: Inbox,
     intake: Intake,
-    outboxes: dict[Channel, ChannelOutbox],
-) -> Neighbours:
-    """The outbox of the air, and whoever is in earshot."""
-    from fieldagent.carrier import Carrier
-    from fieldagent.neighbours import Neighbours
+    outboxes: Mapping[Channel, ChannelOutbox],
+) -> Station:
+    from fieldagent.station import Terms, set_up
 
-    station = settings.radio_station
-    assert station is not None, "radio-port needs radio-station"
-    keys = [derive_key(master, "AIR") for master in settings.radio_key]
-    me = Identity(str(station), settings.radio_name or f"station {station}", "Device")
+    assert settings.radio_station is not None, "radio-port needs radio-station"
+    terms = Terms(
+        settings.radio_station,
+        settings.radio_name,
+        [derive_key(master, "AIR") for master in settings.radio_key],
+        settings.radio_carry & outboxes.keys(),
+        settings.radio_carry_credits_per_day,
+        settings.package_time_to_live,
+    )
 
     def pleads() -> bool:
         linked = outboxes.get(Channel.CELLULAR)
         return linked is None or linked.link.state not in (LinkState.READY, LinkState.BUSY)
 
-    riders = AirRiders(station, me, pleads=pleads, clock=time.time)
-    carrier = Carrier(
-        settings.radio_carry & outboxes.keys(),
-        riders,
-        credits_per_day=settings.radio_carry_credits_per_day,
-        time_to_live=settings.package_time_to_live,
-        free_id=intake.free_id,
-        queue=intake.queue_carried,
-    )
-    carries = bool(settings.radio_carry & outboxes.keys())
-    neighbours = Neighbours(
-        journal,
-        inbox,
-        riders,
-        station,
-        clock=time.time,
-        keys=keys,
-        carrier=carrier if carries else None,
-    )
-    outbox = outboxes[Channel.RADIO] = ChannelOutbox(
-        Channel.RADIO,
-        journal,
-        neighbours,
-        clock=time.time,
-        end=intake.end,
-        key=keys[0] if keys else None,
-        riders=riders,
-        station=station,
-    )
-    neighbours.air = outbox
-    if carries:
-
-        def tell(known: Accepted) -> None:
-            carrier.delivered(known)
-            outbox.answer()
-
-        intake.on_carried = tell
-    return neighbours
+    return set_up(terms, journal, inbox, intake, pleads=pleads, clock=time.time)
 
 
 async def run(

@@ -34,6 +34,7 @@ LAYERS = [
         "intake",
         "carrier",
         "neighbours",
+        "station",
         "distress",
         "signals",
         "systemd_notify",

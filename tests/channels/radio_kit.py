@@ -12,21 +12,18 @@ from random import Random
 
 import trio
 
-from fieldagent.carrier import Carrier
 from fieldagent.channels import radio
 from fieldagent.channels.node import open_node
 from fieldagent.events import Events
 from fieldagent.inbox import Inbox
 from fieldagent.intake import Intake
 from fieldagent.journal import inbound
-from fieldagent.journal.outbound import Accepted
 from fieldagent.neighbours import Neighbours
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel, Status, read_package
-from fieldagent.payload import Identity
-from fieldagent.riders import AirRiders
 from fieldagent.simulator.air import SharedAir, Weather
 from fieldagent.simulator.nodes import Nodes
+from fieldagent.station import Terms, set_up
 from tests.kit import START, PatientJournal
 
 
@@ -94,43 +91,10 @@ async def station(
     )
     for name in sorted(carries):
         outboxes[name] = ChannelOutbox(name, journal, inbox, clock=clock, end=intake.end)
-    me = Identity(str(number), f"Kit {number}", "Device")
-    riders = AirRiders(number, me, pleads=pleads, clock=clock)
-    carrier = Carrier(
-        carries,
-        riders,
-        credits_per_day=credits_per_day,
-        time_to_live=86_400,
-        free_id=intake.free_id,
-        queue=intake.queue_carried,
-    )
-    neighbours = Neighbours(
-        journal,
-        inbox,
-        riders,
-        number,
-        clock=clock,
-        keys=keys,
-        carrier=carrier if carries else None,
-    )
-    outbox = outboxes[Channel.RADIO] = ChannelOutbox(
-        Channel.RADIO,
-        journal,
-        neighbours,
-        clock=clock,
-        end=intake.end,
-        key=keys[0] if keys else None,
-        riders=riders,
-        station=number,
-    )
-    neighbours.air = outbox
-    if carries:
-
-        def tell(known: Accepted) -> None:
-            carrier.delivered(known)
-            outbox.answer()
-
-        intake.on_carried = tell
+    terms = Terms(number, f"Kit {number}", keys, carries, credits_per_day, 86_400)
+    on_the_air = set_up(terms, journal, inbox, intake, pleads=pleads, clock=clock)
+    outbox = outboxes[Channel.RADIO] = on_the_air.outbox
+    neighbours = on_the_air.neighbours
     intake.resume()
     opener = partial(open_node, str(port), 115200, outbox.link)
     try:
