@@ -48,14 +48,12 @@ class Carrier:
         *,
         credits_per_day: int,
         time_to_live: float,
-        free_id: Callable[[], int],
         queue: Callable[[Accepted], None],
     ) -> None:
         self._channels = channels
         self._riders = riders
         self._credits_per_day = credits_per_day
         self._time_to_live = time_to_live
-        self._free_id = free_id
         self.queue = queue
 
     def store(
@@ -72,11 +70,11 @@ class Carrier:
             return None
         priority = SOS_PRIORITY if entry.sos else ITEMS[kind_of(item)][1]
         package = Package(item=item, channels=frozenset(channels), priority=priority)
-        body, id_ = canonical(package), self._free_id()
+        body = canonical(package)
         expires = None if entry.sos else now + self._time_to_live
         sequence = outbound.accept(
             body,
-            id_=id_,
+            id_=0,
             digest=digest(body),
             idempotency_key=None,
             accepted=entry.time,
@@ -85,7 +83,7 @@ class Carrier:
             # Its own agent keeps an SOS going.
             is_sos=False,
         )(db)
-        outbound.carry(db, sequence, station, entry.sequence)
+        id_ = outbound.carry(db, sequence, station, entry.sequence)
         return Accepted(
             sequence,
             id_,

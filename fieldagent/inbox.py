@@ -100,8 +100,9 @@ class Inbox:
         except RemoteProtocolError as error:
             log.error("a message of %d bytes could not be read: %s", len(body), error)
             return
-        taken = Taken(self._clock(), repeater.owes)
-        await self._journal.commit(lambda db: self._store(db, envelope, taken))
+        now, owes = self._clock(), repeater.owes
+        # A transaction may be carried out anew: each time it begins with nothing.
+        taken = await self._journal.commit(lambda db: self._store(db, envelope, Taken(now, owes)))
         await self.publish(envelope, taken, repeater)
 
     async def publish(self, envelope: Envelope, taken: Taken, repeater: Repeater) -> None:
@@ -127,8 +128,9 @@ class Inbox:
         self.news.set()
         self.news = trio.Event()
 
-    def _store(self, db: sqlite3.Connection, envelope: Envelope, taken: Taken) -> None:
+    def _store(self, db: sqlite3.Connection, envelope: Envelope, taken: Taken) -> Taken:
         self._store_all(db, envelope.origin, envelope.entries, taken)
+        return taken
 
     def _store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken

@@ -127,7 +127,7 @@ class Intake:
         now = self._clock()
         legs = legs_of(package.channels, frozenset(self._outboxes))
         if package.id is None:
-            id_ = self.free_id()
+            id_, self._next_id = self._next_id, self._next_id + 1
         else:
             id_ = package.id
             if self._next_id <= id_ < outbound.CHOSEN_IDS:
@@ -158,10 +158,6 @@ class Intake:
         if replaced:
             await self.end(replaced)
         return Standing(id_, sequence, terminal_status(legs.values()), legs, now)
-
-    def free_id(self) -> int:
-        id_, self._next_id = self._next_id, self._next_id + 1
-        return id_
 
     def queue_carried(self, accepted: Accepted) -> None:
         """A neighbour's, which is on disk."""

@@ -61,6 +61,10 @@ class _Packet:
     """What is to be answered: the number of the item, and what of it is here."""
     heard: list[tuple[int, Heard]] = field(default_factory=list)
     carried: list[Accepted] = field(default_factory=list)
+    pleaded: set[tuple[int, int]] = field(default_factory=set)
+    """Items of which a fragment came with a plea."""
+    joined: set[tuple[int, int]] = field(default_factory=set)
+    """Items that are whole now."""
 
 
 class Neighbours:
@@ -110,14 +114,19 @@ class Neighbours:
             return
         returned = self._clock() - self.heard_at.get(station, -inf) >= AWAY_AFTER
         self.heard_at[station] = self._clock()
-        packet = _Packet(station, Taken(self._clock()))
-        await self._journal.commit(lambda db: self._store(db, envelope, packet))
+        now = self._clock()
+        # A transaction may be carried out anew: each time it begins with nothing.
+        packet = await self._journal.commit(
+            lambda db: self._store(db, envelope, _Packet(station, Taken(now)))
+        )
         await self._inbox.publish(envelope, packet.taken, repeater)
         await self._follow_up(packet, returned)
 
     async def _follow_up(self, packet: _Packet, returned: bool) -> None:
         """What may be said and done now that all of it is on disk."""
         assert self.air is not None, "the air is told to its neighbours"
+        self._pleaded |= packet.pleaded
+        self._pleaded -= packet.joined
         for accepted in packet.carried:
             assert self._carrier is not None
             self._carrier.queue(accepted)
@@ -131,11 +140,12 @@ class Neighbours:
         if packet.answers:
             self.air.answer()
 
-    def _store(self, db: sqlite3.Connection, envelope: Envelope, packet: _Packet) -> None:
+    def _store(self, db: sqlite3.Connection, envelope: Envelope, packet: _Packet) -> _Packet:
         packet.plea = any(isinstance(entry.content, Plea) for entry in envelope.entries)
         # Who sends is known before what is sent.
         for entry in sorted(envelope.entries, key=_introduces_nobody):
             self._store_entry(db, entry, packet)
+        return packet
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: _Packet) -> None:
         content, station = entry.content, packet.station
@@ -159,7 +169,7 @@ class Neighbours:
     ) -> None:
         station = packet.station
         if packet.plea:
-            self._pleaded.add((station, sequence))
+            packet.pleaded.add((station, sequence))
         whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
         if whole is None:
             arrived = inbound.arrived_of(db, (-station, sequence, part.count))
@@ -167,8 +177,8 @@ class Neighbours:
             packet.answers.append((sequence, Heard(station, part.count, arrived or everything)))
             return
         packet.answers.append((sequence, Heard(station, part.count, frozenset(range(part.count)))))
-        packet.plea = (station, sequence) in self._pleaded
-        self._pleaded.discard((station, sequence))
+        packet.plea = packet.plea or (station, sequence) in self._pleaded
+        packet.joined.add((station, sequence))
         for entry in whole:
             self._inbox.store_entry(db, -station, entry, packet.taken)
             self._carry(db, entry, packet)

@@ -56,7 +56,6 @@ def set_up(
         riders,
         credits_per_day=terms.credits_per_day,
         time_to_live=terms.time_to_live,
-        free_id=intake.free_id,
         queue=intake.queue_carried,
     )
     neighbours = Neighbours(

@@ -287,9 +287,11 @@ def note_fragments(
     )
 
 
-def carry(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> None:
-    """The Package is a neighbour's."""
+def carry(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> int:
+    """The Package is a neighbour's; its id comes back, below zero, where callers' seldom are."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?)", (sequence, origin, origin_sequence))
+    db.execute("UPDATE package SET id = ? WHERE sequence = ?", (-sequence, sequence))
+    return -sequence
 
 
 def is_carried(db: sqlite3.Connection, origin: int, origin_sequence: int) -> bool:
