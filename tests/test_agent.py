@@ -369,6 +369,27 @@ def test_check_tells_what_to_mend_and_what_is_good(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("radio-port={home}/none", "is the modem plugged in?"),
+        ("radio-port=tcp://127.0.0.1:9", "a node is on a serial port"),
+        (
+            "radio-port=tcp://127.0.0.1:9\nradio-protocol=kiss\nradio-callsign=N0CALL",
+            "does the KISS modem run?",
+        ),
+    ],
+)
+def test_check_tells_what_is_wrong_with_the_radio(tmp_path: Path, lines: str, told: str) -> None:
+    properties = tmp_path / "agent.properties"
+    common = f"radio-station=1\napi-port=0\nstate-directory={tmp_path}\n"
+    properties.write_text(common + lines.format(home=tmp_path) + "\n")
+    arguments = [*MODULE, "check", "--config", str(properties)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 78
+    assert told in done.stderr
+
+
 def test_the_zipapp_is_the_whole_product(tmp_path: Path) -> None:
     if not ZIPAPP.exists():
         pytest.skip("build/zipapp has not been run")

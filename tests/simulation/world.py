@@ -569,7 +569,10 @@ TROUBLE: list[Callable[[World], None]] = [
 def _replaced(world: World) -> Iterator[None]:
     """Lines, links and clock of this world. What is done over and over for as long as something is
     away, or feeds a watchdog, is done more seldom: an hour of that shows what weeks would."""
+    quiet = logging.getLogger("fieldagent")
     with ExitStack() as stack:
+        stack.callback(quiet.setLevel, quiet.level)
+        quiet.setLevel(logging.CRITICAL)
 
         def put(module: object, name: str, value: object) -> None:
             stack.enter_context(patch.object(module, name, value))
@@ -615,7 +618,6 @@ def simulate(seed: int, home: Path) -> World:
     trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
     trio._core._run._r.seed(seed)
     random.seed(seed)
-    logging.getLogger("fieldagent").setLevel(logging.CRITICAL)
     world = World(seed, home)
     with _replaced(world):
         try:
