@@ -82,6 +82,7 @@ class Carrier:
             legs=dict.fromkeys(channels, Leg()),
             # Its own agent keeps an SOS going.
             is_sos=False,
+            status=None,
         )(db)
         id_ = outbound.carry(db, sequence, station, entry.sequence)
         return Accepted(

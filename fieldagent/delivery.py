@@ -63,10 +63,11 @@ def delays(
     legs: Mapping[Channel, Leg], fan_out: FanOut, head_start: float, *, sos: bool
 ) -> dict[Channel, float]:
     """After how many seconds each leg that waits may begin."""
-    waits = {channel for channel, leg in legs.items() if leg.status is None}
-    step = head_start if fan_out is FanOut.CHEAPEST and not sos else 0.0
-    in_order = [channel for channel in CHEAPEST_FIRST if channel in waits]
-    return {channel: place * step for place, channel in enumerate(in_order)}
+    waits = [channel for channel, leg in legs.items() if leg.status is None]
+    if fan_out is not FanOut.CHEAPEST or sos:
+        return dict.fromkeys(waits, 0.0)
+    waits.sort(key=CHEAPEST_FIRST.index)
+    return {channel: place * head_start for place, channel in enumerate(waits)}
 
 
 def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from functools import cached_property
 from typing import NamedTuple
 
 import trio
@@ -125,14 +125,15 @@ class Intake:
 
     async def _store(self, package: Package, key: str | None) -> Standing:
         now = self._clock()
-        legs = legs_of(package.channels, frozenset(self._outboxes))
+        legs = legs_of(package.channels, self._configured)
+        status = terminal_status(legs.values())
         if package.id is None:
             id_, self._next_id = self._next_id, self._next_id + 1
         else:
             id_ = package.id
             if self._next_id <= id_ < outbound.CHOSEN_IDS:
                 self._next_id = id_ + 1
-        stamped = package.stamped(datetime.fromtimestamp(now, UTC))
+        stamped = package.stamped(now)
         life = None if package.sos else package.time_to_live or self._time_to_live
         expires = None if life is None else now + life
         body = canonical(package)
@@ -146,6 +147,7 @@ class Intake:
                 accepted=now,
                 expires=expires,
                 legs=legs,
+                status=status,
                 is_sos=package.sos,
             )
         )
@@ -157,7 +159,12 @@ class Intake:
         ]
         if replaced:
             await self.end(replaced)
-        return Standing(id_, sequence, terminal_status(legs.values()), legs, now)
+        return Standing(id_, sequence, status, legs, now)
+
+    @cached_property
+    def _configured(self) -> frozenset[Channel]:
+        """All channels are there before the first Package is."""
+        return frozenset(self._outboxes)
 
     def queue_carried(self, accepted: Accepted) -> None:
         """A neighbour's, which is on disk."""
@@ -280,8 +287,8 @@ class Intake:
 
     def cost(self, package: Package) -> dict[Channel, Cost]:
         """What it would take on each channel that is configured and not excluded by it."""
-        legs = legs_of(package.channels, frozenset(self._outboxes))
-        stamped = package.stamped(datetime.fromtimestamp(self._clock(), UTC))
+        legs = legs_of(package.channels, self._configured)
+        stamped = package.stamped(self._clock())
         return {
             channel: self._outboxes[channel].cost(stamped)
             for channel, leg in legs.items()

@@ -84,11 +84,12 @@ class Package:
     def sos(self) -> bool:
         return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
 
-    def stamped(self, now: datetime) -> Package:
+    def stamped(self, now: float) -> Package:
         """A position without a time gets `now`: a queued fix must not look fresh hours later."""
         item = self.item
         if isinstance(item, Location | Waypoint) and item.timestamp is None:
-            return replace(self, item=replace(item, timestamp=now))
+            moment = datetime.fromtimestamp(now, UTC)
+            return replace(self, item=replace(item, timestamp=moment))
         return self
 
 

@@ -171,10 +171,10 @@ def accept(
     accepted: float,
     expires: float | None,
     legs: Mapping[Channel, Leg],
+    status: Status | None,
     is_sos: bool,
 ) -> Operation[int]:
     """Store a new Package, told by its `canonical` text; its sequence number on air comes back."""
-    status = terminal_status(legs.values())
     ended = None if status is None else accepted
 
     def store(db: sqlite3.Connection) -> int:
