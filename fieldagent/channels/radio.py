@@ -27,8 +27,9 @@ PATIENCE = 3.0
 """Seconds for an answer, beside the time on air of what is under way and of the answer."""
 PAUSE = 0.5
 """Seconds, at random up to this, of quiet before a packet; more on a slow air."""
-AGAIN_FIRST, AGAIN_MAX = 5.0, 600.0
-"""Seconds after which a packet goes again: the first, which doubles, up to the last."""
+AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
+"""Seconds after which a packet goes again: the first, which doubles, up to the last; an SOS does
+not wait for longer than a minute."""
 BUSY = 10.0
 """Seconds after which a packet that the radio gave up goes again."""
 TRANSMIT_MAX = 120.0
@@ -158,7 +159,8 @@ class Driver:
         finally:
             self.waiting -= 1
             self.pause.cancel()
-            again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(transmission.tries, 10))
+            longest = URGENT_AGAIN_MAX if transmission.urgent else AGAIN_MAX
+            again = min(longest, AGAIN_FIRST * 2 ** min(transmission.tries, 10))
             wait = self.random.uniform(0.5, 1) * again
             await self._settle(transmission, answered, "nobody answered", wait)
 

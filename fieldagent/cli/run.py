@@ -43,8 +43,9 @@ def run(given: argparse.Namespace) -> int:
         print(f"fieldagent: {error}", file=sys.stderr)
         print("fieldagent: mend the settings; `fieldagent check` looks again", file=sys.stderr)
         return SETTINGS
-    if settings.satellite_port is None and settings.hub_address is None:
-        log.warning("no channel is configured: set satellite-port or hub-address in the settings")
+    if not (settings.satellite_port or settings.radio_port or settings.hub_address):
+        keys = "satellite-port, radio-port or hub-address"
+        log.warning("no channel is configured: set %s in the settings", keys)
     return ended(lambda: trio.run(agent.run, settings, emit))
 
 
