@@ -36,6 +36,8 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
+STATIONS_MAX = 1000
+"""Stations that are remembered; who says to be more is not believed to be all there."""
 AWAY_AFTER = 3600.0
 """Seconds after which a station that was not heard is no neighbour any more."""
 
@@ -97,6 +99,14 @@ class Neighbours:
         """Every station that was heard, with the Unix time of the last packet."""
         self.air: Station | None = None
 
+    def _note(self, station: int) -> None:
+        self.heard_at.pop(station, None)
+        self.heard_at[station] = self._clock()
+        while len(self.heard_at) > STATIONS_MAX:
+            longest_ago = next(iter(self.heard_at))
+            del self.heard_at[longest_ago]
+            self._pleaded = {each for each in self._pleaded if each[0] != longest_ago}
+
     def in_earshot(self) -> list[int]:
         now = self._clock()
         return [each for each, at in self.heard_at.items() if abs(now - at) < AWAY_AFTER]
@@ -113,7 +123,7 @@ class Neighbours:
             log.debug("a packet that says to be of station %d went no further", station)
             return
         returned = self._clock() - self.heard_at.get(station, -inf) >= AWAY_AFTER
-        self.heard_at[station] = self._clock()
+        self._note(station)
         now = self._clock()
         # A transaction may be carried out anew: each time it begins with nothing.
         packet = await self._journal.commit(

@@ -473,7 +473,9 @@ class ChannelOutbox:
 
     async def receive(self, body: bytes) -> None:
         await self._inbox.take_in(body, self, tagged=not self._terms.authentic)
-        await self._spend(Spent(len(body), self._terms.credits(len(body))))
+        if not self._terms.shared:
+            # What others say on the air costs nothing, and is not worth a write.
+            await self._spend(Spent(len(body), self._terms.credits(len(body))))
 
     # On the air.
 

@@ -21,6 +21,8 @@ from fieldagent.wire.envelope import Entry, Heard, Introduction, Plea, Receipt, 
 Size = Callable[[list[Entry]], int]
 """How many bytes the envelope of these entries takes."""
 
+ANSWERS_MAX = 256
+"""Answers that wait; one that is dropped is asked for again."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
 
@@ -137,6 +139,8 @@ class AirRiders:
 
     def answer(self, sequence: int, heard: Heard) -> None:
         self._answers[heard.station, sequence] = Entry(sequence, heard)
+        while len(self._answers) > ANSWERS_MAX:
+            del self._answers[next(iter(self._answers))]
 
     def look(self) -> None:
         pass

@@ -146,9 +146,9 @@ class Driver:
                 sent = fate is not Fate.DROPPED and not transmission.answerable
                 await self._settle(transmission, sent, "the radio gave it up", BUSY)
         self.on_air = max(trio.current_time() - began, self.on_air * 0.8)
-        full = fate is Fate.DROPPED
-        self.link.state = LinkState.NO_SERVICE if full else LinkState.READY
-        self.link.reason = "the channel is busy" if full else ""
+        busy = fate is Fate.DROPPED
+        self.link.state = LinkState.NO_SERVICE if busy else LinkState.READY
+        self.link.reason = "the channel is busy" if busy else ""
 
     async def _await_answer(self, transmission: Transmission) -> None:
         answered = False

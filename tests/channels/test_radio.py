@@ -210,6 +210,14 @@ async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet:
         assert ben.outbox.load(200) is None
 
 
+async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
+        for number in range(10, 1110):
+            await ben.outbox.receive(encode([Entry(1, Message("x"))], origin=number))
+        assert len(ben.neighbours.heard_at) == 1000
+        assert len(ben.neighbours._riders._answers) <= 256
+
+
 async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
     tmp_path: Path, clock: Any
 ) -> None:
