@@ -1,8 +1,8 @@
 """A KISS TNC on a serial line or TCP, as an `Air`: each packet is the information of a UI frame.
 
 That a write succeeded says nothing: a TNC that finds no free channel discards the frame and keeps
-silent. So it is asked how many bytes wait until none does. One that does not know the question
-gets the time that the frame takes on the slowest usual air.
+silent. So it is asked how many bytes wait until none does, and then given the time that the frame
+takes on the slowest usual air. One that does not know the question gets that time alone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ log = logging.getLogger(__name__)
 
 DESTINATION = ax25.Call("FIELDA")
 CONNECT_MAX = 10.0
+WRITE_MAX = 10.0
+"""Seconds in which a TNC takes a frame from its line."""
 ANSWER_MAX = 2.0
-"""Seconds in which a TNC says how much waits."""
+"""Seconds in which a TNC that knows the question says how much waits."""
+SILENCE_MAX = 10.0
+"""Seconds without an answer after which a TNC that gave one before is gone."""
 ASK_EVERY = 0.5
-EMPTY_MAX = 60.0
-"""Seconds after which a frame that still waits is taken for discarded."""
+KEPT_MAX = 55.0
+"""Seconds after which a frame that still waits counts as given up. Dire Wolf discards one that
+found no free channel for 60 seconds, and from then on it looks as if it had been sent."""
 BITRATE = 1200.0
 """Of the slowest usual air; a faster one only waits a little."""
 LEAD = 0.5
@@ -57,36 +62,48 @@ class TncAir:
         self._told = trio.Event()
         """Set when the TNC said how much waits, and then replaced."""
         self._knows_the_question: bool | None = None
-        link.facts["callsign"] = str(call)
+        self._ignored = 0
+        link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
         frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
-        await self._write(kiss.encode(frame))
-        on_air = LEAD + len(frame) * 8 / BITRATE
-        if self._knows_the_question is False:
-            await trio.sleep(on_air)
+        await self._give(kiss.encode(frame))
+        fate = await self._fate()
+        if fate is not Fate.DROPPED:
+            # A frame leaves the buffer when its transmission begins.
+            await trio.sleep(LEAD + len(frame) * 8 / BITRATE)
+        return fate
+
+    async def _fate(self) -> Fate:
+        with trio.move_on_after(KEPT_MAX):
+            while self._knows_the_question is not False:
+                waiting = await self._ask()
+                if waiting == 0:
+                    return Fate.TRANSMITTED
+                if waiting is not None:
+                    await trio.sleep(ASK_EVERY)
             return Fate.UNKNOWN
-        with trio.move_on_after(EMPTY_MAX + on_air):
-            while (waiting := await self._ask()) != 0:
-                if waiting is None:
-                    await trio.sleep(on_air)
-                    return Fate.UNKNOWN
-                await trio.sleep(ASK_EVERY)
-            # Gone from the buffer: sent, or discarded, which it does not tell.
-            return Fate.TRANSMITTED
         return Fate.DROPPED
 
     async def _ask(self) -> int | None:
-        """Bytes that wait; None where the TNC does not tell."""
+        """Bytes that wait; None where the TNC does not tell. Raises AirLost."""
         told, self._waiting = self._told, None
-        await self._write(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
-        with trio.move_on_after(ANSWER_MAX):
+        await self._give(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
+        with trio.move_on_after(SILENCE_MAX if self._knows_the_question else ANSWER_MAX):
             await told.wait()
-        if self._knows_the_question is None:
-            self._knows_the_question = self._waiting is not None
-            if self._waiting is None:
-                log.info("the TNC does not tell what waits: packets are paced by time")
-        return self._waiting
+            return self._waiting
+        if self._knows_the_question:
+            raise AirLost("the TNC does not answer any more")
+        # Never again: to some TNCs the command means something else.
+        self._knows_the_question = False
+        log.info("the TNC does not tell what waits: packets are paced by time")
+        return None
+
+    async def _give(self, data: bytes) -> None:
+        with trio.move_on_after(WRITE_MAX):
+            await self._write(data)
+            return
+        raise AirLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
 
     async def receive(self) -> bytes:
         return await self._packets.receive()
@@ -94,14 +111,23 @@ class TncAir:
     async def listen(self) -> NoReturn:
         while True:
             data = await self._read()
-            for command, content in self._deframer.receive_data(data):
-                if command == kiss.DATA:
+            for kind, content in self._deframer.receive_data(data):
+                if kind == kiss.DATA:
                     self._take(content)
-                elif (waiting := kiss.waiting_bytes(content)) is not None:
-                    self._waiting = waiting
-                    self._told.set()
-                    self._told = trio.Event()
+                elif kind == kiss.SET_HARDWARE:
+                    self._learn(kiss.waiting_bytes(content))
+                else:
+                    self._ignored += 1
+            self._link.facts["ignoredFrames"] = self._ignored
             self._link.facts["damagedFrames"] = self._deframer.damaged
+
+    def _learn(self, waiting: int | None) -> None:
+        if waiting is not None:
+            # However late: over a slow line the first answer may be.
+            self._knows_the_question = True
+            self._waiting = waiting
+            self._told.set()
+            self._told = trio.Event()
 
     def _take(self, content: bytes) -> None:
         """Frames to others, and what a digipeater repeats of ours, are nothing to us."""
@@ -112,6 +138,7 @@ class TncAir:
             log.debug("a frame from the TNC: %s", error)
             return
         if frame is None or frame.destination != DESTINATION or frame.source == self._call:
+            self._ignored += 1
             return
         try:
             self._heard.send_nowait(frame.info)

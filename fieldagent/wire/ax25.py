@@ -44,9 +44,11 @@ def read_call(text: str) -> Call:
 
 
 def encode(frame: Frame) -> bytes:
-    """A command frame: its C bits say so (section 6.1.2)."""
-    if len(frame.info) > INFO_BYTES or len(frame.via) > DIGIPEATERS:
+    """A command frame: its C bits say so (section 6.1.2). Raises LocalProtocolError."""
+    if len(frame.info) > INFO_BYTES:
         raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")
+    if len(frame.via) > DIGIPEATERS:
+        raise LocalProtocolError(f"a frame goes over at most {DIGIPEATERS} digipeaters")
     calls = [(frame.destination, 0x80), (frame.source, 0), *((call, 0) for call in frame.via)]
     addresses = bytearray().join(_address(call, bit) for call, bit in calls)
     addresses[-1] |= 1
@@ -74,7 +76,7 @@ def decode(data: bytes) -> Frame | None:
 
 
 def _address(call: Call, bit: int) -> bytes:
-    name = call.name.ljust(6).encode("ascii")
+    name = read_call(str(call)).name.ljust(6).encode("ascii")
     return bytes(character << 1 for character in name) + bytes([bit | 0x60 | call.ssid << 1])
 
 

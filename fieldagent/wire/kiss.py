@@ -19,8 +19,8 @@ QUERY = b"TXBUF:"
 
 
 def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
-    if not 0 <= port <= 15:
-        raise LocalProtocolError(f"a KISS port is 0 to 15, not {port}")
+    if not (0 <= port <= 15 and 0 <= command <= 15):
+        raise LocalProtocolError(f"KISS ports and commands are 0 to 15, not {port} and {command}")
     frame = bytes([port << 4 | command]) + content
     escaped = frame.replace(b"\xdb", b"\xdb\xdd").replace(b"\xc0", b"\xdb\xdc")
     return b"\xc0" + escaped + b"\xc0"
@@ -33,7 +33,10 @@ def waiting_bytes(answer: bytes) -> int | None:
 
 
 class Deframer:
-    """Cuts a stream into (command, content); `damaged` counts what was no frame."""
+    """Cuts a stream into (type, content); `damaged` counts what was no frame.
+
+    The type is the command, and 16 times the port: at port 0, where we are, the command alone.
+    """
 
     def __init__(self, limit: int = FRAME_BYTES) -> None:
         self._limit = limit
@@ -51,7 +54,7 @@ class Deframer:
             if frame is None:
                 self.damaged += 1
             else:
-                yield frame[0] & 0x0F, frame[1:]
+                yield frame[0], frame[1:]
         self._take(rest)
 
     def _take(self, piece: bytes) -> None:

@@ -129,6 +129,25 @@ async def test_a_buffer_that_never_empties_has_dropped_it(tmp_path: Path, clock:
         assert await air.transmit(b"x", urgent=False) is Fate.DROPPED
 
 
+async def test_what_left_the_buffer_is_on_the_air_for_its_time(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path) as (_, air, _):
+        began = trio.current_time()
+        assert await air.transmit(bytes(200), urgent=False) is Fate.TRANSMITTED
+        assert trio.current_time() - began > 200 * 8 / 1200
+
+
+async def test_what_is_kept_for_a_minute_is_dropped_before_it_looks_sent(
+    tmp_path: Path, clock: Any
+) -> None:
+    began = trio.current_time()
+
+    def waits(asked: int) -> int:
+        return 50 if trio.current_time() - began < 60 else 0
+
+    async with tnc("tcp", tmp_path, waits) as (_, air, _):
+        assert await air.transmit(b"x", urgent=False) is Fate.DROPPED
+
+
 async def test_who_does_not_know_the_question_is_asked_once(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
         for _ in range(3):
@@ -150,7 +169,41 @@ async def test_what_is_not_for_us_is_nothing(tmp_path: Path, clock: Any) -> None
         await scripted.stream.send_all(b"\xc0\x00\xdb\x01\xc0")
         await scripted.hears(ui(b"and this"))
         assert [await air.receive(), await air.receive()] == [b"for us", b"and this"]
-        assert link.facts["damagedFrames"] == 2
+        assert (link.facts["ignoredFrames"], link.facts["damagedFrames"]) == (3, 2)
+
+
+async def test_a_first_answer_may_be_late(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
+        assert await air.transmit(b"x", urgent=False) is Fate.UNKNOWN
+        await scripted.stream.send_all(kiss.encode(b"TXBUF:0", kiss.SET_HARDWARE))
+        await scripted.hears(ui(b"behind it"))
+        assert await air.receive() == b"behind it"
+        scripted.waits = lambda asked: max(0, 3 - asked)
+        assert await air.transmit(b"x", urgent=False) is Fate.TRANSMITTED
+        assert scripted.asked == 3
+
+
+async def test_a_tnc_that_answers_no_more_is_gone(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path, lambda asked: 50 if asked == 1 else None) as (_, air, _):
+        with pytest.raises(AirLost, match="does not answer any more"):
+            await air.transmit(b"x", urgent=False)
+
+
+async def test_a_tnc_that_takes_nothing_any_more_is_gone(clock: Any) -> None:
+    async def stuck(*_: object) -> Any:
+        await trio.sleep_forever()
+
+    air = TncAir(stuck, stuck, ax25.Call("N0CALL", 1), Link())
+    with pytest.raises(AirLost, match="takes nothing any more"):
+        await air.transmit(b"x", urgent=False)
+
+
+async def test_frames_of_another_port_are_not_ours(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path) as (scripted, air, link):
+        await scripted.stream.send_all(kiss.encode(ui(b"a second radio's"), port=1))
+        await scripted.hears(ui(b"ours"))
+        assert await air.receive() == b"ours"
+        assert link.facts["ignoredFrames"] == 1
 
 
 @pytest.mark.parametrize("place", ["tcp", "pty"])

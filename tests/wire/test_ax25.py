@@ -67,6 +67,15 @@ def test_what_is_no_call_is_refused(text: str) -> None:
         read_call(text)
 
 
-def test_what_is_too_long_is_refused() -> None:
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(Call("A"), Call("B"), bytes(257)),
+        Frame(Call("A"), Call("B"), b"", (Call("C"),) * 9),
+        Frame(Call("TOOLONG"), Call("B"), b""),
+        Frame(Call("A"), Call("B", 16), b""),
+    ],
+)
+def test_what_fits_into_no_frame_is_refused(frame: Frame) -> None:
     with pytest.raises(LocalProtocolError):
-        encode(Frame(Call("A"), Call("B"), bytes(257)))
+        encode(frame)

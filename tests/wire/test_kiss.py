@@ -39,9 +39,15 @@ def test_frames_of_the_paper_and_of_the_question(arguments: tuple[bytes], frame:
     assert kiss.encode(*arguments).hex() == frame
 
 
-def test_a_port_is_four_bits() -> None:
+@pytest.mark.parametrize(("command", "port"), [(0, 16), (0, -1), (16, 0), (-1, 0)])
+def test_ports_and_commands_are_four_bits(command: int, port: int) -> None:
     with pytest.raises(LocalProtocolError):
-        kiss.encode(b"", port=16)
+        kiss.encode(b"", command, port)
+
+
+def test_a_frame_of_another_port_is_told_from_ours() -> None:
+    (found,) = kiss.Deframer().receive_data(kiss.encode(b"x", kiss.DATA, 1))
+    assert found == (16, b"x")
 
 
 @pytest.mark.parametrize("bad", [b"\x00a\xdb", b"\x00\xdb\x41b", b"\x00" + bytes(2000)])
