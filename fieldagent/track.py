@@ -1,7 +1,7 @@
 """Which positions are worth a Package: by time, by distance, oftener in motion. Pure.
 
 A position that is not posted costs nothing; one that is posted replaces, by its collapseKey, the
-one that still waits.
+one that still waits. Time is the satellites': the gateway may not know it.
 """
 
 from __future__ import annotations
@@ -23,41 +23,61 @@ class Policy:
     distance: float = 500.0
     """Metres from the last position that make another one due, but not before `shortest`."""
     shortest: float = 30.0
-    moving_from: float = 1.0
-    """m/s; a receiver at rest tells up to about half of that."""
     satellite_factor: float = 4.0
-    """How many times all of these are where only satellite is up."""
+    """How many times all of the above are where only satellite is up."""
+    moving_from: float = 1.0
+    """m/s; a receiver at rest tells up to about half of that, which is where motion ends."""
+    steady: float = 60.0
+    """Seconds for which the speed must say so: neither noise nor most red lights count."""
 
 
 @dataclass(slots=True)
 class Track:
-    """Tells of each fix whether it is due; `posted` is to be called once it is on its way."""
+    """Is shown every fix, and tells whether the newest is due."""
 
     policy: Policy = field(default_factory=Policy)
-    _last: Fix | None = None
+    _newest: Fix | None = None
+    _posted: Fix | None = None
     _moving: bool = False
+    """At rest until shown otherwise: a first fix is often wrong about its speed."""
+    _moving_when_posted: bool = False
+    _otherwise_since: float | None = None
+    """Since when the speed has contradicted `_moving`; Unix seconds."""
 
-    def due(self, fix: Fix, *, costly: bool) -> bool:
-        """`costly`: only satellite is up."""
-        if self._last is None:
-            return True
-        policy = self.policy
+    def see(self, fix: Fix) -> None:
+        self._newest = fix
+        if self._looks_moving(fix) is self._moving:
+            self._otherwise_since = None
+        elif self._otherwise_since is None:
+            self._otherwise_since = fix.time
+        elif abs(fix.time - self._otherwise_since) >= self.policy.steady:
+            self._moving, self._otherwise_since = not self._moving, None
+
+    def due(self, *, costly: bool) -> bool:
+        """`costly`: only satellite is up. What is due then is due without, too."""
+        fix, last, policy = self._newest, self._posted, self.policy
+        if fix is None or last is None:
+            return fix is not None
         factor = policy.satellite_factor if costly else 1.0
         # A receiver that has set its clock back has not gone back in time.
-        passed = abs(fix.time - self._last.time)
-        moving = self._is_moving(fix)
-        interval = policy.moving_interval if moving else policy.interval
-        far = distance(self._last, fix) >= policy.distance * factor
+        passed = abs(fix.time - last.time)
+        interval = policy.moving_interval if self._moving else policy.interval
+        far = distance(last, fix) >= policy.distance * factor
         # Setting out, and where one came to rest, are worth knowing before the interval is over.
-        turned = moving is not self._moving
+        turned = self._moving is not self._moving_when_posted
         soon = passed >= policy.shortest * factor
         return passed >= interval * factor or ((far or turned) and soon)
 
-    def posted(self, fix: Fix) -> None:
-        self._last, self._moving = fix, self._is_moving(fix)
+    def posted(self) -> None:
+        """The newest is on its way."""
+        self._posted, self._moving_when_posted = self._newest, self._moving
 
-    def _is_moving(self, fix: Fix) -> bool:
-        return fix.speed is not None and fix.speed >= self.policy.moving_from
+    def _looks_moving(self, fix: Fix) -> bool:
+        if fix.speed is None:
+            return self._moving
+        # Lower where there is motion already: a slow walk must not turn into rest and back.
+        threshold = self.policy.moving_from / (2 if self._moving else 1)
+        return fix.speed >= threshold
 
 
 def distance(a: Fix, b: Fix) -> float:

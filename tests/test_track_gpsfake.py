@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from tests.gps_log import nmea
 from tests.postgres import lacking
 from tests.processes import MODULE, Agent, Running
+from tests.scripted_agent import scripted_agent
 from tests.wire.test_gpsd import TPV
 
 
@@ -34,14 +39,21 @@ def kit(home: Path) -> Iterator[Agent]:
 def gpsfake(folder: Path, port: int) -> Iterator[None]:
     """It starts a gpsd, which outlives it unless both are ended."""
     command = ["gpsfake", "-q", "-n", "-1", "-c", "0.01", "-P", str(port), str(folder / "way.nmea")]
-    with (folder / "gpsfake.log").open("w") as log:
-        fake = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(fake.pid, signal.SIGKILL)
-        fake.wait()
+    # Its control socket outlives it too, and a folder of pytest's may be too deep for one.
+    with TemporaryDirectory() as sockets, (folder / "gpsfake.log").open("w") as log:
+        fake = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": sockets},
+        )
+        try:
+            yield
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(fake.pid, signal.SIGKILL)
+            fake.wait()
 
 
 @contextmanager
@@ -69,12 +81,13 @@ def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> No
     (tmp_path / "way.nmea").write_text(nmea([*rest, *drive]))
     port = free_port()
     with kit(tmp_path) as agent, gpsfake(tmp_path, port):
-        with tracking(port, agent.port, "--distance", "1000") as track:
+        with tracking(port, agent.port, "--distance", "1100") as track:
             first = track.expect("Package 1")
             assert "47.000000 8.000000" in first
-            third = track.expect("Package 3")
-            latitude = float(third.split()[1])
-            assert latitude == pytest.approx(47.009, abs=0.003)
+            # A minute after it set out, which is 1018 m, and 1100 m from there.
+            for package, latitude in ((2, 47.0092), (3, 47.0191)):
+                line = track.expect(f"Package {package}")
+                assert float(line.split()[1]) == pytest.approx(latitude, abs=0.001)
         (waiting,) = agent.call("GET", "/api/queue").body["packages"]
         assert (waiting["kind"], waiting["collapseKey"]) == ("location", 2947)
         story = agent.call("GET", "/api/package/1").body
@@ -85,9 +98,9 @@ def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> No
 
 
 @contextmanager
-def scripted(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+def scripted(serve: Callable[[socket.socket], None], port: int = 0) -> Iterator[int]:
     """A gpsd that does to each caller in turn what the test says."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
 
         def run() -> None:
             while True:
@@ -95,7 +108,8 @@ def scripted(serve: Callable[[socket.socket], None]) -> Iterator[int]:
                     caller, _ = listener.accept()
                 except OSError:
                     return
-                with caller:
+                # Whoever is told may hang up at any time.
+                with caller, suppress(OSError):
                     caller.recv(100)
                     serve(caller)
 
@@ -104,44 +118,174 @@ def scripted(serve: Callable[[socket.socket], None]) -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_gpsd_that_is_away_is_told_and_waited_for() -> None:
-    with tracking(free_port(), 1) as track:
+def tpv(second: int, metres: float = 0.0) -> bytes:
+    """A receiver that is `metres` north of where it began, so long after it; and tells no speed."""
+    time = f"2026-11-20T{10 + second // 3600}:{second // 60 % 60:02d}:{second % 60:02d}.000Z"
+    report = {"class": "TPV", "mode": 3, "time": time, "lat": 47 + metres / 111_195, "lon": 8.0}
+    return json.dumps(report).encode() + b"\n"
+
+
+def telling(*lines: bytes) -> Callable[[socket.socket], None]:
+    """Tells these, and then no more until its caller hangs up."""
+
+    def serve(caller: socket.socket) -> None:
+        caller.sendall(b"".join(lines))
+        caller.recv(1)
+
+    return serve
+
+
+def test_a_gpsd_that_is_away_is_told_once_and_waited_for() -> None:
+    port = free_port()
+    with scripted_agent() as agent, tracking(port, agent.server_port) as track:
         assert "start it; calling again" in track.expect("cannot be reached")
+        with scripted(telling(TPV + b"\n"), port):
+            track.expect("knows the position")
+            track.expect("Package 7")
+        assert sum("cannot be reached" in line for line in track.output()) == 1
 
 
 def test_garbage_and_an_end_are_told_and_what_is_good_is_posted(tmp_path: Path) -> None:
     def serve(caller: socket.socket) -> None:
         caller.sendall(b'$GPGGA\n\xff\xfe\n[]\n{"class":"TPV","mode":1}\n' + b"x" * 40_000 + b"\n")
+        caller.sendall(b"[" * 10_000 + b"\n")
         caller.sendall(TPV[:50])
         caller.sendall(TPV[50:] + b"\n")
 
     with kit(tmp_path) as agent, scripted(serve) as port, tracking(port, agent.port) as track:
-        track.expect("no JSON")
+        track.expect("no JSON: b'$GPGGA'")
         track.expect("no fix yet")
         assert "47.000500 8.000000" in track.expect("Package 1")
         track.expect("ended the connection")
+        assert sum("not understood" in line for line in track.output()) == 1
 
 
-def test_an_agent_that_is_away_is_told(tmp_path: Path) -> None:
-    with scripted(lambda caller: caller.sendall(TPV + b"\n")) as port, tracking(port, 1) as track:
-        track.expect("no agent answers")
+def test_an_agent_that_is_away_gets_the_newest_position_once_it_is_there() -> None:
+    port, there = free_port(), threading.Event()
+
+    def serve(caller: socket.socket) -> None:
+        caller.sendall(b"".join(tpv(second, metres=1) for second in range(900)))
+        there.wait(30)
+        second = 1000
+        while caller.send(tpv(second, metres=2)):
+            second += 1
+            there.clear()
+            # A report a moment until the tracker hangs up, as a receiver's.
+            there.wait(0.2)
+
+    with scripted(serve) as gpsd, tracking(gpsd, port) as track:
+        assert "start one with `fieldagent run`" in track.expect("no agent answers")
+        with scripted_agent(port) as agent:
+            there.set()
+            posted = agent.expect()["location"]["latitude"]
+            assert posted == pytest.approx(47 + 2 / 111_195, abs=1e-7)
+            track.expect("Package 7")
+        assert sum("no agent answers" in line for line in track.output()) == 1
+
+
+@pytest.mark.parametrize(
+    ("up", "chosen", "posted"),
+    [
+        (("Cellular", "Satellite"), (), [0, 60, 200]),
+        (("Satellite",), (), [0, 200]),
+        (("Cellular", "Satellite"), ("--channel", "Satellite"), [0, 200]),
+        ((), (), [0, 60, 200]),
+    ],
+    ids=["cheap", "satellite alone is up", "satellite alone is wanted", "none is up"],
+)
+def test_coarser_while_only_satellite_is_up(
+    up: tuple[str, ...], chosen: tuple[str, ...], posted: list[int]
+) -> None:
+    way = [tpv(0), tpv(60, metres=600), tpv(200, metres=2700)]
+    with (
+        scripted_agent(up=up) as agent,
+        scripted(telling(*way)) as port,
+        tracking(port, agent.server_port, *chosen),
+    ):
+        found = [agent.expect() for _ in posted]
+    assert [body["location"]["timestamp"][14:19] for body in found] == [
+        f"{second // 60:02d}:{second % 60:02d}" for second in posted
+    ]
+    assert agent.posted.empty()
+
+
+def test_a_posted_package_holds_what_gpsd_and_the_caller_told() -> None:
+    more = ("--json", "--collapse-key", "-5", "--channel", "Radio", "--time-to-live", "600")
+    with (
+        scripted_agent() as agent,
+        scripted(telling(TPV + b"\n")) as port,
+        tracking(port, agent.server_port, *more) as track,
+    ):
+        body = agent.expect()
+        shown: dict[str, Any] = json.loads(track.expect("{"))
+    assert body == {
+        "location": {
+            "latitude": 47.0005,
+            "longitude": 8.0,
+            "timestamp": "2026-11-20T10:00:10Z",
+            "altitude": 545.4,
+            "speedOverGround": 15.022,
+            "courseOverGround": 84.4,
+        },
+        "collapseKey": -5,
+        "channels": ["Radio"],
+        "timeToLive": 600,
+    }
+    assert shown == {"id": 7, "location": body["location"]}
+
+
+def test_the_agent_dates_the_position_of_a_receiver_whose_weeks_ran_over() -> None:
+    line = TPV.replace(b"2026-11-20", b"2007-04-06") + b"\n"
+    with (
+        scripted_agent() as agent,
+        scripted(telling(line)) as port,
+        tracking(port, agent.server_port),
+    ):
+        location = agent.expect()["location"]
+    assert "timestamp" not in location
+    assert location["latitude"] == 47.0005
+
+
+def test_what_is_no_agent_is_told_and_does_not_end_it() -> None:
+    with scripted_agent() as agent, scripted(telling(TPV + b"\n")) as port:
+        agent.answers = {"/api/status": {"status": "fine"}}
+        with tracking(port, agent.server_port) as track:
+            assert "name its port with --port" in track.expect("no 'channels'")
+            assert track.process.poll() is None
 
 
 def test_a_refused_position_is_told_and_does_not_end_it(tmp_path: Path) -> None:
-    stay = threading.Event()
-
-    def serve(caller: socket.socket) -> None:
-        caller.sendall(TPV + b"\n")
-        stay.wait(20)
-
-    with kit(tmp_path) as agent, scripted(serve) as port:
-        with tracking(port, agent.port, "--time-to-live", "-5") as track:
-            track.expect("/timeToLive")
-            assert track.process.poll() is None
-        stay.set()
+    with (
+        kit(tmp_path) as agent,
+        scripted(telling(TPV + b"\n")) as port,
+        tracking(port, agent.port, "--time-to-live", "-5") as track,
+    ):
+        track.expect("a position was refused")
+        track.expect("/timeToLive")
+        assert track.process.poll() is None
 
 
-@pytest.mark.parametrize("place", ["nowhere", ":2947", "host:port"])
+def test_an_interrupt_ends_it_in_good_order() -> None:
+    with scripted(telling(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")) as port:
+        running = Running([*MODULE, "track", "--gpsd", f"127.0.0.1:{port}", "--port", "1"])
+        running.expect("no fix yet")
+        running.process.send_signal(signal.SIGINT)
+        assert running.wait() == 0
+        assert not any("Traceback" in line for line in running.lines)
+
+
+def test_it_starts_without_trio() -> None:
+    code = (
+        "import sys, fieldagent.__main__ as m; "
+        " sys.argv = ['fieldagent', 'track', '--gpsd', 'none'];"
+        " assert m.main() == 2; assert 'fieldagent.cli.track' in sys.modules;"
+        " found = {'trio', 'h11', 'serial', 'cbor2', 'sqlite3'} & sys.modules.keys();"
+        " assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("place", ["nowhere", ":2947", "host:port", "host:0", "host:65536"])
 def test_a_place_that_is_none_is_refused(place: str) -> None:
     running = Running([*MODULE, "track", "--gpsd", place])
     assert running.wait() == 2

@@ -129,7 +129,9 @@ def _add_sos(commands: Subparsers) -> None:
 
 def _add_track(commands: Subparsers) -> None:
     track = command(commands, "track", ("track", "track"), "post positions from gpsd until stopped")
-    track.add_argument("--gpsd", default="127.0.0.1:2947", metavar="HOST:PORT")
+    track.add_argument(
+        "--gpsd", default="127.0.0.1:2947", metavar="HOST:PORT", help="(127.0.0.1:2947)"
+    )
     for name, seconds, what in (
         ("interval", 1800.0, "seconds between two positions at rest"),
         ("moving-interval", 300.0, "seconds between two in motion"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 import socket
 import sys
@@ -28,6 +29,8 @@ AGAIN = 5.0
 """Seconds between two calls of somebody who is away."""
 LOOK_EVERY = 30.0
 """Seconds for which it is believed which channels are up."""
+DATED_FROM = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
+"""Before it there was no fieldagent: an older date is that of a receiver whose weeks ran over."""
 
 
 class Away(Exception):
@@ -40,7 +43,7 @@ class Stopped(BaseException):
 
 def track(given: argparse.Namespace) -> int:
     host, _, port = given.gpsd.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         print(f"fieldagent: --gpsd takes HOST:PORT, not {given.gpsd!r}", file=sys.stderr)
         return USAGE
     policy = Policy(
@@ -69,7 +72,10 @@ class _Tracker:
     _said: dict[str, str] = field(default_factory=dict)
     """What was last said of each, so that it is said once."""
     _costly: bool = False
-    _looked: float = -LOOK_EVERY
+    _looked: float = -math.inf
+    """When the agent was last asked which channels are up."""
+    _call_again: float = -math.inf
+    """When an agent that was away is to be called again."""
 
     def run(self) -> NoReturn:
         while True:
@@ -85,12 +91,13 @@ class _Tracker:
         where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
+                self._said.pop("line", None)
                 line.sendall(WATCH)
                 for text in _lines(line):
                     yield from self._read(text, where)
         except TimeoutError:
             raise Away(f"{where} says nothing: is a receiver plugged in? calling again") from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise Away(f"{where} cannot be reached ({error}): start it; calling again") from None
         raise Away(f"{where} ended the connection; calling again")
 
@@ -98,7 +105,9 @@ class _Tracker:
         try:
             report = read_line(text)
         except RemoteProtocolError as error:
-            self._say("gpsd", f"{where}: {error}")
+            # Once a connection: each of them may be another one.
+            if "line" not in self._said:
+                self._say("line", f"{where} wrote what is not understood, and is left out: {error}")
             return
         if isinstance(report, NoFix):
             self._say("gpsd", f"{where} has no fix yet: the antenna needs to see the sky")
@@ -107,39 +116,52 @@ class _Tracker:
             yield report
 
     def _take(self, fix: Fix) -> None:
+        self.track.see(fix)
+        # While the agent is away fixes are read on: those that pile up unread would be old ones.
+        if time.monotonic() < self._call_again:
+            return
         try:
-            if not self.track.due(fix, costly=self._is_costly()):
-                return
-            package = call(self.given.port, "POST", "/api/package/async", self._body(fix)).body
+            if self.track.due(costly=False) and self.track.due(costly=self._is_costly()):
+                self._post(fix)
         except CallFailed as failed:
             self._say("agent", str(failed))
+            self._call_again = time.monotonic() + AGAIN
+
+    def _post(self, fix: Fix) -> None:
+        body = self._body(fix)
+        try:
+            answer = call(self.given.port, "POST", "/api/package/async", body).body
+        except CallFailed as failed:
             if failed.code == UNAVAILABLE:
-                time.sleep(AGAIN)
-            else:
-                # The same would be refused again at once.
-                self.track.posted(fix)
+                raise
+            # The same would be refused again at once.
+            self._say("agent", f"a position was refused: {failed}")
+            self.track.posted()
             return
-        self.track.posted(fix)
-        self._said.pop("agent", None)
         told = f"{clock_time(fix.time)}  {fix.latitude:.6f} {fix.longitude:.6f}"
-        text = f"{told}  Package {package['id']}"
-        print(json.dumps(package) if self.given.json else text, flush=True)
+        text = f"{told}  Package {_member(answer, 'id')}"
+        self.track.posted()
+        self._said.pop("agent", None)
+        shown = {**answer, "location": body["location"]}
+        print(json.dumps(shown) if self.given.json else text, flush=True)
 
     def _is_costly(self) -> bool:
-        """Whether nothing but satellite is up."""
+        """Whether, of the channels that may be used, nothing but satellite is up."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
-            channels = call(self.given.port, "GET", "/api/status").body["channels"]
-            up = [name for name, channel in channels.items() if _is_up(channel)]
-            self._costly, self._looked = up == ["Satellite"], now
+            channels = _member(call(self.given.port, "GET", "/api/status").body, "channels")
+            up = {name for name, channel in channels.items() if _is_up(channel)}
+            self._costly = up & set(self.given.channels or up) == {"Satellite"}
+            self._looked = now
         return self._costly
 
     def _body(self, fix: Fix) -> dict[str, Any]:
-        moment = datetime.fromtimestamp(fix.time, UTC).isoformat().replace("+00:00", "Z")
+        # The agent dates what has no date, and is right to the second.
+        dated = fix.time >= DATED_FROM
         location = {
             "latitude": fix.latitude,
             "longitude": fix.longitude,
-            "timestamp": moment,
+            "timestamp": _iso(fix.time) if dated else None,
             "altitude": fix.altitude,
             "speedOverGround": fix.speed,
             "courseOverGround": fix.course,
@@ -156,6 +178,19 @@ class _Tracker:
         if self._said.get(whom) != what:
             self._said[whom] = what
             print(f"fieldagent: {what}", file=sys.stderr, flush=True)
+
+
+def _member(answer: Any, name: str) -> Any:
+    if not isinstance(answer, dict) or name not in answer:
+        raise CallFailed(
+            f"what answers there is no fieldagent: it tells no {name!r}; name its port with --port",
+            UNAVAILABLE,
+        )
+    return answer[name]
+
+
+def _iso(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _is_up(channel: dict[str, Any]) -> bool:

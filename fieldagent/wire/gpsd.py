@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fieldagent.wire.errors import RemoteProtocolError
 
-PORT = 2947
 WATCH = b'?WATCH={"enable":true,"json":true};\n'
 LINE_BYTES = 16_384
 """Most bytes of a line; gpsd's own are at most 10 240."""
+YEARS = range(1980, 2106)
+"""Since GPS time began. A receiver that does not know the date may tell any other."""
 
 
 class Fix(NamedTuple):
@@ -39,7 +39,7 @@ def read_line(line: bytes) -> Report:
     """Raises RemoteProtocolError for an ERROR, and for what is no line of gpsd's."""
     try:
         told = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RemoteProtocolError(f"no JSON: {line[:60]!r}") from None
     if not isinstance(told, dict):
         raise RemoteProtocolError(f"no object: {line[:60]!r}")
@@ -55,6 +55,9 @@ def _position(told: dict[str, Any]) -> Report:
     time = _time(told.get("time"))
     if latitude is None or longitude is None or time is None:
         return NoFix()
+    # Some receivers claim to be there, far out at sea, until they know where they are.
+    if latitude == longitude == 0:
+        return NoFix()
     altitude = None
     if told["mode"] == 3:
         # Before gpsd 3.20 there was `alt` alone, which is above the sea too.
@@ -68,11 +71,15 @@ def _number(told: dict[str, Any], name: str, low: float, high: float) -> float |
     value = told.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and low <= value <= high else None
+    # Compared first: a NaN lies nowhere, and a long integer does not fit into a float.
+    return float(value) if low <= value <= high else None
 
 
 def _time(text: Any) -> float | None:
     try:
-        return datetime.fromisoformat(text).timestamp()
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
+    if moment.year not in YEARS:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.gpsd import Fix, NoFix, Report, read_line
+from fieldagent.wire.gpsd import LINE_BYTES, Fix, NoFix, Report, read_line
 
 TPV = (
     b'{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-20T10:00:10.000Z",'
@@ -33,6 +34,12 @@ TIME = 1_795_168_810.0
         (TPV.replace(b"47.000500000", b"147.0"), NoFix()),
         (TPV.replace(b'"lon":8.000000000,', b""), NoFix()),
         (TPV.replace(b"2026-11-20T10:00:10.000Z", b"soon"), NoFix()),
+        (TPV.replace(b"47.000500000", b"1" + b"0" * 400), NoFix()),
+        (TPV.replace(b"47.000500000", b"0.0").replace(b"8.000000000", b"0.0"), NoFix()),
+        (TPV.replace(b"47.000500000", b"0.0"), Fix(TIME, 0.0, 8.0, 545.4, 15.022, 84.4)),
+        (TPV.replace(b"10.000Z", b"10.000"), Fix(TIME, 47.0005, 8.0, 545.4, 15.022, 84.4)),
+        (TPV.replace(b"2026-11-20", b"0001-01-01"), NoFix()),
+        (TPV.replace(b"2026-11-20T10:00:10.000Z", b"9999-12-31T23:59:59.9999999Z"), NoFix()),
         (b'{"class":"TPV"}', NoFix()),
         (b'{"class":"VERSION","release":"3.22"}', None),
         (b'{"class":"SKY","satellites":[]}', None),
@@ -44,7 +51,18 @@ def test_lines(line: bytes, report: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"$GPGGA,1", b"[1]", b"7", b'{"class":"ERROR","message":"no"}', b"\xff"]
+    "line",
+    [
+        b"",
+        b"$GPGGA,1",
+        b"[1]",
+        b"7",
+        b"\xff",
+        b"[" * LINE_BYTES,
+        b'{"class":' * 1800,
+        b'{"class":"ERROR","message":"no"}',
+    ],
+    ids=lambda line: repr(line[:20]),
 )
 def test_what_is_no_report_is_refused(line: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
@@ -60,11 +78,15 @@ def test_garbage_is_read_or_refused(line: bytes) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(["mode", "time", "lat", "lon", "altMSL", "speed", "track"]),
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.just(10**400)
+        | st.floats()
+        | st.text(max_size=5)
+        | st.datetimes().map(str),
     )
 )
 def test_members_of_any_type_are_read(members: dict[str, object]) -> None:
-    import json
-
     line = json.dumps({"class": "TPV", **members}).encode()
     assert isinstance(read_line(line), Fix | NoFix)

@@ -1,0 +1,67 @@
+"""An agent that has the channels that a test says, and keeps what was posted to it."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PATIENCE = 30.0
+"""Seconds after which something that should be posted has not been."""
+
+
+class ScriptedAgent(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, port: int, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        """The body of the answer, by path."""
+        self.posted: queue.Queue[dict[str, Any]] = queue.Queue()
+        super().__init__(("127.0.0.1", port), _Exchange)
+
+    def expect(self) -> dict[str, Any]:
+        """What is posted next."""
+        return self.posted.get(timeout=PATIENCE)
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    server: ScriptedAgent
+
+    def do_GET(self) -> None:
+        content = json.dumps(self.server.answers.get(self.path)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.posted.put(body)
+        self.do_GET()
+
+    def log_message(self, *what: object) -> None:
+        """Tests read the tracker's output, and nothing else."""
+
+
+@contextmanager
+def scripted_agent(
+    port: int = 0, *, up: tuple[str, ...] = ("Cellular",)
+) -> Iterator[ScriptedAgent]:
+    """Of its channels, those that are `up`; every one is configured."""
+    channels = {
+        name: {"configured": True, "state": "ready" if name in up else "no service"}
+        for name in ("Satellite", "Radio", "Cellular")
+    }
+    answers = {"/api/status": {"channels": channels}, "/api/package/async": {"id": 7}}
+    with ScriptedAgent(port, answers) as agent:
+        thread = threading.Thread(target=agent.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield agent
+        finally:
+            agent.shutdown()
+            thread.join()
