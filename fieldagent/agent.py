@@ -32,8 +32,8 @@ from fieldagent.inbox import Inbox
 from fieldagent.intake import Intake
 from fieldagent.journal import inbound, outbound
 from fieldagent.journal.commit import Journal
-from fieldagent.journal.outbound import Ended, Spent
-from fieldagent.outbox import ChannelOutbox
+from fieldagent.journal.outbound import Spent
+from fieldagent.outbox import ChannelOutbox, End
 from fieldagent.package import Channel
 from fieldagent.progress import Progress
 from fieldagent.riders import HubRiders
@@ -155,7 +155,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
 
 
 def _satellite_outbox(
-    settings: Settings, journal: Journal, inbox: Inbox, end: Callable[[list[Ended]], Any]
+    settings: Settings, journal: Journal, inbox: Inbox, end: End
 ) -> ChannelOutbox:
     masters = settings.satellite_key
     return ChannelOutbox(

@@ -6,6 +6,7 @@ Accepted means on disk: whatever this file answers, it answers after the commit.
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +16,7 @@ import trio
 from fieldagent.delivery import FanOut, Leg, delays, legs_json, legs_of, terminal_status
 from fieldagent.events import Events
 from fieldagent.journal import outbound, sos, story
-from fieldagent.journal.commit import Journal
+from fieldagent.journal.commit import Journal, Operation
 from fieldagent.journal.outbound import Accepted, Ended, Storage
 from fieldagent.journal.story import Line
 from fieldagent.outbox import ChannelOutbox, Cost
@@ -200,11 +201,21 @@ class Intake:
                     self._outboxes[channel].add(accepted, life, delay - passed)
         return len(waiting)
 
-    async def end(self, ended: list[Ended]) -> None:
-        """Record how legs ended and tell whoever waits for a Package that this decides."""
+    async def end(self, ended: list[Ended], record: Operation[None] | None = None) -> None:
+        """Record how legs ended and tell whoever waits for a Package that this decides.
+
+        `record` is carried out in the same commit: what left has ended, or has not left.
+        """
         if self._fan_out is not FanOut.EVERY or self.on_carried is not None:
             ended = ended + [also for each in ended for also in self._superfluous(each)]
-        await self._journal.commit(outbound.end(ended, self._clock()))
+        note_ends = outbound.end(ended, self._clock())
+
+        def store(db: sqlite3.Connection) -> None:
+            if record is not None:
+                record(db)
+            note_ends(db)
+
+        await self._journal.commit(store)
         if self.on_carried is not None:
             self._tell_neighbours(ended, self.on_carried)
         for sequence in {e.sequence for e in ended}:

@@ -62,6 +62,7 @@ class _Packet:
     answers: list[tuple[int, Heard]] = field(default_factory=list)
     """What is to be answered: the number of the item, and what of it is here."""
     heard: list[tuple[int, Heard]] = field(default_factory=list)
+    """What is told of our own items, and brings them on."""
     carried: list[Accepted] = field(default_factory=list)
     pleaded: set[tuple[int, int]] = field(default_factory=set)
     """Items of which a fragment came with a plea."""
@@ -208,8 +209,9 @@ class Neighbours:
             story.note(db, [sequence], Channel.RADIO, "carried", told, now)
         if heard.whole:
             outbound.note_receipt(db, sequence, -station, now)
-        outbound.note_fragments(db, Channel.RADIO, sequence, heard.count, heard.arrived)
-        packet.heard.append((sequence, heard))
+        news = outbound.note_held(db, Channel.RADIO, sequence, station, heard.count, heard.arrived)
+        if heard.whole or news:
+            packet.heard.append((sequence, heard))
 
 
 def _introduces_nobody(entry: Entry) -> bool:

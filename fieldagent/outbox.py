@@ -28,7 +28,7 @@ from fieldagent.queue import Queue
 from fieldagent.riders import HubRiders, Ride, Riders
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, Heard, encode
-from fieldagent.wire.fragments import split
+from fieldagent.wire.fragments import lacking, split
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.sbd import MO_BYTES
 
@@ -81,6 +81,13 @@ class Arrivals(Protocol):
         """Damage in it is logged, never raised."""
 
 
+class End(Protocol):
+    def __call__(
+        self, ended: list[Ended], record: Operation[None] | None = None
+    ) -> Awaitable[None]:
+        """Record how legs ended, with `record` in the same commit."""
+
+
 @dataclass(slots=True)
 class _Unheard:
     sequences: set[int]
@@ -105,7 +112,7 @@ class ChannelOutbox:
         inbox: Arrivals,
         *,
         clock: Callable[[], float],
-        end: Callable[[list[Ended]], Awaitable[None]],
+        end: End,
         key: bytes | None = None,
         budget: int | None = None,
         reserve: int = 0,
@@ -348,9 +355,11 @@ class ChannelOutbox:
             return Piece(sequence), known.origin, entry
         fragments = split(whole, room)
         count = len(fragments)
-        gone = outbound.fragments_sent(self._journal, self.channel, sequence, count)
-        fragment = next(f for f in fragments if f.index not in gone)
-        return Piece(sequence, fragment.index, count), known.origin, Entry(number, fragment)
+        held = outbound.fragments_held(self._journal, self.channel, sequence, count)
+        tries = outbound.tries(self._journal, self.channel, sequence)
+        # Where nothing lacks, whoever has it all is asked to say so again.
+        index = next(iter(lacking(count, held.values(), tries)), 0)
+        return Piece(sequence, index, count), known.origin, Entry(number, fragments[index])
 
     def _tag_bytes(self) -> int:
         return 0 if self._key is None else TAG_BYTES + 1
@@ -402,7 +411,9 @@ class ChannelOutbox:
     async def _settle_sent(self, transmission: Transmission, pieces: list[Piece]) -> None:
         size = len(transmission.body)
         spent = Spent(size, self._terms.credits(size))
-        record = outbound.sent(self.channel, pieces, self._day(), spent)
+        # On the air each station has said for itself what it has.
+        gone = [] if self._terms.shared else pieces
+        record = outbound.sent(self.channel, gone, self._day(), spent)
         ride = self._rides.get(transmission.number, Ride())
 
         told = _cost_of(transmission, spent, len(pieces))
@@ -414,19 +425,21 @@ class ChannelOutbox:
             for piece in pieces:
                 story.note(db, [piece.sequence], self.channel, "sent", _part(piece) + told, now)
 
-        await self._journal.commit(store)
+        complete = [piece for piece in pieces if self._completes(piece)]
+        await self._finish(complete, Leg(Status.DELIVERED), store)
         self.link.last_success = self._clock()
-        complete = [piece for piece in pieces if self._is_complete(piece)]
-        await self._finish(complete, Leg(Status.DELIVERED))
         for piece in pieces:
             if piece not in complete:
                 await self._return(piece.sequence, -inf)
 
-    def _is_complete(self, piece: Piece) -> bool:
+    def _completes(self, piece: Piece) -> bool:
+        """Whether its Package is at the far side once this piece is."""
         if piece.count == 1:
             return True
-        gone = outbound.fragments_sent(self._journal, self.channel, piece.sequence, piece.count)
-        return len(gone) == piece.count
+        if self._terms.shared:
+            return outbound.is_held_whole(self._journal, self.channel, piece.sequence)
+        held = outbound.fragments_held(self._journal, self.channel, piece.sequence, piece.count)
+        return len(held.get(outbound.ONLY_PEER, set()) | {piece.position}) == piece.count
 
     async def _settle_not_sent(self, pieces: list[Piece], retry_after: float, reason: str) -> None:
         await self._book(outbound.tried, pieces, "not sent", reason)
@@ -464,12 +477,14 @@ class ChannelOutbox:
             leg = Leg(Status.COLLAPSED, "replaced by a newer Package")
         await self._end([Ended(sequence, self.channel, leg)])
 
-    async def _finish(self, pieces: list[Piece], leg: Leg) -> None:
+    async def _finish(
+        self, pieces: list[Piece], leg: Leg, record: Operation[None] | None = None
+    ) -> None:
         for piece in pieces:
             self._queue.remove(piece.sequence)
             self._alone.discard(piece.sequence)
-        if pieces:
-            await self._end([Ended(piece.sequence, self.channel, leg) for piece in pieces])
+        ended = [Ended(piece.sequence, self.channel, leg) for piece in pieces]
+        await self._end(ended, record)
 
     async def receive(self, body: bytes) -> None:
         await self._inbox.take_in(body, self, tagged=not self._terms.authentic)
@@ -489,7 +504,7 @@ class ChannelOutbox:
         in_flight = False
         for number, unheard in self._unheard.items():
             for piece in self._loads[number]:
-                if piece.sequence == sequence and (heard.whole or piece.position in heard.arrived):
+                if piece.sequence == sequence and _answers(heard, piece):
                     in_flight = True
                     unheard.sequences.discard(sequence)
             if not unheard.sequences:
@@ -529,6 +544,10 @@ def _entry_of(sequence: int, package: Package, accepted: float) -> Entry:
     moment = getattr(package.item, "timestamp", None)
     time = int(accepted if moment is None else moment.timestamp())
     return Entry(sequence, package.item, time, package.sos)
+
+
+def _answers(heard: Heard, piece: Piece) -> bool:
+    return heard.whole or (heard.count == piece.count and piece.position in heard.arrived)
 
 
 def _part(piece: Piece) -> str:

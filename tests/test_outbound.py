@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,35 @@ async def test_after_a_crash_the_intent_is_there_and_nothing_else_takes_its_pack
             assert k.status(id_) is (Status.DELIVERED if outcome is Outcome.SENT else None)
     async with kit(tmp_path) as k:
         assert k.outbox.unsettled() is None
+
+
+@pytest.mark.parametrize("size", [5, 600])
+async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, cuts = tmp_path / "live", list[Path]()
+    live.mkdir()
+    async with kit(live) as k:
+        document: dict[str, Any] = {"message": {"content": "x" * size}}
+        id_ = await k.post(**document)
+        for _ in range(k.outbox.cost(read_package(document)).parts - 1):
+            await k.send()
+        transmission = k.load()
+        await k.outbox.intend(transmission, modem="300", momsn=41)
+        commit = k.journal.commit
+
+        async def commit_and_cut(operation: Any) -> Any:
+            result = await commit(operation)
+            cuts.append(Path(shutil.copytree(live, tmp_path / f"cut-{len(cuts)}")))
+            return result
+
+        monkeypatch.setattr(k.journal, "commit", commit_and_cut)
+        await k.outbox.settle(transmission, Outcome.SENT)
+        assert k.status(id_) is Status.DELIVERED
+    assert cuts
+    for cut in cuts:
+        async with kit(cut) as k:
+            assert k.outbox.unsettled() or k.status(id_) is Status.DELIVERED
 
 
 async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) -> None:

@@ -58,6 +58,8 @@ class Spent:
     credits: int = 0
 
 
+ONLY_PEER = 0
+"""The holder on a channel where there is one peer."""
 CHOSEN_IDS = 2**30
 """From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
 
@@ -237,11 +239,14 @@ def tried(channel: Channel, sequences: Iterable[int]) -> Operation[None]:
 
 
 def sent(channel: Channel, pieces: Iterable[Piece], day: str, spent: Spent) -> Operation[None]:
-    """Record a transmission that left: its fragments, its cost, the end of its intent."""
-    fragments = [(p.sequence, channel, p.count, p.position) for p in pieces if p.count > 1]
+    """Record a transmission that left: the fragments that its only peer has by that, its cost,
+    the end of its intent."""
+    fragments = [
+        (p.sequence, channel, ONLY_PEER, p.count, p.position) for p in pieces if p.count > 1
+    ]
 
     def store(db: sqlite3.Connection) -> None:
-        db.executemany("INSERT OR IGNORE INTO fragment_sent VALUES (?, ?, ?, ?)", fragments)
+        db.executemany("INSERT OR IGNORE INTO fragment_held VALUES (?, ?, ?, ?, ?)", fragments)
         db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
         spend(channel, day, spent)(db)
 
@@ -266,25 +271,54 @@ def spent_on(journal: Journal, channel: Channel, day: str) -> Spent:
     return Spent(*rows[0]) if rows else Spent()
 
 
-def fragments_sent(journal: Journal, channel: Channel, sequence: int, count: int) -> set[int]:
+def fragments_held(
+    journal: Journal, channel: Channel, sequence: int, count: int
+) -> dict[int, set[int]]:
+    """By holder, the positions that it has of so many fragments."""
     rows = journal.read(
-        "SELECT position FROM fragment_sent WHERE sequence = ? AND channel = ? AND count = ?",
+        "SELECT holder, position FROM fragment_held WHERE sequence = ? AND channel = ?"
+        " AND count = ?",
         sequence,
         channel,
         count,
     )
-    return {position for (position,) in rows}
+    held: dict[int, set[int]] = {}
+    for holder, position in rows:
+        held.setdefault(holder, set()).add(position)
+    return held
 
 
-def note_fragments(
-    db: sqlite3.Connection, channel: Channel, sequence: int, count: int, positions: Iterable[int]
-) -> None:
-    """The peer has these, whatever is known of how they got there."""
-    db.executemany(
-        "INSERT OR IGNORE INTO fragment_sent SELECT sequence, ?, ?, ? FROM package"
-        " WHERE sequence = ?",
-        [(channel, count, position, sequence) for position in positions],
+def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
+    """Whether somebody has every fragment: what several have among them helps nobody."""
+    rows = journal.read(
+        "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
+        " GROUP BY holder, count HAVING count(*) = count LIMIT 1",
+        sequence,
+        channel,
     )
+    return bool(rows)
+
+
+def note_held(
+    db: sqlite3.Connection,
+    channel: Channel,
+    sequence: int,
+    holder: int,
+    count: int,
+    positions: Iterable[int],
+) -> bool:
+    """A holder says that it has these, and no others; whether any of them is news."""
+    rows = [(channel, holder, count, position, sequence) for position in positions]
+    known = db.execute(
+        "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND holder = ? AND count = ?"
+        " RETURNING position",
+        (sequence, channel, holder, count),
+    ).fetchall()
+    db.executemany(
+        "INSERT INTO fragment_held SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
+        rows,
+    )
+    return not {(row[3],) for row in rows} <= set(known)
 
 
 def carry(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> int:
@@ -307,7 +341,7 @@ def send_again(channel: Channel, sequence: int, positions: Iterable[int]) -> Ope
 
     def store(db: sqlite3.Connection) -> None:
         db.executemany(
-            "DELETE FROM fragment_sent WHERE sequence = ? AND channel = ? AND position = ?", rows
+            "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND position = ?", rows
         )
 
     return store
@@ -316,7 +350,7 @@ def send_again(channel: Channel, sequence: int, positions: Iterable[int]) -> Ope
 def send_all_again(channel: Channel, sequence: int) -> Operation[None]:
     def store(db: sqlite3.Connection) -> None:
         db.execute(
-            "DELETE FROM fragment_sent WHERE sequence = ? AND channel = ?", (sequence, channel)
+            "DELETE FROM fragment_held WHERE sequence = ? AND channel = ?", (sequence, channel)
         )
 
     return store

@@ -73,9 +73,29 @@ CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it ga
 CREATE INDEX carried_by_origin ON carried (origin, origin_sequence);
 """
 
+HELD = """
+CREATE TABLE fragment_held ( -- what of a Package is at the far side of a channel
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    holder INTEGER NOT NULL, -- a station on the air; 0 where there is one peer only
+    count INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (sequence, channel, holder, count, position)
+) STRICT, WITHOUT ROWID;
+"""
+
+# Which station a fragment on the air was heard by was not known: those go again.
+FRAGMENTS_OF_ONE_PEER = f"""
+{HELD}
+INSERT INTO fragment_held SELECT sequence, channel, 0, count, position FROM fragment_sent
+    WHERE channel <> 'Radio';
+DROP TABLE fragment_sent;
+"""
+
 TABLES = f"""
 {RECEIPT}
 {STORY}
+{HELD}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -102,14 +122,6 @@ CREATE TABLE leg ( -- one Package on one channel
     PRIMARY KEY (sequence, channel)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX leg_pending ON leg (channel, sequence) WHERE status IS NULL;
-
-CREATE TABLE fragment_sent (
-    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
-    channel TEXT NOT NULL,
-    count INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    PRIMARY KEY (sequence, channel, count, position)
-) STRICT, WITHOUT ROWID;
 
 CREATE TABLE intent (
     channel TEXT PRIMARY KEY,
@@ -177,4 +189,4 @@ CREATE TABLE handover ( -- one payload to one hook
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
 """
 
-JOURNAL = Schema(3, TABLES, {1: RECEIPT, 2: STORY})
+JOURNAL = Schema(4, TABLES, {1: RECEIPT, 2: STORY, 3: FRAGMENTS_OF_ONE_PEER})

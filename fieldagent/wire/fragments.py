@@ -6,7 +6,8 @@ Each fragment can be sent, lost and repeated on its own (selective repeat).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 from fieldagent.wire.envelope import Fragment
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -28,6 +29,19 @@ def split(envelope: bytes, room: int) -> list[Fragment]:
     size = -(-len(whole) // count)
     slices = [whole[i * size : (i + 1) * size] for i in range(count)]
     return [Fragment(index, count, piece) for index, piece in enumerate(slices)]
+
+
+def lacking(count: int, held: Collection[Collection[int]], tries: int = 0) -> list[int]:
+    """The indices worth sending, in that order; `held` is what each of those has who have any.
+
+    First what nobody has, then what some lack. Who lacks the first may be out of reach by now:
+    with each fruitless try another one is the first.
+    """
+    holders = Counter(index for indices in held for index in indices)
+    worth = [index for index in range(count) if not held or holders[index] < len(held)]
+    worth.sort(key=lambda index: holders[index])
+    turn = tries % len(worth) if worth else 0
+    return worth[turn:] + worth[:turn]
 
 
 def join(slices: Mapping[int, bytes]) -> bytes:

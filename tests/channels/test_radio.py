@@ -10,18 +10,20 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.channels import LinkState, Outcome
+from fieldagent.channels import Link, LinkState, Outcome
+from fieldagent.channels.node import open_node
 from fieldagent.journal import outbound, sos
 from fieldagent.package import Channel, Message, Status, read_package
 from fieldagent.wire.envelope import (
     Entry,
+    Fragment,
     Heard,
     Receipt,
     decode,
     derive_key,
     encode,
 )
-from tests.channels.radio_kit import on_air, station, until
+from tests.channels.radio_kit import Station, on_air, station, until
 from tests.kit import START
 
 RADIO, CELLULAR, SATELLITE = Channel.RADIO, Channel.CELLULAR, Channel.SATELLITE
@@ -99,6 +101,50 @@ async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_agai
             assert len(sizes) == ada.outbox.cost(_package(2000)).parts
 
 
+def _held(of: Station, sequence: int, count: int) -> set[int]:
+    """What its only neighbour has of it."""
+    held = outbound.fragments_held(of.journal, RADIO, sequence, count)
+    return next(iter(held.values()), set())
+
+
+async def test_what_two_stations_have_between_them_is_not_delivered(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        open_node(str(tmp_path / "node-2"), 115200, Link()) as ear,
+    ):
+        sequence = await ada.post(data=data(600))
+        count = ada.outbox.cost(_package(600)).parts
+        has = {5: set(range(0, count, 2)), 6: set(range(1, count, 2))}
+
+        async def says(number: int) -> None:
+            heard = Entry(sequence, Heard(1, count, frozenset(has[number])))
+            await ada.outbox.receive(encode([heard], origin=number))
+
+        await says(5)
+        await says(6)
+        offered: set[int] = set()
+        while len(offered) < count:
+            entries = decode(await ear.receive()).entries
+            offered |= {e.content.index for e in entries if isinstance(e.content, Fragment)}
+        assert ada.intake.standing(1).status is None
+        has[6] = set(range(count))
+        await says(6)
+        assert await ada.outcome(sequence) is Status.DELIVERED
+
+
+async def test_a_word_about_another_cut_of_it_is_no_delivery(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
+        sequence = await ada.post()
+        await until(lambda: ada.outbox.link.facts != {})
+        heard = Entry(sequence, Heard(1, 5, frozenset([0])))
+        await ada.outbox.receive(encode([heard], origin=5))
+        await trio.sleep(60)
+        assert ada.intake.standing(1).status is None
+
+
 def _package(size: int) -> Any:
     return read_package({"data": data(size)})
 
@@ -111,7 +157,7 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
     ):
         large = await ada.post(data=data(3000))
         count = ada.outbox.cost(_package(3000)).parts
-        await until(lambda: bool(outbound.fragments_sent(ada.journal, RADIO, large, count)))
+        await until(lambda: bool(outbound.fragments_held(ada.journal, RADIO, large, count)))
         urgent = await ada.post(message={"content": "help"}, priority=100)
         assert await ada.outcome(urgent) is Status.DELIVERED
         assert ben.inbox() == ["help"]
@@ -125,7 +171,7 @@ async def test_a_restart_goes_on_and_doubles_nothing(tmp_path: Path, clock: Any)
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             large = await ada.post(data=data(2000))
             count = ada.outbox.cost(_package(2000)).parts
-            await until(lambda: len(outbound.fragments_sent(ada.journal, RADIO, large, count)) > 3)
+            await until(lambda: len(_held(ada, large, count)) > 3)
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             assert await ada.outcome(large) is Status.DELIVERED
         assert ben.inbox() == [data(2000)["payload"]]

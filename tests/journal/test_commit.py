@@ -250,16 +250,19 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     database = sqlite3.connect(path)
     database.executescript(
         "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE sos;"
-        "DROP TABLE carried; PRAGMA user_version=1"
+        "DROP TABLE carried; DROP TABLE fragment_held; PRAGMA user_version=1;"
+        "CREATE TABLE fragment_sent (sequence, channel, count, position);"
     )
     database.execute(
         "INSERT INTO package (id, body, digest, accepted) VALUES (5, '{}', x'00', 1.0)"
     )
+    database.execute("INSERT INTO fragment_sent VALUES (1, 'Satellite', 3, 2), (1, 'Radio', 3, 0)")
     database.commit()
     database.close()
     journal = Journal(path)
     assert journal.read("SELECT id FROM package") == [(5,)]
     assert journal.read("SELECT * FROM receipt") == []
+    assert journal.read("SELECT * FROM fragment_held") == [(1, "Satellite", 0, 3, 2)]
     assert journal.read("PRAGMA user_version") == [(JOURNAL.version,)]
     journal.close()
     assert not list(tmp_path.glob("*.bad"))

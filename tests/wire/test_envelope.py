@@ -30,7 +30,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.fragments import join, split
+from fieldagent.wire.fragments import join, lacking, split
 
 TIME = 1_790_000_000
 MOMENT = datetime.fromtimestamp(TIME, UTC)
@@ -231,6 +231,24 @@ def test_fragments_fit_and_join_in_any_order(whole: bytes, room: int, chance: ob
         assert len(encode([Entry(2**32 - 1, part)])) <= room
     shuffled = sorted(parts, key=lambda part: hash((part.index * 7919) % 13))
     assert join({part.index: part.slice for part in shuffled}) == whole
+
+
+@pytest.mark.parametrize(
+    ("held", "tries", "worth"),
+    [
+        ([], 0, [0, 1, 2, 3]),
+        ([], 5, [1, 2, 3, 0]),
+        ([{1, 2}], 0, [0, 3]),
+        ([{0, 1}, {1, 2}], 0, [3, 0, 2]),
+        ([{0, 1}, {2, 3}], 0, [0, 1, 2, 3]),
+        ([{0, 1}, {2, 3}], 2, [2, 3, 0, 1]),
+        ([{0, 1, 2, 3}], 3, []),
+    ],
+)
+def test_what_nobody_has_goes_before_what_some_lack(
+    held: list[set[int]], tries: int, worth: list[int]
+) -> None:
+    assert lacking(4, held, tries) == worth
 
 
 def test_fragments_of_two_envelopes_do_not_join() -> None:
