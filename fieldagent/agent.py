@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from fieldagent.channels import Link, LinkState, satellite
 from fieldagent.channels.air import Air
 from fieldagent.distress import keep_going
 from fieldagent.events import Events
+from fieldagent.gaps import keep_asking
 from fieldagent.http.guard import loopback_guard
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
@@ -50,9 +50,6 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
-
-FRAGMENTS_WAIT = 600.0
-"""Seconds without a further fragment after which those that are missing are asked for."""
 
 
 class AlreadyRunning(Exception):
@@ -378,29 +375,7 @@ async def _tell_links(agent: Agent) -> None:
 
 
 async def _ask_for_fragments(agent: Agent) -> None:
-    """Tell the peer what is missing of a message whose fragments have stopped to come."""
-    asked: dict[int, float] = {}
-    while True:
-        await trio.sleep(FRAGMENTS_WAIT / 4)
-        now = trio.current_time()
-        before = time.time() - FRAGMENTS_WAIT
-        for origin, sequence, count, arrived in inbound.incomplete(agent.journal, before=before):
-            outbox = _toward(agent.outboxes, origin)
-            if outbox is not None and now - asked.get(sequence, -inf) >= FRAGMENTS_WAIT:
-                asked[sequence] = now
-                log.info("%d of %d fragments have come of %d", len(arrived), count, sequence)
-                outbox.report(origin, sequence, count, arrived)
-
-
-def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:
-    """The channel that carries a word to it soonest: stations are on the air, all else is behind
-    the hub, to which cellular costs least."""
-    if origin < 0:
-        return outboxes.get(Channel.RADIO)
-    to_hub = (Channel.CELLULAR, Channel.SATELLITE)
-    configured = [outboxes[channel] for channel in to_hub if channel in outboxes]
-    ready = [outbox for outbox in configured if outbox.link.state is LinkState.READY]
-    return next(iter(ready or configured), None)
+    await keep_asking(agent.journal, agent.outboxes, clock=time.time)
 
 
 async def _show_life(agent: Agent) -> None:

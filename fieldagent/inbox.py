@@ -179,19 +179,25 @@ class Inbox:
         self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: Taken
     ) -> Sequence[Entry] | None:
         """Keep a fragment; the entries of the whole come back with the last one."""
-        if inbound.seen(db, origin, sequence, _digest(Entry(sequence, part)), taken.now):
+        if inbound.was_seen(db, origin, sequence, _digest(Entry(sequence, part))):
             taken.duplicates += 1
             return None
-        key = (origin, sequence, part.count)
-        slices = inbound.keep_slice(db, key, part.index, part.slice, taken.now)
+        item = inbound.Item(origin, sequence, part.count)
+        slices = inbound.keep_slice(db, item, part.index, part.slice, taken.now)
         if len(slices) < part.count:
             return None
-        inbound.drop_slices(db, key)
         try:
             whole = decode(join(slices))
         except RemoteProtocolError as error:
             taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
+            # Some are of another item that had this number: beside the newest all are asked for.
+            inbound.drop_slices(db, item, but=part.index)
             return None
+        inbound.drop_slices(db, item)
+        # Only now may they come again in vain.
+        for index, piece in slices.items():
+            fragment = Entry(sequence, Fragment(index, part.count, piece))
+            inbound.seen(db, origin, sequence, _digest(fragment), taken.now)
         taken.troubles += whole.not_understood
         # A fragment within fragments would be a peer's way to make us recurse.
         return [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]

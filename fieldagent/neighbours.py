@@ -183,7 +183,7 @@ class Neighbours:
             packet.pleaded.add((station, sequence))
         whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
         if whole is None:
-            arrived = inbound.arrived_of(db, (-station, sequence, part.count))
+            arrived = inbound.arrived_of(db, inbound.Item(-station, sequence, part.count))
             everything = frozenset(range(part.count))
             packet.answers.append((sequence, Heard(station, part.count, arrived or everything)))
             return

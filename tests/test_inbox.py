@@ -169,6 +169,40 @@ async def test_fragments_come_in_any_order_twice_and_across_restarts(tmp_path: P
         assert journal.read("SELECT count(*) FROM slice") == [(0,)]
 
 
+def cut(content: str) -> list[bytes]:
+    """Messages with the fragments of an item whose number is 8."""
+    whole = encode([Entry(8, Message(content * 300), TIME)])
+    return [encode([Entry(8, part)]) for part in split(whole, 120)]
+
+
+async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, found = cut("a"), cut("b")
+    assert len(lost) == len(found) == 4
+    async with spool(tmp_path) as (inbox, journal):
+        for body in [*lost[:2], *found[2:]]:
+            await inbox.take_in(body, NobodyRepeats())
+        assert "wrong CRC-32" in caplog.text
+        (gap,) = inbound.incomplete(journal)
+        assert gap.arrived == {3}
+        for body in found[:3]:
+            await inbox.take_in(body, NobodyRepeats())
+        assert [event["content"] for event in events(journal)] == ["b" * 300]
+
+
+async def test_fragments_that_were_forgotten_may_come_again(tmp_path: Path) -> None:
+    parts = cut("a")
+    async with spool(tmp_path) as (inbox, journal):
+        for body in parts[:3]:
+            await inbox.take_in(body, NobodyRepeats())
+        await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
+        assert inbound.incomplete(journal) == []
+        for body in parts:
+            await inbox.take_in(body, NobodyRepeats())
+        assert len(events(journal)) == 1
+
+
 async def test_fragments_within_fragments_end_there(tmp_path: Path) -> None:
     inner = split(encode([Entry(1, Message("x" * 300), TIME)]), 200)
     outer = split(encode([Entry(2, inner[0], TIME)]), 120)

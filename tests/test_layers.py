@@ -36,6 +36,7 @@ LAYERS = [
         "neighbours",
         "station",
         "distress",
+        "gaps",
         "signals",
         "systemd_notify",
     },

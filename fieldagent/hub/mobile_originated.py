@@ -115,10 +115,10 @@ class MobileOriginated:
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             self._take_receipt(db, entry, taken)
+        elif isinstance(content, Fragment):
+            self._take_fragment(db, entry, content, taken)
         elif not _is_new(db, entry, taken):
             taken.duplicates += 1
-        elif isinstance(content, Fragment):
-            self._take_fragment(db, entry.sequence, content, taken)
         else:
             taken.items += 1
             posting = self._posting(entry, content, taken)
@@ -149,21 +149,25 @@ class MobileOriginated:
         for (item,) in rows:
             confirm(db, item, taken.device.id, taken.way, taken.now)
 
-    def _take_fragment(self, db: Db, sequence: int, part: Fragment, taken: _Taken) -> None:
+    def _take_fragment(self, db: Db, entry: Entry, part: Fragment, taken: _Taken) -> None:
+        if _was_there(db, entry, taken):
+            taken.duplicates += 1
+            return
+        sequence = entry.sequence
         slices = _keep_slice(db, taken, sequence, part)
         if len(slices) < part.count:
             return
-        db.execute(
-            "DELETE FROM slice WHERE device = ? AND origin = 0 AND sequence = ? AND count = ?",
-            taken.device.id,
-            sequence,
-            part.count,
-        )
         try:
             whole = decode(join(slices))
         except RemoteProtocolError as error:
             taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
+            # Some are of another item that had this number: beside the newest all are asked for.
+            _drop_slices(db, taken, sequence, part.count, but=part.index)
             return
+        _drop_slices(db, taken, sequence, part.count)
+        # Only now may they come again in vain.
+        for index, piece in slices.items():
+            _is_new(db, Entry(sequence, Fragment(index, part.count, piece)), taken)
         for entry in whole.entries:
             # A fragment within fragments would be a peer's way to make us recurse.
             if not isinstance(entry.content, Fragment):
@@ -183,18 +187,43 @@ def _neighbour(db: Db, carrier: Device, number: int) -> Device | None:
 
 
 def _is_new(db: Db, entry: Entry, taken: _Taken) -> bool:
-    """The digest tells a number that is used anew, by an agent without its journal, from a
-    duplicate."""
-    digest = hashlib.blake2b(encode([entry]), digest_size=8).digest()
+    """From now on it is not."""
     return bool(
         db.execute(
             "INSERT INTO arrived (device, origin, sequence, digest, at) VALUES (?, 0, ?, ?, ?)"
             " ON CONFLICT DO NOTHING RETURNING sequence",
             taken.device.id,
             entry.sequence,
-            digest,
+            _digest(entry),
             taken.now,
         )
+    )
+
+
+def _was_there(db: Db, entry: Entry, taken: _Taken) -> bool:
+    return bool(
+        db.execute(
+            "SELECT 1 FROM arrived WHERE device = ? AND origin = 0 AND sequence = ? AND digest = ?",
+            taken.device.id,
+            entry.sequence,
+            _digest(entry),
+        )
+    )
+
+
+def _digest(entry: Entry) -> bytes:
+    """Tells a number that is used anew, by an agent without its journal, from a duplicate."""
+    return hashlib.blake2b(encode([entry]), digest_size=8).digest()
+
+
+def _drop_slices(db: Db, taken: _Taken, sequence: int, count: int, *, but: int = -1) -> None:
+    db.execute(
+        "DELETE FROM slice WHERE device = ? AND origin = 0 AND sequence = ? AND count = ?"
+        " AND position <> ?",
+        taken.device.id,
+        sequence,
+        count,
+        but,
     )
 
 

@@ -50,6 +50,10 @@ LOOK_AGAIN = 5.0
 
 ASK_AFTER = 600.0
 """Seconds without a further fragment after which those that are missing are asked for."""
+ASK_RARER = 4
+"""How many times as long it must have been silent for the next question."""
+ASK_LAST = 2 * 86_400.0
+"""Seconds of silence after which nobody is asked any more."""
 
 CALLS = 8
 """Messages called in at one moment."""
@@ -222,14 +226,20 @@ def send_fragments_again(
 
 
 def ask_for_fragments(db: Db, now: float) -> int:
-    """Ask devices for what is missing of items whose fragments have stopped to come."""
+    """Ask devices for what is missing of items whose fragments have stopped to come.
+
+    Each question costs, and what a device withdrew never comes: they become ever rarer, and end.
+    """
     rows = db.execute(
         "SELECT slice.device, slice.sequence, slice.count, device.air_key FROM slice"
         " JOIN device ON device.id = slice.device WHERE device.imei IS NOT NULL"
         " AND device.operator IS NOT NULL GROUP BY slice.device, slice.sequence, slice.count,"
-        " device.air_key HAVING max(slice.at) < ? AND max(slice.asked) < ?",
+        " device.air_key HAVING max(slice.at) < ? AND max(slice.at) > ?"
+        " AND ? - max(slice.at) >= ? * (max(slice.asked) - max(slice.at))",
         now - ASK_AFTER,
-        now - ASK_AFTER,
+        now - ASK_LAST,
+        now,
+        ASK_RARER,
     )
     for device, sequence, count, key in rows:
         positions = db.execute(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fieldagent.journal.commit import Journal, Operation
 from fieldagent.payload import Identity
@@ -21,12 +21,37 @@ class Received:
     received: float
 
 
+class Item(NamedTuple):
+    """What came in fragments."""
+
+    origin: int
+    sequence: int
+    parts: int
+
+
+class Gap(NamedTuple):
+    """An item of which fragments are missing."""
+
+    item: Item
+    at: float
+    """When the last fragment came, Unix time."""
+    arrived: frozenset[int]
+
+
 def seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes, now: float) -> bool:
     """Whether the same was there before; from now on it was."""
     cursor = db.execute(
         "INSERT OR IGNORE INTO arrived VALUES (?, ?, ?, ?)", (origin, sequence, digest, now)
     )
     return cursor.rowcount == 0
+
+
+def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
+    rows = db.execute(
+        "SELECT 1 FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
+        (origin, sequence, digest),
+    )
+    return rows.fetchone() is not None
 
 
 def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
@@ -76,39 +101,45 @@ def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None
 
 
 def keep_slice(
-    db: sqlite3.Connection, key: tuple[int, int, int], position: int, piece: bytes, now: float
+    db: sqlite3.Connection, item: Item, position: int, piece: bytes, now: float
 ) -> dict[int, bytes]:
-    """Store one fragment; all that are there of the same (origin, sequence, count) come back."""
+    """Store one fragment; all that are there come back."""
     db.execute(
-        "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*key, position, piece, now)
+        "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, piece, now)
     )
     return dict(
         db.execute(
-            "SELECT position, slice FROM slice WHERE origin = ? AND sequence = ? AND count = ?", key
+            "SELECT position, slice FROM slice WHERE origin = ? AND sequence = ? AND count = ?",
+            item,
         ).fetchall()
     )
 
 
-def arrived_of(db: sqlite3.Connection, key: tuple[int, int, int]) -> frozenset[int]:
-    """The positions that are there of the same (origin, sequence, count)."""
+def arrived_of(db: sqlite3.Connection, item: Item) -> frozenset[int]:
+    """The positions that are there; none once the item is whole."""
     rows = db.execute(
-        "SELECT position FROM slice WHERE origin = ? AND sequence = ? AND count = ?", key
+        "SELECT position FROM slice WHERE origin = ? AND sequence = ? AND count = ?", item
     )
     return frozenset(position for (position,) in rows)
 
 
-def drop_slices(db: sqlite3.Connection, key: tuple[int, int, int]) -> None:
-    db.execute("DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ?", key)
-
-
-def incomplete(journal: Journal, *, before: float) -> list[tuple[int, int, int, frozenset[int]]]:
-    """Origin, sequence, count and positions of what got no further fragment since `before`."""
-    rows = journal.read(
-        "SELECT origin, sequence, count, group_concat(position) FROM slice"
-        " GROUP BY origin, sequence, count HAVING max(at) < ?",
-        before,
+def drop_slices(db: sqlite3.Connection, item: Item, *, but: int = -1) -> None:
+    """All of them, or all but one."""
+    db.execute(
+        "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
+        (*item, but),
     )
-    return [(o, s, c, frozenset(int(p) for p in listed.split(","))) for o, s, c, listed in rows]
+
+
+def incomplete(journal: Journal) -> list[Gap]:
+    rows = journal.read(
+        "SELECT origin, sequence, count, max(at), group_concat(position) FROM slice"
+        " GROUP BY origin, sequence, count"
+    )
+    return [
+        Gap(Item(*item), at, frozenset(int(position) for position in listed.split(",")))
+        for *item, at, listed in rows
+    ]
 
 
 def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:

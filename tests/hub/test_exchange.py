@@ -385,6 +385,33 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         assert [e.content for e in envelope.entries[-2:]] == [Data(bytes(700)), Source(2, 9)]
 
 
+async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        first, *_ = split(encode([Entry(9, Data(bytes(700)), TIME)]), 300)
+        await alps.sends(2, Entry(9, first), way=Way.SATELLITE)
+        asked = []
+        for minute in range(3 * 24 * 60):
+            alps.now += 60
+            if await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now)):
+                asked.append(minute + 1)
+        assert asked == [11, 44, 176, 704, 2816]
+
+
+async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        lost, found = (
+            split(encode([Entry(9, Data(bytes([fill]) * 700), TIME)]), 300) for fill in (1, 2)
+        )
+        for part in [lost[0], *found[1:], found[0], *found[1:]]:
+            await alps.sends(2, Entry(9, part))
+        (envelope,) = await collect(alps.mailbox(1))
+        assert [e.content for e in envelope.entries[-2:]] == [Data(b"\2" * 700), Source(2, 9)]
+
+
 async def test_time_to_live_and_collapse_hold_here_too(store: Store) -> None:
     async with field(store) as alps:
         await alps.push(Message("old"), target=2, collapse_key=4)

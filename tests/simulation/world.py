@@ -23,7 +23,7 @@ import trio
 import trio.testing
 
 from fieldagent import agent as shipped
-from fieldagent import distress, ip_link
+from fieldagent import distress, gaps, ip_link
 from fieldagent.channels import LinkState, cellular, node, radio, satellite
 from fieldagent.channels.dial import Unreachable
 from fieldagent.ip_link import Exchange
@@ -584,7 +584,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(cellular, "PAUSE_MAX", 1800.0)
         put(cellular, "URGENT_PAUSE", 300.0)
         put(distress, "LOOK_EVERY", 600.0)
-        put(shipped, "FRAGMENTS_WAIT", 7200.0)
+        put(gaps, "PATIENCE", 7200.0)
         put(shipped, "time", world)
         put(shipped, "random", world)
         put(satellite, "open_serial", world.lines.open_serial)

@@ -1,0 +1,97 @@
+"""When a peer is asked for missing fragments, and over which channel."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent import gaps
+from fieldagent.channels import LinkState, Outcome
+from fieldagent.package import Channel, Message
+from fieldagent.wire.envelope import Entry, Report, decode, encode
+from fieldagent.wire.fragments import split
+from tests.kit import START, Kit, kit
+
+SATELLITE, CELLULAR = Channel.SATELLITE, Channel.CELLULAR
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+def minutes() -> int:
+    return round(trio.current_time() / 60)
+
+
+def now() -> float:
+    return START + trio.current_time()
+
+
+PARTS = split(encode([Entry(9, Message("x" * 300), int(START))]), 120)
+
+
+async def comes(k: Kit, index: int) -> None:
+    await k.outbox.receive(encode([Entry(9, PARTS[index])]))
+
+
+async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
+    """At which minutes a question left, and what it said to be there."""
+    found = []
+    with trio.move_on_after(days * 86_400):
+        while True:
+            await k.outboxes[channel].ready()
+            transmission = k.outboxes[channel].load(340)
+            assert transmission is not None
+            (entry,) = decode(transmission.body).entries
+            assert isinstance(entry.content, Report)
+            found.append((minutes(), entry.content.arrived))
+            await k.outboxes[channel].settle(transmission, Outcome.SENT)
+    return found
+
+
+async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        await comes(k, 1)
+        found = await asked(k, SATELLITE, 20)
+        assert [at for at, _ in found] == [10, 40, 160, 640, 2560]
+        assert {arrived for _, arrived in found} == {frozenset([1])}
+
+
+async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        await comes(k, 1)
+        await trio.sleep(3600)
+        await comes(k, 2)
+        found = await asked(k, SATELLITE, 0.4)
+        # What was asked before the second came left only now, with both.
+        assert [at for at, _ in found] == [60, 70, 100, 220]
+        assert found[-1][1] == {1, 2}
+
+
+async def test_what_has_come_whole_is_not_asked_for(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        for index in range(len(PARTS)):
+            await comes(k, index)
+        assert await asked(k, SATELLITE, 5) == []
+
+
+async def test_it_is_asked_over_what_is_up_and_costs_least(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path, also=[CELLULAR]) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        await comes(k, 1)
+        k.outboxes[CELLULAR].link.state = LinkState.READY
+        assert len(await asked(k, CELLULAR, 0.01)) == 1
+        k.outboxes[CELLULAR].link.state = LinkState.NO_SERVICE
+        k.outboxes[SATELLITE].link.state = LinkState.READY
+        assert len(await asked(k, SATELLITE, 0.05)) == 1
