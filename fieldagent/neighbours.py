@@ -63,6 +63,8 @@ class _Packet:
     """What is to be answered: the number of the item, and what of it is here."""
     heard: list[tuple[int, Heard]] = field(default_factory=list)
     """What is told of our own items, and brings them on."""
+    overheard: list[tuple[int, Heard]] = field(default_factory=list)
+    """What is told of the items of others."""
     carried: list[Accepted] = field(default_factory=list)
     pleaded: set[tuple[int, int]] = field(default_factory=set)
     """Items of which a fragment came with a plea."""
@@ -143,6 +145,8 @@ class Neighbours:
             self._carrier.queue(accepted)
         for sequence, heard in packet.answers:
             self._riders.answer(sequence, heard)
+        for sequence, heard in packet.overheard:
+            self._riders.overhear(sequence, heard)
         for sequence, heard in packet.heard:
             await self.air.heard(sequence, heard)
         if returned:
@@ -165,6 +169,8 @@ class Neighbours:
         if isinstance(content, Heard):
             if content.station == self._station:
                 self._note_heard(db, entry.sequence, content, packet)
+            else:
+                packet.overheard.append((entry.sequence, content))
         elif isinstance(content, Introduction):
             if entry.sequence == station:
                 inbound.introduce(db, -station, content.identity)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
@@ -16,8 +16,9 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from fieldagent.burst import Burst, Bursts
 from fieldagent.channels import Intent, Link, Outcome, Transmission
-from fieldagent.channels.air import AIR_BYTES
+from fieldagent.channels.air import AIR_BYTES, WINDOW
 from fieldagent.delivery import Leg
 from fieldagent.inbox import Repeater
 from fieldagent.journal import outbound, story
@@ -145,6 +146,7 @@ class ChannelOutbox:
         self._rides: dict[int, Ride] = {}
         self._unheard: dict[int, _Unheard] = {}
         """On the air, what no station has answered yet of a transmission."""
+        self._bursts = Bursts()
         self._alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
         known = outbound.intent_of(journal, channel)
@@ -276,7 +278,7 @@ class ChannelOutbox:
         return min(self._queue.next_change(now), now + min(midnight, 3600.0))
 
     def _is_ready(self, urgent: bool) -> bool:
-        key = self._queue.foremost(trio.current_time())
+        key = self._foremost(trio.current_time())
         if key is None:
             return self._riders.wait() and not urgent and self.allowance() != 0
         sos = self._queue.priority(key) >= SOS_PRIORITY
@@ -284,6 +286,18 @@ class ChannelOutbox:
             return False
         allowance = self.allowance(urgent=sos)
         return allowance is None or self._cost(key) <= allowance
+
+    def _foremost(self, now: float) -> int | None:
+        """What goes next: of a Package that is under way another fragment may."""
+        keys = [
+            sequence
+            for sequence in self._bursts.open()
+            if sequence in self._queue and sequence not in self._settled
+        ]
+        waiting = self._queue.foremost(now)
+        if waiting is not None:
+            keys.append(waiting)
+        return min(keys, key=self._queue.place, default=None)
 
     def _cost(self, sequence: int) -> int:
         _, _, entry = self._entry(sequence, whole_only=False)
@@ -294,7 +308,7 @@ class ChannelOutbox:
 
     def load(self, room: int) -> Transmission | None:
         now = trio.current_time()
-        first = self._queue.foremost(now)
+        first = self._foremost(now)
         urgent = first is not None and self._queue.priority(first) >= SOS_PRIORITY
         allowance = self.allowance(urgent=urgent)
         room = room if allowance is None else min(room, allowance * CREDIT_BYTES)
@@ -310,7 +324,8 @@ class ChannelOutbox:
         body = encode(entries, origin=origin or self._station, key=self._key)
         if self._terms.shared:
             self._unheard[number] = _Unheard({piece.sequence for piece in pieces})
-        return Transmission(number, body, urgent, self._tries(pieces), bool(pieces))
+        more = any(self._bursts[p.sequence].waiting for p in pieces if p.count > 1)
+        return Transmission(number, body, urgent, self._tries(pieces), bool(pieces), more)
 
     def _pack(self, now: float, room: int) -> tuple[list[Piece], list[Entry], int]:
         """The foremost Package, or one fragment of it, what else fits beside it, and whose all
@@ -320,7 +335,9 @@ class ChannelOutbox:
         passed: list[int] = []
         whose = 0
         while len(pieces) + len(passed) <= RIDERS_MAX:
-            key = self._queue.take(now)
+            key = None if pieces or passed else self._foremost(now)
+            if key not in self._bursts:
+                key = self._queue.take(now)
             if key is None:
                 break
             piece, origin, entry = self._entry(key, whole_only=bool(pieces))
@@ -334,10 +351,13 @@ class ChannelOutbox:
                 continue
             entries.append(entry)
             pieces.append(piece)
+            if piece.count > 1:
+                self._bursts.launch(piece, self._positions(piece.sequence, piece.count))
             if piece.count > 1 or key in self._alone:
                 break
         for key in passed:
-            self._queue.put_back(key)
+            if key not in self._bursts:
+                self._queue.put_back(key)
         return pieces, entries, whose if pieces else 0
 
     def _tries(self, pieces: list[Piece]) -> int:
@@ -355,11 +375,19 @@ class ChannelOutbox:
             return Piece(sequence), known.origin, entry
         fragments = split(whole, room)
         count = len(fragments)
+        index = self._positions(sequence, count)[0]
+        return Piece(sequence, index, count), known.origin, Entry(number, fragments[index])
+
+    def _positions(self, sequence: int, count: int) -> list[int]:
+        """The fragments of it that go next, together where somebody is known to hear them."""
+        if sequence in self._bursts:
+            return self._bursts[sequence].waiting
         held = outbound.fragments_held(self._journal, self.channel, sequence, count)
+        if not self._terms.shared:
+            return lacking(count, held.values())[:1]
         tries = outbound.tries(self._journal, self.channel, sequence)
         # Where nothing lacks, whoever has it all is asked to say so again.
-        index = next(iter(lacking(count, held.values(), tries)), 0)
-        return Piece(sequence, index, count), known.origin, Entry(number, fragments[index])
+        return lacking(count, held.values(), tries)[: WINDOW if held else 1] or [0]
 
     def _tag_bytes(self) -> int:
         return 0 if self._key is None else TAG_BYTES + 1
@@ -384,8 +412,11 @@ class ChannelOutbox:
         if outcome is Outcome.DOUBTFUL:
             return
         pieces = self._loads[transmission.number]
-        if outcome is Outcome.SENT:
-            await self._settle_sent(transmission, pieces)
+        sent = outcome is Outcome.SENT
+        landed = {piece: self._bursts.land(piece, sent=sent) for piece in pieces}
+        over = {piece: burst for piece, burst in landed.items() if burst is not None}
+        if sent:
+            await self._settle_sent(transmission, pieces, over)
         elif outcome is Outcome.REFUSED and len(pieces) == 1:
             await self._book(outbound.tried, pieces, "refused", reason)
             await self._finish(pieces, Leg(Status.ERROR, reason or "refused"))
@@ -393,27 +424,27 @@ class ChannelOutbox:
             if outcome is Outcome.REFUSED:
                 # One of several cannot be sent: each shows on its own which.
                 self._alone |= {piece.sequence for piece in pieces}
-            await self._settle_not_sent(pieces, retry_after, reason)
+            await self._settle_not_sent(over, retry_after, reason)
         del self._loads[transmission.number]
         ride = self._rides.pop(transmission.number, Ride())
         self._unheard.pop(transmission.number, None)
-        sent = outcome is Outcome.SENT
         self._riders.alight(ride, sent=sent, beside_packages=bool(pieces))
         if self._intent is not None and self._intent.transmission.number == transmission.number:
             self._intent = None
         for piece in pieces:
-            if piece.sequence in self._settled:
+            if piece.sequence in self._settled and piece.sequence not in self._bursts:
                 self._settled.pop(piece.sequence)[0].set()
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self._wake()
 
-    async def _settle_sent(self, transmission: Transmission, pieces: list[Piece]) -> None:
+    async def _settle_sent(
+        self, transmission: Transmission, pieces: list[Piece], over: Collection[Piece]
+    ) -> None:
         size = len(transmission.body)
         spent = Spent(size, self._terms.credits(size))
-        # On the air each station has said for itself what it has.
-        gone = [] if self._terms.shared else pieces
-        record = outbound.sent(self.channel, gone, self._day(), spent)
+        shared = self._terms.shared
+        record = outbound.sent(self.channel, pieces, self._day(), spent, shared=shared)
         ride = self._rides.get(transmission.number, Ride())
 
         told = _cost_of(transmission, spent, len(pieces))
@@ -428,12 +459,15 @@ class ChannelOutbox:
         complete = [piece for piece in pieces if self._completes(piece)]
         await self._finish(complete, Leg(Status.DELIVERED), store)
         self.link.last_success = self._clock()
-        for piece in pieces:
+        for piece in over:
             if piece not in complete:
                 await self._return(piece.sequence, -inf)
 
     def _completes(self, piece: Piece) -> bool:
         """Whether its Package is at the far side once this piece is."""
+        if piece.sequence not in self._queue:
+            # Another fragment has brought the news.
+            return False
         if piece.count == 1:
             return True
         if self._terms.shared:
@@ -441,11 +475,16 @@ class ChannelOutbox:
         held = outbound.fragments_held(self._journal, self.channel, piece.sequence, piece.count)
         return len(held.get(outbound.ONLY_PEER, set()) | {piece.position}) == piece.count
 
-    async def _settle_not_sent(self, pieces: list[Piece], retry_after: float, reason: str) -> None:
-        await self._book(outbound.tried, pieces, "not sent", reason)
+    async def _settle_not_sent(
+        self, over: Mapping[Piece, Burst], retry_after: float, reason: str
+    ) -> None:
+        # Of a burst that was heard in part the rest goes at once.
+        silent = [piece for piece, burst in over.items() if not burst.heard]
+        if silent:
+            await self._book(outbound.tried, silent, "not sent", reason)
         due = trio.current_time() + retry_after if retry_after > 0 else -inf
-        for piece in pieces:
-            await self._return(piece.sequence, due)
+        for piece in over:
+            await self._return(piece.sequence, due if piece in silent else -inf)
 
     async def _book(
         self,

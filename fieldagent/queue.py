@@ -68,6 +68,10 @@ class Queue:
     def priority(self, key: int) -> int:
         return -self._places[key][0]
 
+    def place(self, key: int) -> Place:
+        """The smaller goes first."""
+        return self._places[key]
+
     def is_taken(self, key: int) -> bool:
         return key in self._taken
 

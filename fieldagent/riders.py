@@ -33,7 +33,6 @@ class Ride:
 
     reports: dict[int, Entry] = field(default_factory=dict)
     receipts: dict[int, Entry] = field(default_factory=dict)
-    answers: dict[tuple[int, int], Entry] = field(default_factory=dict)
     introduced: bool = False
 
 
@@ -135,12 +134,24 @@ class AirRiders:
         self._pleads = pleads
         self._clock = clock
         self._introduced = -INTRODUCE_EVERY
-        self._answers: dict[tuple[int, int], Entry] = {}
+        self._answers: dict[tuple[int, int], Heard] = {}
+        """By the station that is answered, and the number it gave the item."""
 
     def answer(self, sequence: int, heard: Heard) -> None:
-        self._answers[heard.station, sequence] = Entry(sequence, heard)
+        self._answers[heard.station, sequence] = heard
         while len(self._answers) > ANSWERS_MAX:
             del self._answers[next(iter(self._answers))]
+
+    def overhear(self, sequence: int, heard: Heard) -> None:
+        """Another has said it: as much of an item, or more, is at a station already.
+
+        Who has it whole says so all the same: its sender wants to know who does.
+        """
+        ours = self._answers.get((heard.station, sequence))
+        if ours is None or ours.whole or ours.count != heard.count:
+            return
+        if ours.arrived <= heard.arrived:
+            del self._answers[heard.station, sequence]
 
     def look(self) -> None:
         pass
@@ -158,16 +169,15 @@ class AirRiders:
             return ride
         if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
             riders.append(self._introduction)
-        for entry in [*riders, *self._answers.values()]:
+        riders += [Entry(sequence, heard) for (_, sequence), heard in self._answers.items()]
+        for entry in riders:
             if size([*entries, entry]) > room:
                 continue
             entries.append(entry)
             if isinstance(entry.content, Heard):
-                ride.answers[entry.content.station, entry.sequence] = entry
+                del self._answers[entry.content.station, entry.sequence]
             elif isinstance(entry.content, Introduction):
                 ride.introduced = True
-        for key in ride.answers:
-            del self._answers[key]
         return ride
 
     def arrived(self, db: sqlite3.Connection, ride: Ride) -> None:

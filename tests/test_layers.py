@@ -30,6 +30,7 @@ LAYERS = [
     {
         "inbox",
         "riders",
+        "burst",
         "outbox",
         "intake",
         "carrier",

@@ -64,9 +64,11 @@ class Transmission:
     urgent: bool
     """It carries an SOS."""
     tries: int
-    """How often the foremost Package in it was tried on this channel before."""
+    """How often the foremost Package in it was tried on this channel since something of it left."""
     answerable: bool = True
     """It holds Packages, not only words about what the peer sent."""
+    more: bool = False
+    """Another fragment of the same may follow at once, before this one is settled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from fieldagent.channels import Outbox, Transmission
 
 AIR_BYTES = 200
 """Most bytes of a packet; every radio must take as many."""
+WINDOW = 4
+"""Packets that wait to be answered; what is urgent may join them."""
 
 
 class AirLost(Exception):

@@ -16,13 +16,11 @@ from typing import NoReturn
 import trio
 
 from fieldagent.channels import Link, LinkState, Outcome, Transmission
-from fieldagent.channels.air import AIR_BYTES, Air, AirLost, AirOutbox, Fate
+from fieldagent.channels.air import AIR_BYTES, WINDOW, Air, AirLost, AirOutbox, Fate
 from fieldagent.channels.serial_port import PortLost
 
 log = logging.getLogger(__name__)
 
-WINDOW = 4
-"""Packets that wait to be answered; what is urgent may join them."""
 PATIENCE = 3.0
 """Seconds for an answer, beside the time on air of what is under way and of the answer."""
 PAUSE = 0.5
@@ -107,6 +105,8 @@ class Driver:
     async def _listen(self) -> NoReturn:
         while True:
             packet = await self.air.receive()
+            # The air is not quiet yet.
+            self.pause.cancel()
             with trio.CancelScope(shield=True):  # as quick as the disk, and whole
                 await self.outbox.receive(packet)
 
@@ -116,11 +116,14 @@ class Driver:
             await trio.sleep(LOOK_EVERY)
 
     async def _speak(self, flights: trio.Nursery) -> NoReturn:
+        follows = False
         while True:
             with trio.CancelScope() as self.pause:
                 await self.outbox.ready(urgent=self.waiting >= WINDOW)
                 # Everybody who heard the same would answer at the same moment.
-                await trio.sleep(self.random.uniform(0.1, 1) * max(PAUSE, self.on_air))
+                if not follows:
+                    await trio.sleep(self.random.uniform(0.1, 1) * max(PAUSE, self.on_air))
+            follows = False
             if self.pause.cancelled_caught:
                 continue
             transmission = self.outbox.load(AIR_BYTES)
@@ -128,6 +131,7 @@ class Driver:
                 await trio.sleep(1)
             else:
                 await self._transmit(transmission, flights)
+                follows = transmission.more
 
     async def _transmit(self, transmission: Transmission, flights: trio.Nursery) -> None:
         began = trio.current_time()

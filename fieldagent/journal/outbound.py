@@ -238,14 +238,19 @@ def tried(channel: Channel, sequences: Iterable[int]) -> Operation[None]:
     return store
 
 
-def sent(channel: Channel, pieces: Iterable[Piece], day: str, spent: Spent) -> Operation[None]:
+def sent(
+    channel: Channel, pieces: Iterable[Piece], day: str, spent: Spent, *, shared: bool = False
+) -> Operation[None]:
     """Record a transmission that left: the fragments that its only peer has by that, its cost,
-    the end of its intent."""
-    fragments = [
-        (p.sequence, channel, ONLY_PEER, p.count, p.position) for p in pieces if p.count > 1
-    ]
+    the end of its intent. On a `shared` air each station says for itself what it has."""
+    parts = [piece for piece in pieces if piece.count > 1]
+    fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
+    if shared:
+        fragments.clear()
+    fruitful = [(piece.sequence, channel) for piece in parts]
 
     def store(db: sqlite3.Connection) -> None:
+        db.executemany("UPDATE leg SET tries = 0 WHERE sequence = ? AND channel = ?", fruitful)
         db.executemany("INSERT OR IGNORE INTO fragment_held VALUES (?, ?, ?, ?, ?)", fragments)
         db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
         spend(channel, day, spent)(db)

@@ -23,6 +23,7 @@ from fieldagent.wire.envelope import (
     derive_key,
     encode,
 )
+from fieldagent.wire.fragments import split
 from tests.channels.radio_kit import Station, on_air, station, until
 from tests.kit import START
 
@@ -254,6 +255,30 @@ async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet:
         await ben.outbox.receive(packet)
         assert ben.inbox() == []
         assert ben.outbox.load(200) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "still_to_say"), [({0, 1, 2}, False), ({0, 1}, False), ({0, 2}, True)]
+)
+async def test_what_another_has_said_of_a_part_need_not_be_said_again(
+    tmp_path: Path, clock: Any, said: set[int], still_to_say: bool
+) -> None:
+    parts = split(encode([Entry(1, Message("x" * 500))]), 180)
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        for part in parts[:2]:
+            await ben.outbox.receive(encode([Entry(1, part)], origin=9))
+        other = Entry(1, Heard(9, len(parts), frozenset(said)))
+        await ben.outbox.receive(encode([other], origin=8))
+        assert (ben.outbox.load(200) is not None) is still_to_say
+
+
+async def test_who_has_it_whole_says_so_though_another_did(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        await ben.outbox.receive(encode([Entry(1, Message("x"))], origin=9))
+        await ben.outbox.receive(encode([Entry(1, Heard(9))], origin=8))
+        transmission = ben.outbox.load(200)
+        assert transmission is not None
+        assert Entry(1, Heard(9)) in decode(transmission.body).entries
 
 
 async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
