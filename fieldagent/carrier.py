@@ -62,7 +62,9 @@ class Carrier:
         """Enter it into the journal; None when it is carried already, or costs too much."""
         item = entry.content
         assert isinstance(item, Item)
-        if outbound.is_carried(db, station, entry.sequence):
+        # Of the entry, as a neighbour without its journal uses its numbers anew.
+        identity = digest(encode([entry]).hex())
+        if outbound.is_carried(db, station, entry.sequence, identity):
             return None
         channels = self._affordable(db, entry, now)
         if not channels:
@@ -70,12 +72,11 @@ class Carrier:
             return None
         priority = SOS_PRIORITY if entry.sos else ITEMS[kind_of(item)][1]
         package = Package(item=item, channels=frozenset(channels), priority=priority)
-        body = canonical(package)
         expires = None if entry.sos else now + self._time_to_live
         sequence = outbound.accept(
-            body,
+            canonical(package),
             id_=0,
-            digest=digest(body),
+            digest=identity,
             idempotency_key=None,
             accepted=entry.time,
             expires=expires,
@@ -89,7 +90,7 @@ class Carrier:
             sequence,
             id_,
             package,
-            digest(body),
+            identity,
             None,
             entry.time,
             expires,

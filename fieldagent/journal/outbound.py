@@ -333,9 +333,11 @@ def carry(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: i
     return -sequence
 
 
-def is_carried(db: sqlite3.Connection, origin: int, origin_sequence: int) -> bool:
+def is_carried(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
     rows = db.execute(
-        "SELECT 1 FROM carried WHERE origin = ? AND origin_sequence = ?", (origin, origin_sequence)
+        "SELECT 1 FROM carried JOIN package USING (sequence)"
+        " WHERE origin = ? AND origin_sequence = ? AND digest = ?",
+        (origin, origin_sequence, digest),
     )
     return rows.fetchone() is not None
 

@@ -18,6 +18,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Heard,
+    Plea,
     Receipt,
     decode,
     derive_key,
@@ -358,6 +359,22 @@ async def test_a_neighbour_s_item_is_carried_once_and_over_one_channel(
         await _carry_over(ben.outboxes[CELLULAR])
         await trio.sleep(600)
         assert [len(outbox) for outbox in ben.outboxes.values()] == [0, 0, 0]
+
+
+async def test_a_neighbour_that_lost_its_journal_is_carried_under_its_old_numbers(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 2, tmp_path / "nowhere", carries=frozenset([CELLULAR])) as ben,
+    ):
+        for content in ("before", "before", "after"):
+            plea = [Entry(1, Message(content)), Entry(0, Plea())]
+            await ben.outbox.receive(encode(plea, origin=1))
+        envelope = await _carry_over(ben.outboxes[CELLULAR])
+        contents = [entry.content for entry in envelope.entries]
+        assert contents == [Message("before"), Message("after")]
+        assert len(ben.outboxes[CELLULAR]) == 0
 
 
 async def test_neighbours_cost_no_more_than_was_granted_but_an_sos_does(
