@@ -16,18 +16,18 @@ from fieldagent.settings import KEYS, parse
 from tests.shipping.conftest import ROOT, lacking
 
 SETTINGS = "etc/fieldagent/agent.properties"
-UNIT = ROOT / "systemd/fieldagent.service"
 RULES = ROOT / "systemd/60-fieldagent.rules"
 INSTALLED = {
     "usr/bin/fieldagent",
     "usr/lib/fieldagent/fieldagent.pyz",
     "usr/lib/systemd/system/fieldagent.service",
+    "usr/lib/systemd/system/fieldagent-track.service",
     "usr/lib/sysusers.d/fieldagent.conf",
     "usr/lib/udev/rules.d/60-fieldagent.rules",
     SETTINGS,
 }
 HUB_SETTINGS = "etc/fieldagent/hub.properties"
-UNITS = [UNIT, ROOT / "systemd/fieldagent-hub.service"]
+UNITS = sorted((ROOT / "systemd").glob("*.service"))
 
 
 @pytest.fixture
