@@ -32,6 +32,7 @@ from fieldagent.inbox import Inbox
 from fieldagent.intake import Intake
 from fieldagent.journal import inbound, outbound
 from fieldagent.journal.commit import Journal
+from fieldagent.journal.group import JournalFull
 from fieldagent.journal.outbound import Spent
 from fieldagent.outbox import ChannelOutbox, End
 from fieldagent.package import Channel
@@ -76,7 +77,7 @@ class Agent:
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
-            "journal": {"commits": self.journal.commits},
+            "journal": {"commits": self.journal.commits, "full": self.journal.full},
         }
 
     def _channel(self, channel: Channel) -> dict[str, Any]:
@@ -90,7 +91,8 @@ class Agent:
     def healthy(self) -> str | None:
         if self.journal.failed is not None:
             return f"{self.journal.failed}; check the disk and restart the agent"
-        silent = self.progress.silent()
+        # Who waits for room on the disk is as well as can be.
+        silent = [] if self.journal.full else self.progress.silent()
         return f"no progress in: {', '.join(silent)}" if silent else None
 
 
@@ -214,7 +216,10 @@ async def run(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_run_journal, journal, stopping)
                 agent = assemble(settings, journal, emit)
-                await _run_parts(agent, listeners, stopping, task_status)
+                try:
+                    await _run_parts(agent, listeners, stopping, task_status)
+                except* JournalFull:
+                    log.error("stopped with a full disk: what is not on it happens again")
                 nursery.cancel_scope.cancel()
         finally:
             journal.close()
@@ -276,6 +281,7 @@ async def _serve_api(
         await stopping.wait()
         log.info("stopping: what waits is kept and goes on at the next start")
         notify("STOPPING=1")
+        agent.journal.leave()
         agent.intake.stop()
 
 
@@ -350,8 +356,8 @@ async def _keep_house(agent: Agent) -> None:
     while True:
         before = time.time() - settings.keep_ended_days * 86_400
         keep = settings.keep_ended_count
-        await agent.journal.commit(outbound.forget(before=before, keep=keep))
-        await agent.journal.commit(inbound.forget(before=before, keep=keep))
+        await agent.journal.persist(outbound.forget(before=before, keep=keep))
+        await agent.journal.persist(inbound.forget(before=before, keep=keep))
         await trio.sleep(HOUSEKEEPING)
 
 

@@ -102,7 +102,7 @@ class Inbox:
             return
         now, owes = self._clock(), repeater.owes
         # A transaction may be carried out anew: each time it begins with nothing.
-        taken = await self._journal.commit(lambda db: self._store(db, envelope, Taken(now, owes)))
+        taken = await self._journal.persist(lambda db: self._store(db, envelope, Taken(now, owes)))
         await self.publish(envelope, taken, repeater)
 
     async def publish(self, envelope: Envelope, taken: Taken, repeater: Repeater) -> None:

@@ -125,6 +125,8 @@ class Intake:
         return known
 
     async def _store(self, package: Package, key: str | None) -> Standing:
+        if not package.sos:
+            self._journal.require_room()
         now = self._clock()
         legs = legs_of(package.channels, self._configured)
         status = terminal_status(legs.values())
@@ -215,7 +217,7 @@ class Intake:
                 record(db)
             note_ends(db)
 
-        await self._journal.commit(store)
+        await self._journal.persist(store)
         if self.on_carried is not None:
             self._tell_neighbours(ended, self.on_carried)
         for sequence in {e.sequence for e in ended}:

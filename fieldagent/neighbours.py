@@ -129,7 +129,7 @@ class Neighbours:
         self._note(station)
         now = self._clock()
         # A transaction may be carried out anew: each time it begins with nothing.
-        packet = await self._journal.commit(
+        packet = await self._journal.persist(
             lambda db: self._store(db, envelope, _Packet(station, Taken(now)))
         )
         await self._inbox.publish(envelope, packet.taken, repeater)

@@ -214,7 +214,7 @@ class ChannelOutbox:
         known = outbound.by_sequence(self._journal, sequence)
         if known is None or sequence in self._queue:
             return
-        await self._journal.commit(outbound.send_all_again(self.channel, sequence))
+        await self._journal.persist(outbound.send_all_again(self.channel, sequence))
         self.add(known, None)
 
     async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
@@ -222,7 +222,7 @@ class ChannelOutbox:
         known = outbound.by_sequence(self._journal, sequence)
         if known is None or sequence in self._queue:
             return
-        await self._journal.commit(outbound.send_again(self.channel, sequence, positions))
+        await self._journal.persist(outbound.send_again(self.channel, sequence, positions))
         self.add(known, None)
 
     def report(self, origin: int, sequence: int, count: int, arrived: frozenset[int]) -> None:
@@ -398,7 +398,7 @@ class ChannelOutbox:
     async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
         intent = Intent(transmission, modem, momsn)
         pieces = self._loads[transmission.number]
-        await self._journal.commit(outbound.intend(self.channel, intent, pieces))
+        await self._journal.persist(outbound.intend(self.channel, intent, pieces))
         self._intent = intent
 
     async def settle(
@@ -501,7 +501,7 @@ class ChannelOutbox:
             operation(db)
             story.note(db, sequences, self.channel, event, detail, now)
 
-        await self._journal.commit(store)
+        await self._journal.persist(store)
 
     async def _return(self, sequence: int, due: float) -> None:
         """Back into the queue, unless it was canceled or replaced meanwhile."""
@@ -569,7 +569,7 @@ class ChannelOutbox:
         await self._spend(Spent(0, credit))
 
     async def _spend(self, spent: Spent) -> None:
-        await self._journal.commit(outbound.spend(self.channel, self._day(), spent))
+        await self._journal.persist(outbound.spend(self.channel, self._day(), spent))
 
     def _day(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()

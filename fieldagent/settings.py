@@ -135,7 +135,7 @@ _CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
 
 
 def _carry(value: str) -> frozenset[Channel]:
-    words = value.replace(",", " ").split()
+    words = value.lower().replace(",", " ").split()
     if not words or not set(words) <= set(_CARRIES):
         raise Wrong(f"must be cellular, satellite or both, not {value!r}")
     return frozenset(_CARRIES[word] for word in words)

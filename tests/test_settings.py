@@ -36,7 +36,7 @@ GOOD = {
     "radio-station": "7",
     "radio-name": "Hut",
     "radio-key": "00" * 32,
-    "radio-carry": "cellular, satellite",
+    "radio-carry": "Cellular, satellite",
     "radio-carry-credits-per-day": "20",
     "fan-out": "cheapest",
     "fan-out-head-start": "300",

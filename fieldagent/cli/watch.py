@@ -84,6 +84,8 @@ def _queue_lines(waiting: dict[str, Any]) -> list[str]:
 def status(given: argparse.Namespace) -> int:
     answer = call(given.port, "GET", "/api/status").body
     lines = [f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s"]
+    if answer["journal"]["full"]:
+        lines.append("the disk is full: make room on it; nothing goes on before")
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
     show(given, answer, "\n".join(lines))

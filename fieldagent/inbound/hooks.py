@@ -16,14 +16,11 @@ from fieldagent.inbound.script import run_script
 from fieldagent.inbound.webhook import post
 from fieldagent.inbox import Inbox
 from fieldagent.journal import inbound
-from fieldagent.journal.commit import Journal, Operation
-from fieldagent.journal.group import JournalFailed, JournalFull
+from fieldagent.journal.commit import Journal
+from fieldagent.journal.group import JournalFailed
 from fieldagent.settings import Settings
 
 log = logging.getLogger(__name__)
-
-FULL_PAUSE = 30.0
-"""Seconds until a full disk is tried again."""
 
 
 @dataclass(slots=True)
@@ -74,19 +71,10 @@ class JournalSpool:
         return [Delivery(*row) for row in inbound.heads(self.journal, self.hook, limit)]
 
     async def handed(self, request_id: str) -> None:
-        await self._store(inbound.handed(self.hook, request_id))
+        await self.journal.persist(inbound.handed(self.hook, request_id))
 
     async def postponed(self, request_id: str, until: float, reason: str) -> None:
-        await self._store(inbound.postponed(self.hook, request_id, until, reason))
+        await self.journal.persist(inbound.postponed(self.hook, request_id, until, reason))
 
     async def dead(self, request_id: str, reason: str) -> None:
-        await self._store(inbound.dead(self.hook, request_id, reason))
-
-    async def _store(self, operation: Operation[None]) -> None:
-        """A full disk is waited out: what cannot be ticked off would be handed over for ever."""
-        while True:
-            try:
-                return await self.journal.commit(operation)
-            except JournalFull:
-                log.error("the disk is full: the %s waits; make room on it", self.hook)
-                await trio.sleep(FULL_PAUSE)
+        await self.journal.persist(inbound.dead(self.hook, request_id, reason))

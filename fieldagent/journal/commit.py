@@ -8,10 +8,13 @@ all, and its owner stops.
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+import trio
 
 from fieldagent.journal.group import GroupCommit, JournalFailed, JournalFull, Order
 from fieldagent.journal.schema import JOURNAL, Schema
@@ -22,6 +25,10 @@ T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 
+ROOM_BYTES = 2 << 20
+"""What must be free on the disk, or nothing but an SOS is accepted: what is under way needs it."""
+FULL_PAUSE = 10.0
+"""Seconds until a full disk is tried again."""
 LOCKED = 5.0
 """Seconds that a writer waits for another program's: each takes milliseconds."""
 
@@ -33,11 +40,48 @@ class Journal(GroupCommit[sqlite3.Connection]):
         super().__init__(self._transact)
         self.path = path
         self.commits = 0
+        self.full = False
+        """Somebody waits in `persist` for room on the disk."""
+        self._leaving = trio.Event()
         self._writer = _open(path)
         self._reader = reader(path)
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
         return self._reader.execute(sql, parameters).fetchall()
+
+    def require_room(self) -> None:
+        """Raises JournalFull where nothing should be begun."""
+        disk = os.statvfs(self.path.parent)
+        if disk.f_bavail * disk.f_frsize < ROOM_BYTES:
+            left = f"less than {ROOM_BYTES >> 20} MiB"
+            raise JournalFull(f"the disk has {left} left, which are kept for an SOS")
+
+    async def persist(self, operation: Operation[T]) -> T:
+        """Commit what has happened: there is nobody to be told that the disk is full.
+
+        So room on it is waited for. Raises JournalFull once `leave` was called, which is as if
+        power had failed before.
+        """
+        while True:
+            try:
+                result = await self.commit(operation)
+            except JournalFull:
+                if self._leaving.is_set():
+                    raise
+                if not self.full:
+                    log.error("the disk is full: make room on it; nothing goes on before")
+                self.full = True
+                with trio.move_on_after(FULL_PAUSE):
+                    await self._leaving.wait()
+            else:
+                if self.full:
+                    log.info("there is room on the disk again")
+                self.full = False
+                return result
+
+    def leave(self) -> None:
+        """The program stops: a full disk is not waited for any longer."""
+        self._leaving.set()
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         transact(self._writer, orders)

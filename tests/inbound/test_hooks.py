@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from fieldagent.events import Events
-from fieldagent.inbound import Delivery, Outcome, Result, hooks
+from fieldagent.inbound import Delivery, Outcome, Result
 from fieldagent.inbound.hooks import Hook, hooks_of, run_hook
 from fieldagent.inbox import Inbox
 from fieldagent.journal import inbound
-from fieldagent.journal.commit import Journal, Operation
+from fieldagent.journal.commit import FULL_PAUSE, Journal, Operation
 from fieldagent.journal.group import JournalFailed, JournalFull
 from fieldagent.journal.inbound import Received
 from fieldagent.settings import parse
@@ -112,7 +112,7 @@ async def test_on_a_full_disk_a_payload_is_handed_over_once(
         await trio.sleep(600)
         assert calls == ["a"]
         full = False
-        await trio.sleep(2 * hooks.FULL_PAUSE)
+        await trio.sleep(2 * FULL_PAUSE)
         assert calls == ["a", "b"]
         assert set(s.states().values()) == {"handed"}
 

@@ -125,6 +125,50 @@ async def test_a_full_disk_loses_nothing_and_the_journal_goes_on(journal: Journa
     assert remembered(journal) == ["before", "after"]
 
 
+async def _full(journal: Journal) -> None:
+    pages = journal.read("PRAGMA page_count")[0][0]
+    await journal.commit(lambda db: db.execute(f"PRAGMA max_page_count={pages}").fetchall())
+
+
+async def test_what_has_happened_is_written_once_there_is_room(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr("fieldagent.journal.commit.FULL_PAUSE", 0.01)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await _full(journal)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as waiting:
+                waiting.start_soon(journal.persist, remember("x" * 100_000))
+                while not journal.full:
+                    await trio.sleep(0.01)
+                assert remembered(journal) == []
+                await journal.commit(
+                    lambda db: db.execute("PRAGMA max_page_count=100000").fetchall()
+                )
+        assert (journal.full, len(remembered(journal))) == (False, 1)
+        nursery.cancel_scope.cancel()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+async def test_who_leaves_does_not_wait_for_room(journal: Journal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await _full(journal)
+        with trio.fail_after(5), trio.CancelScope(shield=True):
+            async with trio.open_nursery() as waiting:
+                waiting.start_soon(_is_refused, journal)
+                await trio.testing.wait_all_tasks_blocked(0.1)
+                journal.leave()
+        nursery.cancel_scope.cancel()
+
+
+async def _is_refused(journal: Journal) -> None:
+    with pytest.raises(JournalFull):
+        await journal.persist(remember("x" * 100_000))
+
+
 @pytest.mark.parametrize("damage", ["not a database", "wrong page", "newer version"])
 async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "journal.sqlite3"

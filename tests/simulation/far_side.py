@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -30,6 +31,9 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join
 
+AGENT = 1
+"""Its station; to the hub it is 0."""
+
 
 @dataclass
 class Collector:
@@ -37,37 +41,45 @@ class Collector:
 
     items: dict[int, set[bytes]] = field(default_factory=dict)
     """By number, the items that came whole; a receiver hands each of the set to its user."""
+    carried: dict[tuple[int, int], set[bytes]] = field(default_factory=dict)
+    """The same of what the agent brought for others, by their station and their number."""
     receipts: Counter[int] = field(default_factory=Counter)
-    _slices: dict[tuple[int, int], dict[int, bytes]] = field(default_factory=dict)
+    _slices: dict[tuple[int, int, int], dict[int, bytes]] = field(default_factory=dict)
 
     def take(self, body: bytes) -> Envelope:
         envelope = decode(body)
         for entry in envelope.entries:
-            self._take(entry)
+            self._take(entry, envelope.origin)
         return envelope
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: Entry, origin: int) -> None:
         content = entry.content
         if isinstance(content, Fragment):
-            slices = self._slices.setdefault((entry.sequence, content.count), {})
+            slices = self._slices.setdefault((origin, entry.sequence, content.count), {})
             slices[content.index] = content.slice
             if len(slices) == content.count:
                 for inner in decode(join(slices)).entries:
-                    self._take(inner)
+                    self._take(inner, origin)
         elif isinstance(content, Receipt):
             self.receipts[entry.sequence] += 1
-        elif not isinstance(content, Heard | Plea | Report | Introduction):
+        elif isinstance(content, Heard | Plea | Report | Introduction):
+            pass
+        elif origin in (0, AGENT):
             self.items.setdefault(entry.sequence, set()).add(encode([entry]))
+        else:
+            self.carried.setdefault((origin, entry.sequence), set()).add(encode([entry]))
 
     def arrived(self, entry: Entry) -> frozenset[int]:
         assert isinstance(entry.content, Fragment)
-        return frozenset(self._slices.get((entry.sequence, entry.content.count), {}))
+        return frozenset(self._slices.get((AGENT, entry.sequence, entry.content.count), {}))
 
 
 @dataclass
 class Neighbour:
-    """A station in earshot: it answers, and now and then says something of its own."""
+    """A station in earshot: it answers, and now and then says something of its own, which it may
+    ask to be carried."""
 
+    station: int
     port: str
     random: Random
     collector: Collector = field(default_factory=Collector)
@@ -75,14 +87,16 @@ class Neighbour:
     to_say: dict[int, Entry] = field(default_factory=dict)
     """Its own items, by number, that the agent has not answered yet."""
     answered: set[int] = field(default_factory=set)
+    pleaded: set[int] = field(default_factory=set)
+    told_carried: set[int] = field(default_factory=set)
+    """Items of which the agent said that it brought them to the hub."""
     _answers: dict[int, Entry] = field(default_factory=dict)
     _news: trio.Event = field(default_factory=trio.Event)
 
-    STATION = 2
-    AGENT = 1
-
-    def say(self, sequence: int, text: str, time: int) -> None:
+    def say(self, sequence: int, text: str, time: int, *, plead: bool) -> None:
         self.to_say[sequence] = Entry(sequence, Message(text), time)
+        if plead:
+            self.pleaded.add(sequence)
         self._wake()
 
     def _wake(self) -> None:
@@ -105,25 +119,25 @@ class Neighbour:
     async def _listen(self, air: NodeAir) -> None:
         while True:
             packet = await air.receive()
-            if not self.away:
-                try:
+            with suppress(RemoteProtocolError):
+                if not self.away and decode(packet).origin == AGENT:
                     self._hear(self.collector.take(packet))
-                except RemoteProtocolError:
-                    continue
 
     def _hear(self, envelope: Envelope) -> None:
         for entry in envelope.entries:
             content = entry.content
             if isinstance(content, Heard):
-                if content.station == self.STATION and entry.sequence in self.to_say:
+                if content.station == self.station and content.by_hub:
+                    self.told_carried.add(entry.sequence)
+                if content.station == self.station and entry.sequence in self.to_say:
                     del self.to_say[entry.sequence]
                     self.answered.add(entry.sequence)
             elif isinstance(content, Fragment):
                 arrived = self.collector.arrived(entry)
-                heard = Heard(self.AGENT, content.count, arrived)
+                heard = Heard(AGENT, content.count, arrived)
                 self._answers[entry.sequence] = Entry(entry.sequence, heard)
             elif not isinstance(content, Plea | Introduction):
-                self._answers[entry.sequence] = Entry(entry.sequence, Heard(self.AGENT))
+                self._answers[entry.sequence] = Entry(entry.sequence, Heard(AGENT))
         self._wake()
 
     async def _speak(self, air: NodeAir) -> None:
@@ -137,8 +151,10 @@ class Neighbour:
             entries = [*self._answers.values()][:6] or [next(iter(self.to_say.values()))]
             for entry in entries:
                 self._answers.pop(entry.sequence, None)
+            if entries[0].sequence in self.pleaded and isinstance(entries[0].content, Message):
+                entries.append(Entry(0, Plea()))
             with trio.move_on_after(100):
-                await air.transmit(encode(entries, origin=self.STATION), urgent=False)
+                await air.transmit(encode(entries, origin=self.station), urgent=False)
             if isinstance(entries[0].content, Message):
                 await trio.sleep(self.random.uniform(20, 400))
 

@@ -15,8 +15,11 @@ from unittest.mock import patch
 import pytest
 
 from fieldagent.channels import satellite
+from fieldagent.intake import Intake
 from fieldagent.journal import inbound, outbound
+from fieldagent.journal.commit import Journal
 from fieldagent.outbox import ChannelOutbox
+from fieldagent.package import Channel
 from tests.simulation.world import Violated, simulate
 
 SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "1000" if os.environ.get("CI") else "60"))
@@ -84,12 +87,29 @@ def _unwritten(*arguments: Any, **more: Any) -> Callable[[Any], None]:
     return lambda db: None
 
 
+def _added_up(journal: Journal, channel: Channel, sequence: int) -> bool:
+    """What several stations have of a Package counts as if one had it."""
+    rows = journal.read(
+        "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
+        " GROUP BY count HAVING count(DISTINCT position) = count",
+        sequence,
+        channel,
+    )
+    return bool(rows)
+
+
+def _not_queued(*arguments: Any) -> None:
+    """What a neighbour asks for is taken, and goes nowhere."""
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "broken", "promise"),
     [
         (inbound, "seen", _forgetful, "reached the user twice"),
         (satellite.Driver, "_has_left", _blind, "paid for"),
         (outbound, "end", _unwritten, "has not ended"),
+        (outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there"),
+        (Intake, "queue_carried", _not_queued, "is not at the hub|still waits"),
         (ChannelOutbox, "add", _selfless, "waited behind|has not ended|still waits"),
     ],
 )

@@ -57,6 +57,8 @@ hub-token=t
 cellular-ping=7200
 radio-port={home}/node-1
 radio-station=1
+radio-carry=cellular, satellite
+radio-carry-credits-per-day=10
 package-time-to-live=172800
 keep-ended-days=36500
 state-directory={home}
@@ -135,9 +137,12 @@ class World:
             delay=self.chance.choice([0, 2.0]),
         )
         air = SharedAir(random.Random(self.seed), weather)
-        links = [self.home / "node-1", self.home / "node-2"]
+        links = [self.home / f"node-{station}" for station in (1, 2, 3)]
         self.nodes = Nodes(air, links, lambda line: None)
-        self.neighbour = Neighbour(str(links[1]), random.Random(self.seed + 1))
+        self.neighbours = [
+            Neighbour(station, str(links[station - 1]), random.Random(self.seed + station))
+            for station in (2, 3)
+        ]
         self.hub = HubPost(Collector(), [], self.tell)
 
     def now(self) -> float:
@@ -222,7 +227,8 @@ class World:
             self.hub_side = nursery
             nursery.start_soon(self.port.run)
             await nursery.start(self.nodes.run)
-            nursery.start_soon(self.neighbour.run)
+            for neighbour in self.neighbours:
+                nursery.start_soon(neighbour.run)
             nursery.start_soon(self.keep_agent)
             for at, event in sorted(self._plan(), key=lambda planned: planned[0]):
                 await trio.sleep_until(at)
@@ -295,7 +301,8 @@ class World:
         way = self.chance.choice(["sky", "hub", "both", "radio"])
         self.tell(f"{text} by {way}")
         if way == "radio":
-            self.neighbour.say(number, text, int(self.now()))
+            plead = self.chance.random() < 0.5
+            self.chance.choice(self.neighbours).say(number, text, int(self.now()), plead=plead)
             return
         body = encode([Entry(number, Message(text), int(self.now()))], origin=1)
         copies = self.chance.choice([1, 1, 2])
@@ -333,7 +340,8 @@ class World:
         for socket in self.nodes.sockets:
             socket.node.busy = False
             self.nodes.plug(socket)
-        self.neighbour.away = False
+        for neighbour in self.neighbours:
+            neighbour.away = False
 
     # What must hold.
 
@@ -350,24 +358,32 @@ class World:
                 raise Violated(f"Package {sequence} ended {told[sequence]} times")
         self._check_far_side(agent)
         self._check_inbound(agent)
+        self._check_carried()
         self._check_urgency()
         self._check_bill(agent)
 
     def _check_far_side(self, agent: shipped.Agent) -> None:
         collectors = {
-            Channel.SATELLITE: self.operator.collector,
-            Channel.CELLULAR: self.hub.collector,
-            Channel.RADIO: self.neighbour.collector,
+            Channel.SATELLITE: [self.operator.collector],
+            Channel.CELLULAR: [self.hub.collector],
+            Channel.RADIO: [neighbour.collector for neighbour in self.neighbours],
         }
-        legs = agent.journal.read("SELECT sequence, channel, status FROM leg")
-        for sequence, name, status in legs:
-            has = sequence in collectors[Channel(name)].items
+        legs = agent.journal.read(
+            "SELECT sequence, channel, status, origin, origin_sequence"
+            " FROM leg LEFT JOIN carried USING (sequence)"
+        )
+        for sequence, name, status, *theirs in legs:
+            key = tuple(theirs)
+            has = any(
+                key in each.carried if key[0] else sequence in each.items
+                for each in collectors[Channel(name)]
+            )
             if status == "Delivered" and not has:
                 raise Violated(f"Package {sequence} was Delivered over {name}, and is not there")
             if status is None:
                 raise Violated(f"Package {sequence} still waits for {name}")
         everything: dict[int, set[bytes]] = {}
-        for collector in collectors.values():
+        for collector in (each for some in collectors.values() for each in some):
             for sequence, bodies in collector.items.items():
                 everything.setdefault(sequence, set()).update(bodies)
         for sequence, bodies in everything.items():
@@ -387,11 +403,30 @@ class World:
         strange = set(came) - self.sent_to_kit
         if strange:
             raise Violated(f"nobody sent {strange}")
-        answered = {f"to the kit {number}" for number in self.neighbour.answered}
+        answered = {f"to the kit {number}" for each in self.neighbours for number in each.answered}
         stored = {text for body in self.hub.stored_bodies for text in _texts(body)}
         lost = (answered | stored) - set(came)
         if lost:
             raise Violated(f"its sender was told that it is here, and it is not: {lost}")
+
+    def _check_carried(self) -> None:
+        brought: dict[tuple[int, int], set[bytes]] = {}
+        for collector in (self.hub.collector, self.operator.collector):
+            for key, bodies in collector.carried.items():
+                brought.setdefault(key, set()).update(bodies)
+        pleaded = {(each.station, number) for each in self.neighbours for number in each.pleaded}
+        told = {(each.station, number) for each in self.neighbours for number in each.told_carried}
+        answered = {(each.station, number) for each in self.neighbours for number in each.answered}
+        for what, keys in (
+            ("was brought though nobody asked", brought.keys() - pleaded),
+            ("was said to be at the hub, and is not", told - brought.keys()),
+            ("was asked for and taken, and is not at the hub", pleaded & answered - brought.keys()),
+        ):
+            if keys:
+                raise Violated(f"a neighbour's item {what}: {sorted(keys)}")
+        twofold = [key for key, bodies in brought.items() if len(bodies) > 1]
+        if twofold:
+            raise Violated(f"the hub cannot tell that a neighbour's item is one: {twofold}")
 
     def _check_urgency(self) -> None:
         for sequence, body in self.posted.items():
@@ -525,11 +560,12 @@ def _the_channel_is_busy(world: World) -> None:
     world.later(3, mend)
 
 
-def _the_neighbour_is_away(world: World) -> None:
-    world.neighbour.away = True
+def _a_neighbour_is_away(world: World) -> None:
+    neighbour = world.chance.choice(world.neighbours)
+    neighbour.away = True
 
     def mend() -> None:
-        world.neighbour.away = False
+        neighbour.away = False
 
     world.later(60, mend)
 
@@ -559,7 +595,7 @@ TROUBLE: list[Callable[[World], None]] = [
     _the_node_starts_anew,
     _the_node_is_unplugged,
     _the_channel_is_busy,
-    _the_neighbour_is_away,
+    _a_neighbour_is_away,
     _power_cut,
     _reboot,
 ]
