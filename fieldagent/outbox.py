@@ -383,11 +383,12 @@ class ChannelOutbox:
         if sequence in self._bursts:
             return self._bursts[sequence].waiting
         held = outbound.fragments_held(self._journal, self.channel, sequence, count)
-        if not self._terms.shared:
-            return lacking(count, held.values())[:1]
-        tries = outbound.tries(self._journal, self.channel, sequence)
-        # Where nothing lacks, whoever has it all is asked to say so again.
-        return lacking(count, held.values(), tries)[: WINDOW if held else 1] or [0]
+        together, tries = 1, 0
+        if self._terms.shared:
+            together = WINDOW if held else 1
+            tries = outbound.tries(self._journal, self.channel, sequence)
+        # Where nothing lacks, its end was not written down: who has it all says so again.
+        return lacking(count, held.values(), tries)[:together] or [0]
 
     def _tag_bytes(self) -> int:
         return 0 if self._key is None else TAG_BYTES + 1

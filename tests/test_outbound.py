@@ -286,6 +286,19 @@ async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
             assert k.outbox.unsettled() or k.status(id_) is Status.DELIVERED
 
 
+async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
+    tmp_path: Path,
+) -> None:
+    async with kit(tmp_path) as k:
+        document: dict[str, Any] = {"message": {"content": "x" * 600}}
+        id_ = await k.post(**document)
+        parts = k.outbox.cost(read_package(document)).parts
+        pieces = [outbound.Piece(1, position, parts) for position in range(parts)]
+        await k.journal.commit(outbound.sent(Channel.SATELLITE, pieces, "day", outbound.Spent()))
+        await k.send()
+        assert k.status(id_) is Status.DELIVERED
+
+
 async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, budget=10, reserve=4) as k:
         await k.post(message={"content": "x" * 280})
