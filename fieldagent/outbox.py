@@ -94,6 +94,8 @@ class _Unheard:
     sequences: set[int]
     """Packages in the transmission that no station has said to have heard."""
     none: trio.Event = field(default_factory=trio.Event)
+    missed: bool = False
+    """They have heard what was transmitted after it."""
 
 
 RIDERS_MAX = 32
@@ -385,8 +387,8 @@ class ChannelOutbox:
         held = outbound.fragments_held(self._journal, self.channel, sequence, count)
         together, tries = 1, 0
         if self._terms.shared:
-            together = WINDOW if held else 1
             tries = outbound.tries(self._journal, self.channel, sequence)
+            together = WINDOW if held else 1
         # Where nothing lacks, its end was not written down: who has it all says so again.
         return lacking(count, held.values(), tries)[:together] or [0]
 
@@ -534,22 +536,30 @@ class ChannelOutbox:
 
     # On the air.
 
-    async def acknowledged(self, transmission: Transmission) -> None:
+    async def acknowledged(self, transmission: Transmission) -> bool:
         unheard = self._unheard.get(transmission.number)
-        if unheard is not None:
-            await unheard.none.wait()
+        if unheard is None:
+            return True
+        await unheard.none.wait()
+        return not unheard.missed
 
     async def heard(self, sequence: int, heard: Heard) -> None:
         """A station has said so, and the journal knows it."""
-        in_flight = False
-        for number, unheard in self._unheard.items():
-            for piece in self._loads[number]:
-                if piece.sequence == sequence and _answers(heard, piece):
-                    in_flight = True
-                    unheard.sequences.discard(sequence)
-            if not unheard.sequences:
+        flights = {
+            number: (unheard, piece)
+            for number, unheard in self._unheard.items()
+            for piece in self._loads[number]
+            if piece.sequence == sequence
+        }
+        last = max((n for n, (_, piece) in flights.items() if _answers(heard, piece)), default=0)
+        for number, (unheard, piece) in flights.items():
+            if _answers(heard, piece):
+                unheard.sequences.discard(sequence)
+            elif number < last:
+                unheard.missed = True
+            if unheard.missed or not unheard.sequences:
                 unheard.none.set()
-        if heard.whole and not in_flight and sequence in self._queue:
+        if heard.whole and not last and sequence in self._queue:
             # The answer came when nobody waited for it any more.
             await self._finish([Piece(sequence)], Leg(Status.DELIVERED))
             self._wake()

@@ -97,6 +97,23 @@ async def test_one_goes_until_somebody_hears_and_then_four_together(tmp_path: Pa
         assert [position for _, position in sky.burst()][:1] == [3]
 
 
+async def test_what_is_missed_while_a_later_one_is_heard_is_known_at_once(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        flight = sky.burst()
+        await sky.hears(5, 1, 3)
+        with trio.fail_after(1):
+            heard = [
+                await sky.k.outbox.acknowledged(transmission) for transmission, _ in flight[:3]
+            ]
+        assert heard == [True, False, True]
+        with trio.move_on_after(1) as nothing_known:
+            await sky.k.outbox.acknowledged(flight[3][0])
+        assert nothing_known.cancelled_caught
+
+
 async def test_the_same_stay_under_way_until_all_are_settled(tmp_path: Path) -> None:
     async with under_the_sky(tmp_path) as sky:
         await _probed(sky)

@@ -43,5 +43,6 @@ class Air(Protocol):
 
 
 class AirOutbox(Outbox, Protocol):
-    async def acknowledged(self, transmission: Transmission) -> None:
-        """Wait until a station says that it has all of it."""
+    async def acknowledged(self, transmission: Transmission) -> bool:
+        """Wait until a station says that it has all of it; False when what a station says of a
+        later one shows that this one was missed."""

@@ -155,17 +155,17 @@ class Driver:
         self.link.reason = "the channel is busy" if busy else ""
 
     async def _await_answer(self, transmission: Transmission) -> None:
-        answered = False
+        answered = missed = False
         try:
             with trio.move_on_after(PATIENCE + self.on_air * (WINDOW + 2)):
-                await self.outbox.acknowledged(transmission)
-                answered = True
+                answered = await self.outbox.acknowledged(transmission)
+                missed = not answered
         finally:
             self.waiting -= 1
             self.pause.cancel()
             longest = URGENT_AGAIN_MAX if transmission.urgent else AGAIN_MAX
             again = min(longest, AGAIN_FIRST * 2 ** min(transmission.tries, 10))
-            wait = self.random.uniform(0.5, 1) * again
+            wait = 0.0 if missed else self.random.uniform(0.5, 1) * again
             await self._settle(transmission, answered, "nobody answered", wait)
 
     async def _settle(

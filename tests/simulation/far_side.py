@@ -148,7 +148,9 @@ class Neighbour:
                     await news.wait()
                 continue
             await trio.sleep(self.random.uniform(0.2, 1.0))
-            entries = [*self._answers.values()][:6] or [next(iter(self.to_say.values()))]
+            entries = [*self._answers.values()][:6] or [*self.to_say.values()][:1]
+            if not entries:
+                continue
             for entry in entries:
                 self._answers.pop(entry.sequence, None)
             if entries[0].sequence in self.pleaded and isinstance(entries[0].content, Message):
