@@ -183,7 +183,7 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
     (tmp_path / "large").write_bytes(bytes(500))
     done = command(kit, "send", "data", str(tmp_path / "large"), "--dry-run")
     assert done.stdout.startswith("Satellite: 2 part(s), "), done.stdout
-    told = json.loads(command(kit, "send", "message", "x", "--dry-run", "--json").stdout)
+    told = json.loads(command(kit, "send", "--dry-run", "message", "x", "--json").stdout)
     assert told["channels"]["Satellite"]["credits"] == 1
     assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
 

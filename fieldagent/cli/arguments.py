@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fieldagent import __version__
 from fieldagent.cli.exit_codes import MEANINGS, USAGE
@@ -90,6 +91,7 @@ def _add_demo(commands: Subparsers) -> None:
 
 def _add_send(commands: Subparsers) -> None:
     send = command(commands, "send", None, "send a Package and wait for its status")
+    _add_dry_run(send, default=False)
     kinds = send.add_subparsers(metavar="KIND", title="kinds")
     add_item_arguments(lambda kind, summary: _send_kind(kinds, kind, summary))
 
@@ -101,9 +103,19 @@ def _send_kind(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentP
     parser.add_argument("--priority", type=int)
     parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
-    parser.add_argument("--dry-run", action="store_true", help="tell what it would cost; send none")
+    # Before or behind the kind: what is not said there must not undo what was said before.
+    _add_dry_run(parser, default=argparse.SUPPRESS)
     _add_waiting(parser)
     return parser
+
+
+def _add_dry_run(parser: argparse.ArgumentParser, default: Any) -> None:
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        default=default,
+        help="tell what it would cost; send none",
+    )
 
 
 def _add_waiting(parser: argparse.ArgumentParser) -> None:
