@@ -98,6 +98,8 @@ class _Unheard:
     """They have heard what was transmitted after it."""
 
 
+KNOWN_TO_HEAR = 60.0
+"""Seconds since the last answer for which somebody counts as listening."""
 RIDERS_MAX = 32
 """How many further Packages are looked at to fill up one transmission."""
 
@@ -149,6 +151,8 @@ class ChannelOutbox:
         self._unheard: dict[int, _Unheard] = {}
         """On the air, what no station has answered yet of a transmission."""
         self._bursts = Bursts()
+        self._answered = -inf
+        """When a station last answered; trio's clock."""
         self._alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
         known = outbound.intent_of(journal, channel)
@@ -388,7 +392,8 @@ class ChannelOutbox:
         together, tries = 1, 0
         if self._terms.shared:
             tries = outbound.tries(self._journal, self.channel, sequence)
-            together = WINDOW if held else 1
+            heard = held or trio.current_time() - self._answered < KNOWN_TO_HEAR
+            together = WINDOW if heard else 1
         # Where nothing lacks, its end was not written down: who has it all says so again.
         return lacking(count, held.values(), tries)[:together] or [0]
 
@@ -545,6 +550,7 @@ class ChannelOutbox:
 
     async def heard(self, sequence: int, heard: Heard) -> None:
         """A station has said so, and the journal knows it."""
+        self._answered = trio.current_time()
         flights = {
             number: (unheard, piece)
             for number, unheard in self._unheard.items()

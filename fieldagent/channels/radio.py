@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 PATIENCE = 3.0
 """Seconds for an answer, beside the time on air of what is under way and of the answer."""
 PAUSE = 0.5
-"""Seconds, at random up to this, of quiet before a packet; more on a slow air."""
+"""Seconds, at random up to this, of quiet before a packet."""
+SLOWER = 0.25
+"""The pause on a slow air, as a share of what a packet takes there."""
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
 """Seconds after which a packet goes again: the first, which doubles, up to the last; an SOS does
 not wait for longer than a minute."""
@@ -122,7 +124,8 @@ class Driver:
                 await self.outbox.ready(urgent=self.waiting >= WINDOW)
                 # Everybody who heard the same would answer at the same moment.
                 if not follows:
-                    await trio.sleep(self.random.uniform(0.1, 1) * max(PAUSE, self.on_air))
+                    longest = max(PAUSE, self.on_air * SLOWER)
+                    await trio.sleep(self.random.uniform(0.1, 1) * longest)
             follows = False
             if self.pause.cancelled_caught:
                 continue
