@@ -36,12 +36,13 @@ class NodeAir:
         self._news = trio.Event()
         """Set when the node said something, and then replaced."""
         self._heard, self._packets = trio.open_memory_channel[bytes](PACKETS_MAX)
-        self._number = 0
+        # A node may still have Results for whoever was here before.
+        self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
         self._result: node.Result | None = None
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
-        self._number += 1
+        self._number = (self._number + 1) % 2**32
         self._result, self._in_hand = None, node.Send(self._number, packet, urgent)
         try:
             while self._node.free < 1:

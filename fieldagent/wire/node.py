@@ -282,13 +282,16 @@ class Link:
 
     def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
         """In order or not at all: the peer sends again what is not acknowledged."""
-        if sequence == (self._arrived + 1) % 256:
+        expected = sequence == (self._arrived + 1) % 256
+        if expected:
+            self._arrived = sequence
+        # Also where it cannot be read: it would be the same each time, and hold up all behind it.
+        self._write(Kind.ACKNOWLEDGEMENT, 0, 0, [])
+        if expected:
             content = _read(_NUMBERED[kind], members)
             if isinstance(content, Send) and flags & URGENT:
                 content = Send(content.number, content.packet, urgent=True)
-            self._arrived = sequence
             self._events.append(content)
-        self._write(Kind.ACKNOWLEDGEMENT, 0, 0, [])
 
     # Bytes.
 
@@ -387,9 +390,9 @@ def _hello_members(
     firmware: Any,
 ) -> tuple[Any, ...]:
     _expect(_is_int(lowest, 0, 255), _is_int(highest, 0, 255), _is_int(boot, 0, 2**32 - 1))
-    _expect(_is_int(window, 1, WINDOW), _is_int(packet_bytes, 1, 2**16 - 1))
+    _expect(_is_int(window, 1, 255), _is_int(packet_bytes, 1, 2**16 - 1))
     _expect(_is_int(features, 0, 2**32 - 1), isinstance(node, str), isinstance(firmware, str))
-    return boot, node, firmware, packet_bytes, window, lowest, highest, features
+    return boot, node, firmware, packet_bytes, min(window, WINDOW), lowest, highest, features
 
 
 def _read_send(number: Any, packet: Any) -> Send:

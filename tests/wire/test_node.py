@@ -76,6 +76,23 @@ def test_drops_what_is_damaged_and_reads_the_next(vector: dict[str, Any]) -> Non
     assert READ["log"] in events
 
 
+def test_a_numbered_frame_that_cannot_be_read_holds_up_nothing_behind_it() -> None:
+    link = opened()
+    head = [node.VERSION << 4 | node.Kind.HEARD, 0, 1, 0]
+    unreadable = node.encode_frame(bytes(head), [b"packet", -97.5, "loud"])
+    head[2] = 2
+    link.receive_data(unreadable + node.encode_frame(bytes(head), [b"next", None, None]), 0)
+    events = list(iter(link.next_event, None))
+    assert isinstance(events[0], node.Damaged)
+    assert events[1:] == [node.Heard(b"next")]
+    acknowledged = [node.encode_frame(bytes([0x11, 0, 0, last]), []) for last in (1, 2)]
+    assert link.data_to_send() == b"".join(acknowledged)
+
+
+def test_a_larger_window_counts_as_the_largest() -> None:
+    assert opened(window=9).free == node.WINDOW
+
+
 def test_hello_without_a_common_version_keeps_the_link_down() -> None:
     link, newer = node.Link(node.Hello(boot=1)), node.Link(node.Hello(boot=2, lowest=2, highest=3))
     newer.open(0)
