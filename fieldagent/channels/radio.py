@@ -152,8 +152,9 @@ class Driver:
             if not settled:
                 sent = fate is not Fate.DROPPED and not transmission.answerable
                 await self._settle(transmission, sent, "the radio gave it up", BUSY)
-        self.on_air = max(trio.current_time() - began, self.on_air * 0.8)
         busy = fate is Fate.DROPPED
+        if not busy:
+            self.on_air = max(trio.current_time() - began, self.on_air * 0.8)
         self.link.state = LinkState.NO_SERVICE if busy else LinkState.READY
         self.link.reason = "the channel is busy" if busy else ""
 
