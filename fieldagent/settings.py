@@ -289,6 +289,10 @@ def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> P
     return base / "fieldagent"
 
 
+INSTALLED = Path("/etc/fieldagent/agent.properties")
+"""The settings of the unit, which has its state in /var/lib/fieldagent."""
+
+
 def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """What systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
     if given := environ.get("STATE_DIRECTORY"):
@@ -310,6 +314,9 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     faults += _incomplete(pairs)
     if faults:
         raise InvalidSettings(path, faults)
+    if path == INSTALLED:
+        # Whoever else looks at them (`fieldagent check`) looks at the unit's state.
+        environ = {"STATE_DIRECTORY": "/var/lib/fieldagent", **environ}
     directory = values["state_directory"]
     values["state_directory"] = Path(directory) if directory else state_directory(environ)
     return Settings(**values)

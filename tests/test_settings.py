@@ -149,3 +149,8 @@ def test_directories_follow_xdg() -> None:
     home = Path.home()
     assert default_path({"XDG_CONFIG_HOME": "relative"}).is_relative_to(home / ".config")
     assert state_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/fieldagent")
+
+
+def test_who_looks_at_the_unit_s_settings_looks_at_its_state() -> None:
+    installed = Path("/etc/fieldagent/agent.properties")
+    assert parse("", installed, {"HOME": "/root"}).state_directory == Path("/var/lib/fieldagent")
