@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,12 @@ ZIPAPP = Path(__file__).parents[1] / "dist" / "fieldagent.pyz"
 MODULE = [sys.executable, "-m", "fieldagent"]
 PATIENCE = 30.0
 """Seconds after which something that should happen has not."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Answer(NamedTuple):

@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import MODULE, ZIPAPP, Agent, agent, sky
+from tests.processes import MODULE, PATIENCE, ZIPAPP, Agent, agent, free_port, sky
 
 HOOK = "printf 'hook: '; cat"
 
@@ -412,3 +415,41 @@ def test_events_tell_what_happens(kit: Agent) -> None:
         told = json.loads(line.removeprefix(b"data: ")) if line.startswith(b"data: ") else told
     assert told["status"] == "Delivered"
     connection.close()
+
+
+def test_output_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
+    hook = "yes 'much to say, to nobody' | head -c 300000"
+    with sky(tmp_path) as above:
+        settings = tmp_path / "agent.properties"
+        port = free_port()
+        settings.write_text(
+            f"api-port={port}\nsatellite-port={tmp_path}/modem\nstate-directory={tmp_path}/state\n"
+            f"inbound-hook={hook}\n"
+        )
+        command = [*MODULE, "run", "--verbose", "--config", str(settings)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as agent:
+            try:
+                for number in range(3):
+                    above.type(f"mt {number}")
+                handed: list[str] = []
+                for _ in range(300):
+                    with suppress(OSError):
+                        handed = states(port)
+                    if handed == ["handed"] * 3:
+                        break
+                    time.sleep(0.1)
+                assert handed == ["handed"] * 3
+            finally:
+                agent.terminate()
+                assert agent.wait(PATIENCE) == 0
+
+
+def states(port: int) -> list[str]:
+    """Of what came in, how each stands at the script."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/api/inbound")
+        payloads = json.loads(connection.getresponse().read())["payloads"]
+        return [payload["hooks"]["script"]["state"] for payload in payloads]
+    finally:
+        connection.close()

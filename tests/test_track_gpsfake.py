@@ -20,7 +20,7 @@ import pytest
 
 from tests.gps_log import nmea
 from tests.postgres import lacking
-from tests.processes import MODULE, Agent, Running
+from tests.processes import MODULE, Agent, Running, free_port
 from tests.scripted_agent import scripted_agent
 from tests.wire.test_gpsd import TPV
 
@@ -64,12 +64,6 @@ def tracking(gpsd: int, agent: int, *more: str) -> Iterator[Running]:
         yield running
     finally:
         assert running.stop() == 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import select
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 import trio
 
@@ -18,10 +20,30 @@ from fieldagent.settings import load
 
 log = logging.getLogger(__name__)
 
+PIECE = 1024
+"""Characters that a pipe which is not full has room for (PIPE_BUF bytes)."""
+
+
+def has_room(stream: TextIO) -> bool:
+    """Whether a line can be written at once. A pipe that nobody reads is full at some time, and
+    to wait for its reader would stop everything else."""
+    watch = select.poll()
+    watch.register(stream, select.POLLOUT)
+    return bool(watch.poll(0))
+
+
+class Unhurried(logging.StreamHandler[TextIO]):
+    """Leaves out what nobody reads."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if has_room(self.stream):
+            super().emit(record)
+
 
 def start_logging(verbose: bool) -> None:
     """To standard error; under systemd the journal adds the time itself."""
     logging.basicConfig(
+        handlers=[Unhurried()],
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(levelname)-7s %(message)s"
         if not sys.stderr.isatty()
@@ -32,7 +54,11 @@ def start_logging(verbose: bool) -> None:
 
 def emit(line: str) -> None:
     """A line that the inbound hook wrote."""
-    print(line, flush=True)
+    for at in range(0, len(line), PIECE):
+        if has_room(sys.stdout):
+            print(line[at : at + PIECE], end="", flush=True)
+    if has_room(sys.stdout):
+        print(flush=True)
 
 
 def run(given: argparse.Namespace) -> int:

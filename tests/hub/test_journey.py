@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.hub.test_cluster import contents, push, until
-from tests.processes import MODULE, Running, administer, agent, hub
+from tests.processes import MODULE, Running, administer, agent, free_port, hub
 
 IMEI = "300234010000001"
 
@@ -65,11 +64,6 @@ def sky(home: Path, mo_port: int, mt_port: int) -> Iterator[Running]:
         yield running
     finally:
         running.kill()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def folder(path: Path) -> Path:
