@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
 from typing import NoReturn
 
 import trio
@@ -28,26 +30,44 @@ LAST = 2 * 86_400.0
 """Seconds of silence after which nobody is asked any more."""
 
 
+LOOK_EVERY = PATIENCE / 4
+
+
+@dataclass(slots=True)
+class _Silence:
+    at: float
+    """When the last fragment came, by the clock that was then; another tells of another one."""
+    since: float
+    """The same on trio's clock, which nobody sets."""
+    asked: float = 0.0
+    """How long it had lasted at the last question."""
+
+
 async def keep_asking(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
     """`clock` is Unix time."""
-    asked: dict[inbound.Item, float] = {}
-    """How long each had been silent when it was last asked for."""
+    silences: dict[inbound.Item, _Silence] = {}
+    # What came in an earlier life is as old as the clock says; what comes now was just here.
+    oldest = inf
     while True:
-        await trio.sleep(PATIENCE / 4)
-        known, asked = asked, {}
+        await trio.sleep(LOOK_EVERY)
+        now = trio.current_time()
+        known, silences = silences, {}
         for gap in inbound.incomplete(journal):
-            silent = clock() - gap.at
-            before = known.get(gap.item, 0.0)
-            asked[gap.item] = before if before <= silent else 0.0
+            silence = known.get(gap.item)
+            if silence is None or silence.at != gap.at:
+                silence = _Silence(gap.at, now - min(max(0.0, clock() - gap.at), oldest))
+            silences[gap.item] = silence
+            silent = now - silence.since
             outbox = _toward(outboxes, gap.item.origin)
-            if outbox is None or not max(PATIENCE, RARER * asked[gap.item]) <= silent < LAST:
+            if outbox is None or not max(PATIENCE, RARER * silence.asked) <= silent < LAST:
                 continue
-            asked[gap.item] = silent
+            silence.asked = silent
             origin, sequence, count = gap.item
             log.info("%d of %d fragments have come of %d", len(gap.arrived), count, sequence)
             outbox.report(origin, sequence, count, gap.arrived)
+        oldest = LOOK_EVERY
 
 
 def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:

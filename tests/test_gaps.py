@@ -78,6 +78,31 @@ async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> 
         assert found[-1][1] == {1, 2}
 
 
+@pytest.mark.parametrize("jump", [-30 * 86_400.0, 30 * 86_400.0])
+async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, jump: float) -> None:
+    set_by = 0.0
+    async with kit(tmp_path) as k:
+        asking = partial(gaps.keep_asking, k.journal, k.outboxes, clock=lambda: now() + set_by)
+        k.nursery.start_soon(asking)
+        await trio.sleep(gaps.LOOK_EVERY * 4)
+        await comes(k, 1)
+        await trio.sleep(gaps.LOOK_EVERY * 2)
+        set_by = jump
+        found = await asked(k, SATELLITE, 5)
+        assert [at for at, _ in found] == [20, 50, 170, 650, 2570]
+
+
+async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with kit(tmp_path) as k:
+        await comes(k, 1)
+    await trio.sleep(gaps.LAST)
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        assert await asked(k, SATELLITE, 5) == []
+
+
 async def test_what_has_come_whole_is_not_asked_for(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
