@@ -16,6 +16,7 @@ from fieldagent.journal import sos
 from fieldagent.journal.commit import Journal
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel
+from fieldagent.silence import Silences
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +33,18 @@ async def keep_going(
 ) -> NoReturn:
     """`repeat` is how many seconds an SOS may be silent on a channel; 0 repeats none."""
     repeating: set[tuple[int, Channel]] = set()
+    silences = Silences[tuple[int, Channel]](LOOK_EVERY)
     while True:
         declared = set(sos.declared(journal))
         for sequence, channel in list(repeating):
             if sequence not in declared:
                 outboxes[channel].withdraw(sequence, "confirmed")
                 repeating.discard((sequence, channel))
-        if repeat:
-            for sequence, channel in sos.to_repeat(journal, before=clock() - repeat):
-                if channel in outboxes and sequence not in outboxes[channel]:
-                    log.warning("nobody has confirmed SOS %d: again over %s", sequence, channel)
-                    await outboxes[channel].repeat_whole(sequence)
-                    repeating.add((sequence, channel))
+        silent = silences.measure(sos.taken(journal), trio.current_time(), clock())
+        due = [key for key, seconds in silent.items() if repeat and seconds >= repeat]
+        for sequence, channel in due:
+            if channel in outboxes and sequence not in outboxes[channel]:
+                log.warning("nobody has confirmed SOS %d: again over %s", sequence, channel)
+                await outboxes[channel].repeat_whole(sequence)
+                repeating.add((sequence, channel))
         await trio.sleep(LOOK_EVERY)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import inf
 from typing import NoReturn
 
 import trio
@@ -19,6 +17,7 @@ from fieldagent.journal import inbound
 from fieldagent.journal.commit import Journal
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel
+from fieldagent.silence import Silences
 
 log = logging.getLogger(__name__)
 
@@ -33,41 +32,30 @@ LAST = 2 * 86_400.0
 LOOK_EVERY = PATIENCE / 4
 
 
-@dataclass(slots=True)
-class _Silence:
-    at: float
-    """When the last fragment came, by the clock that was then; another tells of another one."""
-    since: float
-    """The same on trio's clock, which nobody sets."""
-    asked: float = 0.0
-    """How long it had lasted at the last question."""
-
-
 async def keep_asking(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
     """`clock` is Unix time."""
-    silences: dict[inbound.Item, _Silence] = {}
-    # What came in an earlier life is as old as the clock says; what comes now was just here.
-    oldest = inf
+    silences = Silences[inbound.Item](LOOK_EVERY)
+    asked: dict[inbound.Item, float] = {}
+    """How long each had been silent when it was last asked for."""
     while True:
         await trio.sleep(LOOK_EVERY)
-        now = trio.current_time()
-        known, silences = silences, {}
-        for gap in inbound.incomplete(journal):
-            silence = known.get(gap.item)
-            if silence is None or silence.at != gap.at:
-                silence = _Silence(gap.at, now - min(max(0.0, clock() - gap.at), oldest))
-            silences[gap.item] = silence
-            silent = now - silence.since
-            outbox = _toward(outboxes, gap.item.origin)
-            if outbox is None or not max(PATIENCE, RARER * silence.asked) <= silent < LAST:
+        gaps = {gap.item: gap for gap in inbound.incomplete(journal)}
+        last = {item: gap.at for item, gap in gaps.items()}
+        silent = silences.measure(last, trio.current_time(), clock())
+        asked = {item: asked.get(item, 0.0) for item in gaps}
+        for item, seconds in silent.items():
+            if seconds < asked[item]:
+                asked[item] = 0.0
+            outbox = _toward(outboxes, item.origin)
+            if outbox is None or not max(PATIENCE, RARER * asked[item]) <= seconds < LAST:
                 continue
-            silence.asked = silent
-            origin, sequence, count = gap.item
-            log.info("%d of %d fragments have come of %d", len(gap.arrived), count, sequence)
-            outbox.report(origin, sequence, count, gap.arrived)
-        oldest = LOOK_EVERY
+            asked[item] = seconds
+            origin, sequence, count = item
+            arrived = gaps[item].arrived
+            log.info("%d of %d fragments have come of %d", len(arrived), count, sequence)
+            outbox.report(origin, sequence, count, arrived)
 
 
 def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:

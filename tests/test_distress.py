@@ -84,6 +84,23 @@ async def test_a_restart_does_not_end_it(tmp_path: Path, clock: trio.testing.Moc
         await sent_at(k)
 
 
+@pytest.mark.parametrize("jump", [-7 * 86_400.0, 7 * 86_400.0])
+async def test_a_clock_that_is_set_does_not_stop_it(
+    tmp_path: Path, clock: trio.testing.MockClock, jump: float
+) -> None:
+    set_by = 0.0
+    async with kit(tmp_path) as k:
+        going = partial(
+            keep_going, repeat=REPEAT, clock=lambda: START + trio.current_time() + set_by
+        )
+        k.nursery.start_soon(going, k.journal, k.outboxes)
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        first = await sent_at(k)
+        await trio.sleep(REPEAT / 2)
+        set_by = jump
+        assert REPEAT <= await sent_at(k) - first <= REPEAT + 2 * LOOK_EVERY
+
+
 @pytest.mark.parametrize("priority", [11, 99])
 async def test_nothing_else_goes_again(
     tmp_path: Path, clock: trio.testing.MockClock, priority: int

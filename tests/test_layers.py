@@ -18,6 +18,7 @@ LAYERS = [
         "payload",
         "delivery",
         "queue",
+        "silence",
         "progress",
         "properties",
         "settings",
@@ -48,7 +49,7 @@ LAYERS = [
 ]
 """Lowest first. A module may import from its own layer and those below; data has no layer above."""
 
-PURE = ["package", "payload", "delivery", "queue", "settings", "track", "wire"]
+PURE = ["package", "payload", "delivery", "queue", "silence", "settings", "track", "wire"]
 IMPURE = {"trio", "time", "socket", "select", "threading", "random", "sqlite3", "serial"}
 
 

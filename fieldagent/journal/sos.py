@@ -36,14 +36,13 @@ def state(journal: Journal, sequence: int) -> str | None:
     return rows[0][0] if rows else None
 
 
-def to_repeat(journal: Journal, *, before: float) -> list[tuple[int, Channel]]:
-    """Unconfirmed ones, with each channel that took them and has been silent since `before`."""
+def taken(journal: Journal) -> dict[tuple[int, Channel], float]:
+    """Unconfirmed ones on each channel that took them, and when that was last heard of."""
     rows = journal.read(
-        "SELECT leg.sequence, leg.channel FROM sos JOIN leg USING (sequence)"
-        " WHERE sos.state = 'declared' AND leg.status = 'Delivered' AND leg.ended < ?"
-        " AND NOT EXISTS (SELECT 1 FROM story WHERE story.sequence = leg.sequence"
-        " AND story.channel = leg.channel AND story.at >= ?) ORDER BY leg.sequence, leg.channel",
-        before,
-        before,
+        "SELECT leg.sequence, leg.channel, max(leg.ended, coalesce((SELECT max(story.at) FROM story"
+        " WHERE story.sequence = leg.sequence AND story.channel = leg.channel), 0))"
+        " FROM sos JOIN leg USING (sequence)"
+        " WHERE sos.state = 'declared' AND leg.status = 'Delivered'"
+        " ORDER BY leg.sequence, leg.channel"
     )
-    return [(sequence, Channel(name)) for sequence, name in rows]
+    return {(sequence, Channel(name)): at for sequence, name, at in rows}
