@@ -246,7 +246,10 @@ def forget(*, before: float, keep: int) -> Operation[None]:
             f" (SELECT number FROM inbound WHERE {done} ORDER BY number DESC LIMIT -1 OFFSET ?))",
             (before, keep),
         )
-        db.execute("DELETE FROM slice WHERE at < ?", (before,))
+        # By age only where they are many: after a jump of the clock all of them look old.
+        (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
+        if slices > SLICES_MAX:
+            db.execute("DELETE FROM slice WHERE at < ?", (before,))
         db.execute(
             "DELETE FROM arrived WHERE at < (SELECT min(at) FROM (SELECT at FROM arrived"
             " ORDER BY at DESC LIMIT ?))",
@@ -256,5 +259,7 @@ def forget(*, before: float, keep: int) -> Operation[None]:
     return store
 
 
+SLICES_MAX = 4_096
+"""Fragments of unfinished items that are kept however old they look: about 1 MB on disk."""
 SEEN_MAX = 50_000
 """How many arrivals are remembered: years of satellite traffic, 3 MB on disk."""
