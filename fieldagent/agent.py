@@ -8,7 +8,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
+ROOM_FIRST, ROOM_EVERY = 5.0, 60.0
+"""Seconds until the first look at the room on the disk, and between two."""
 
 
 class AlreadyRunning(Exception):
@@ -243,6 +245,7 @@ async def _run_parts(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_at_signal, stopping)
         nursery.start_soon(_keep_house, agent)
+        nursery.start_soon(_keep_room, agent)
         nursery.start_soon(_show_life, agent)
         nursery.start_soon(_tell_links, agent)
         nursery.start_soon(_ask_for_fragments, agent)
@@ -359,6 +362,15 @@ async def _keep_house(agent: Agent) -> None:
         await agent.journal.persist(outbound.forget(before=before, keep=keep))
         await agent.journal.persist(inbound.forget(before=before, keep=keep))
         await trio.sleep(HOUSEKEEPING)
+
+
+async def _keep_room(agent: Agent) -> None:
+    # A start is to be quick.
+    await trio.sleep(ROOM_FIRST)
+    while True:
+        with suppress(JournalFull):
+            await agent.journal.keep_reserve()
+        await trio.sleep(ROOM_EVERY)
 
 
 async def _keep_sos_going(agent: Agent) -> None:

@@ -27,6 +27,12 @@ Operation = Callable[[sqlite3.Connection], T]
 
 ROOM_BYTES = 2 << 20
 """What must be free on the disk, or nothing but an SOS is accepted: what is under way needs it."""
+RESERVE_PAGES = 1040
+"""Pages that the journal's file has free for when nobody gets room on the disk any more. Taking
+them makes the log longer than the 1 000 pages at which SQLite begins it anew: neither has to grow
+then."""
+RESERVE_FROM = 32 << 20
+"""What must be free for the reserve to be taken."""
 FULL_PAUSE = 10.0
 """Seconds until a full disk is tried again."""
 LOCKED = 5.0
@@ -43,6 +49,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self.full = False
         """Somebody waits in `persist` for room on the disk."""
         self._leaving = trio.Event()
+        self._reserve_taken = False
+        """In the transaction under way."""
         self._writer = _open(path)
         self._reader = reader(path)
 
@@ -51,10 +59,28 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     def require_room(self) -> None:
         """Raises JournalFull where nothing should be begun."""
-        disk = os.statvfs(self.path.parent)
-        if disk.f_bavail * disk.f_frsize < ROOM_BYTES:
+        if self._room() < ROOM_BYTES:
             left = f"less than {ROOM_BYTES >> 20} MiB"
             raise JournalFull(f"the disk has {left} left, which are kept for an SOS")
+
+    def _room(self) -> int:
+        disk = os.statvfs(self.path.parent)
+        return disk.f_bavail * disk.f_frsize
+
+    async def keep_reserve(self) -> None:
+        """Where there is plenty of room, see that the file holds enough that is free in itself,
+        and that the log, which is a new one at each start, is as long as it will ever be."""
+        ((free,),) = self.read("PRAGMA freelist_count")
+        log_size = self.path.with_name(self.path.name + "-wal").stat().st_size
+        enough = free >= RESERVE_PAGES // 2 and log_size >= RESERVE_PAGES * 4096
+        if not enough and self._room() >= RESERVE_FROM:
+            # In two: what is freed in the transaction that takes it never reaches the disk.
+            await self.commit(self._take_reserve)
+            await self.commit(lambda db: db.execute("DELETE FROM reserve"))
+
+    def _take_reserve(self, db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO reserve VALUES (zeroblob(?))", (RESERVE_PAGES * 4096,))
+        self._reserve_taken = True
 
     async def persist(self, operation: Operation[T]) -> T:
         """Commit what has happened: there is nobody to be told that the disk is full.
@@ -86,6 +112,11 @@ class Journal(GroupCommit[sqlite3.Connection]):
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         transact(self._writer, orders)
         self.commits += 1
+        if self._reserve_taken:
+            # Only now is it in the file; and what follows is written over the log.
+            self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            self._writer.execute("PRAGMA shrink_memory")
+            self._reserve_taken = False
 
     def close(self) -> None:
         self._reader.close()

@@ -84,18 +84,26 @@ CREATE TABLE fragment_held ( -- what of a Package is at the far side of a channe
 ) STRICT, WITHOUT ROWID;
 """
 
+RESERVE = """
+CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
+    filler BLOB NOT NULL
+) STRICT;
+"""
+
 # Which station a fragment on the air was heard by was not known: those go again.
 FRAGMENTS_OF_ONE_PEER = f"""
 {HELD}
 INSERT INTO fragment_held SELECT sequence, channel, 0, count, position FROM fragment_sent
     WHERE channel <> 'Radio';
 DROP TABLE fragment_sent;
+{RESERVE}
 """
 
 TABLES = f"""
 {RECEIPT}
 {STORY}
 {HELD}
+{RESERVE}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
