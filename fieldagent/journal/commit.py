@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -172,7 +173,7 @@ def connect(path: Path, schema: Schema) -> sqlite3.Connection:
     )
     try:
         connection.execute("PRAGMA locking_mode=NORMAL")
-        connection.execute("PRAGMA journal_mode=WAL")
+        _begin_log(connection)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA cache_size=-512")
@@ -185,6 +186,20 @@ def connect(path: Path, schema: Schema) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _begin_log(connection: sqlite3.Connection) -> None:
+    """SQLite waits for others everywhere but here, where two may begin at one moment."""
+    deadline = time.monotonic() + LOCKED
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def _version(connection: sqlite3.Connection) -> int:
