@@ -12,6 +12,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -114,10 +115,12 @@ class Journal(GroupCommit[sqlite3.Connection]):
         transact(self._writer, orders)
         self.commits += 1
         if self._reserve_taken:
-            # Only now is it in the file; and what follows is written over the log.
-            self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-            self._writer.execute("PRAGMA shrink_memory")
             self._reserve_taken = False
+            # Only now is it in the file; and what follows is written over the log. Where that
+            # fails, what was committed is committed all the same.
+            with suppress(sqlite3.OperationalError):
+                self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+                self._writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
         self._reader.close()
