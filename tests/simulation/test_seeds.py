@@ -117,7 +117,8 @@ def test_a_broken_promise_is_seen(
     tmp_path: Path, owner: Any, name: str, broken: Any, promise: str
 ) -> None:
     with patch.object(owner, name, broken), pytest.raises((Violated, BaseExceptionGroup)) as seen:
-        for seed in range(12):
+        # The rarest shows in one seed of nine, and chance differs from run to run.
+        for seed in range(90):
             (tmp_path / str(seed)).mkdir()
             simulate(seed, tmp_path / str(seed))
     assert seen.group_contains(Violated, match=promise)
