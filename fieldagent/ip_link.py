@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 import trio
 
+from fieldagent.channels import first_error
 from fieldagent.http.web_socket import Closed, WebSocket
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import (
@@ -139,7 +140,7 @@ class Exchange(Generic[Item]):
                 nursery.start_soon(self._speak)
                 nursery.start_soon(self._judge)
         except* (Closed, RemoteProtocolError, _Silent) as trouble:
-            found.append(_first(trouble))
+            found.append(first_error(trouble))
         return _end(found[0])
 
     async def _greet(self) -> None:
@@ -231,11 +232,6 @@ class Exchange(Generic[Item]):
 
     def _word_due(self) -> float:
         return self._heard + self._peer_silence
-
-
-def _first(trouble: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = trouble.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 def _end(trouble: BaseException) -> Ended:

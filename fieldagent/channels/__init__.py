@@ -40,6 +40,11 @@ class LinkState(Enum):
     """The modem or the account refuses to work; `reason` says why and what to do."""
 
 
+def first_error(error: BaseException) -> BaseException:
+    """Of errors that came in a group the one that people are told."""
+    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
 @dataclass(slots=True)
 class Link:
     """A channel's present condition: written by its driver alone, read by the local API."""

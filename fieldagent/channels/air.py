@@ -6,11 +6,17 @@ made so above, between agents.
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from typing import Protocol
 
+import trio
+
 from fieldagent.channels import Outbox, Transmission
 
+log = logging.getLogger(__name__)
+
+PACKETS_MAX = 64
 AIR_BYTES = 200
 """Most bytes of a packet; every radio must take as many."""
 WINDOW = 4
@@ -40,6 +46,22 @@ class Air(Protocol):
 
     async def receive(self) -> bytes:
         """The next packet that was heard, of any content. Raises AirLost."""
+
+
+class Ear:
+    """Packets that were heard and wait to be taken in; one more is lost, as on the air."""
+
+    def __init__(self) -> None:
+        self._heard, self._packets = trio.open_memory_channel[bytes](PACKETS_MAX)
+
+    def hear(self, packet: bytes) -> None:
+        try:
+            self._heard.send_nowait(packet)
+        except trio.WouldBlock:
+            log.warning("a packet was lost: more come than can be stored")
+
+    async def receive(self) -> bytes:
+        return await self._packets.receive()
 
 
 class AirOutbox(Outbox, Protocol):

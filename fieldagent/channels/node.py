@@ -11,7 +11,7 @@ from typing import NoReturn
 import trio
 
 from fieldagent.channels import Link
-from fieldagent.channels.air import AIR_BYTES, AirLost, Fate
+from fieldagent.channels.air import AIR_BYTES, AirLost, Ear, Fate
 from fieldagent.channels.serial_port import SerialPort, open_serial
 from fieldagent.wire import node
 
@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 
 HELLO_MAX = 5.0
 """Seconds in which a node answers; a microcontroller that has just got power takes a while."""
-PACKETS_MAX = 64
-"""Packets that may wait to be taken in; one more is lost, as on the air."""
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
@@ -35,7 +33,7 @@ class NodeAir:
         self._patience = trio.CancelScope()
         self._news = trio.Event()
         """Set when the node said something, and then replaced."""
-        self._heard, self._packets = trio.open_memory_channel[bytes](PACKETS_MAX)
+        self._ear = Ear()
         # A node may still have Results for whoever was here before.
         self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
@@ -59,7 +57,7 @@ class NodeAir:
         return Fate.TRANSMITTED if self._result.transmitted else Fate.DROPPED
 
     async def receive(self) -> bytes:
-        return await self._packets.receive()
+        return await self._ear.receive()
 
     async def greet(self) -> None:
         self._node.open(trio.current_time())
@@ -99,7 +97,7 @@ class NodeAir:
             case node.Opened():
                 self._opened(event)
             case node.Heard():
-                self._hear(event.packet)
+                self._ear.hear(event.packet)
             case node.Result() if self._in_hand and event.number == self._in_hand.number:
                 self._result = event
             case node.Status():
@@ -121,12 +119,6 @@ class NodeAir:
         if opened.anew and in_hand and self._result is None and not self._node.holds(in_hand):
             # It had the packet, and forgot it.
             self._node.send(in_hand, trio.current_time())
-
-    def _hear(self, packet: bytes) -> None:
-        try:
-            self._heard.send_nowait(packet)
-        except trio.WouldBlock:
-            log.warning("a packet was lost: more come than can be stored")
 
     def _show(self, status: node.Status) -> None:
         self._link.signal = status.signal

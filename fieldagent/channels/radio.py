@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.channels import Link, LinkState, Outcome, Transmission
+from fieldagent.channels import Link, LinkState, Outcome, Transmission, first_error
 from fieldagent.channels.air import AIR_BYTES, WINDOW, Air, AirLost, AirOutbox, Fate
 from fieldagent.channels.serial_port import PortLost
 
@@ -60,15 +60,10 @@ async def run(
                 _show(link, LinkState.READY, "")
                 await Driver(air, outbox, link, random, progress).work()
         except* (AirLost, PortLost) as trouble:
-            _show(link, LinkState.ABSENT, str(_first(trouble)))
+            _show(link, LinkState.ABSENT, str(first_error(trouble)))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
         tries += 1
         await trio.sleep(wait)
-
-
-def _first(trouble: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = trouble.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 def _show(link: Link, state: LinkState, reason: str) -> None:

@@ -18,7 +18,15 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.channels import Intent, Link, LinkState, Outbox, Outcome, Transmission
+from fieldagent.channels import (
+    Intent,
+    Link,
+    LinkState,
+    Outbox,
+    Outcome,
+    Transmission,
+    first_error,
+)
 from fieldagent.channels.serial_port import PortLost, SerialPort, open_serial
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
@@ -188,15 +196,10 @@ async def run(
                 tries = 0
                 await Driver(modem, outbox, link, random, mailbox_check, progress).work()
         except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
-            _absent(link, _first(trouble))
+            _absent(link, first_error(trouble))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
         tries += 1
         await trio.sleep(wait)
-
-
-def _first(trouble: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = trouble.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 def _absent(link: Link, error: BaseException) -> None:

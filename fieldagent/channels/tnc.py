@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 
 from fieldagent.channels import Link
-from fieldagent.channels.air import AirLost, Fate
+from fieldagent.channels.air import AirLost, Ear, Fate
 from fieldagent.channels.serial_port import open_serial
 from fieldagent.wire import ax25, kiss
 from fieldagent.wire.errors import RemoteProtocolError
@@ -39,7 +39,6 @@ BITRATE = 1200.0
 """Of the slowest usual air; a faster one only waits a little."""
 LEAD = 0.5
 """Seconds before the first byte: the transmitter's delay and its turn on the channel."""
-PACKETS_MAX = 64
 
 
 class TncAir:
@@ -57,7 +56,7 @@ class TncAir:
         self._call = call
         self._link = link
         self._deframer = kiss.Deframer()
-        self._heard, self._packets = trio.open_memory_channel[bytes](PACKETS_MAX)
+        self._ear = Ear()
         self._waiting: int | None = None
         self._told = trio.Event()
         """Set when the TNC said how much waits, and then replaced."""
@@ -106,7 +105,7 @@ class TncAir:
         raise AirLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
 
     async def receive(self) -> bytes:
-        return await self._packets.receive()
+        return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
         while True:
@@ -140,10 +139,7 @@ class TncAir:
         if frame is None or frame.destination != DESTINATION or frame.source == self._call:
             self._ignored += 1
             return
-        try:
-            self._heard.send_nowait(frame.info)
-        except trio.WouldBlock:
-            log.warning("a packet was lost: more come than can be stored")
+        self._ear.hear(frame.info)
 
 
 @asynccontextmanager

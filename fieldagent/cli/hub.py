@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fieldagent.channels import first_error
 from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, SETTINGS, UNAVAILABLE, USAGE
-from fieldagent.cli.run import first_error, start_logging
+from fieldagent.cli.run import start_logging
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.hub import audit, directory, secret
 from fieldagent.hub.directory import Refused, Row

@@ -12,6 +12,7 @@ from typing import TextIO
 import trio
 
 from fieldagent import agent
+from fieldagent.channels import first_error
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.journal.group import JournalFailed
@@ -86,7 +87,3 @@ def ended(start: Callable[[], None]) -> int:
     else:
         code = OK
     return code
-
-
-def first_error(error: BaseException) -> BaseException:
-    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
