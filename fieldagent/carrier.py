@@ -21,12 +21,11 @@ from fieldagent.package import (
     Item,
     Package,
     canonical,
-    digest,
     kind_of,
 )
 from fieldagent.riders import AirRiders
 from fieldagent.wire.credit import credits_for
-from fieldagent.wire.envelope import Entry, Heard, encode
+from fieldagent.wire.envelope import Entry, Heard, encode, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class Carrier:
         item = entry.content
         assert isinstance(item, Item)
         # Of the entry, as a neighbour without its journal uses its numbers anew.
-        identity = digest(encode([entry]).hex())
+        identity = fingerprint(entry)
         if outbound.is_carried(db, station, entry.sequence, identity):
             return None
         channels = self._affordable(db, entry, now)

@@ -18,18 +18,11 @@ from fieldagent.journal.commit import Journal
 from fieldagent.outbox import ChannelOutbox
 from fieldagent.package import Channel
 from fieldagent.silence import Silences
+from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 600.0
-"""Seconds without a further fragment after which those that are missing are asked for."""
-RARER = 4
-"""How many times as long it must have been silent for the next question."""
-LAST = 2 * 86_400.0
-"""Seconds of silence after which nobody is asked any more."""
-
-
-LOOK_EVERY = PATIENCE / 4
+LOOK_EVERY = ASK_AFTER / 4
 
 
 async def keep_asking(
@@ -49,7 +42,7 @@ async def keep_asking(
             if seconds < asked[item]:
                 asked[item] = 0.0
             outbox = _toward(outboxes, item.origin)
-            if outbox is None or not max(PATIENCE, RARER * asked[item]) <= seconds < LAST:
+            if outbox is None or not max(ASK_AFTER, ASK_RARER * asked[item]) <= seconds < ASK_LAST:
                 continue
             asked[item] = seconds
             origin, sequence, count = item

@@ -5,7 +5,6 @@ All of it happens in one transaction, so that a modem's copy may be cleared once
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import sqlite3
 import uuid
@@ -33,7 +32,7 @@ from fieldagent.wire.envelope import (
     Report,
     Source,
     decode,
-    encode,
+    fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join
@@ -160,11 +159,11 @@ class Inbox:
 
     def store_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
         """Spool an item that was not there before, by whatever number it was known."""
-        known = inbound.seen(db, origin, entry.sequence, _digest(entry), taken.now)
+        known = inbound.seen(db, origin, entry.sequence, fingerprint(entry), taken.now)
         source = taken.sources.get(entry.sequence)
         if source is not None:
             twin = replace(entry, sequence=source.sequence)
-            heard = inbound.seen(db, -source.station, twin.sequence, _digest(twin), taken.now)
+            heard = inbound.seen(db, -source.station, twin.sequence, fingerprint(twin), taken.now)
             known = known or heard
         if known:
             taken.duplicates += 1
@@ -179,7 +178,7 @@ class Inbox:
         self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: Taken
     ) -> Sequence[Entry] | None:
         """Keep a fragment; the entries of the whole come back with the last one."""
-        if inbound.was_seen(db, origin, sequence, _digest(Entry(sequence, part))):
+        if inbound.was_seen(db, origin, sequence, fingerprint(Entry(sequence, part))):
             taken.duplicates += 1
             return None
         item = inbound.Item(origin, sequence, part.count)
@@ -197,7 +196,7 @@ class Inbox:
         # Only now may they come again in vain.
         for index, piece in slices.items():
             fragment = Entry(sequence, Fragment(index, part.count, piece))
-            inbound.seen(db, origin, sequence, _digest(fragment), taken.now)
+            inbound.seen(db, origin, sequence, fingerprint(fragment), taken.now)
         taken.troubles += whole.not_understood
         # A fragment within fragments would be a peer's way to make us recurse.
         return [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]
@@ -218,8 +217,3 @@ def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken) -> None:
     if taken.owes is not None:
         inbound.owe(db, taken.owes, entry.sequence, int(taken.now), entry.sos)
         taken.owed = True
-
-
-def _digest(entry: Entry) -> bytes:
-    """Eight bytes that tell a number used anew (after a lost journal) from a duplicate."""
-    return hashlib.blake2b(encode([entry]), digest_size=8).digest()

@@ -14,7 +14,7 @@ from fieldagent import gaps
 from fieldagent.channels import LinkState, Outcome
 from fieldagent.package import Channel, Message
 from fieldagent.wire.envelope import Entry, Report, decode, encode
-from fieldagent.wire.fragments import split
+from fieldagent.wire.fragments import ASK_LAST, split
 from tests.kit import START, Kit, kit
 
 SATELLITE, CELLULAR = Channel.SATELLITE, Channel.CELLULAR
@@ -97,7 +97,7 @@ async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
 ) -> None:
     async with kit(tmp_path) as k:
         await comes(k, 1)
-    await trio.sleep(gaps.LAST)
+    await trio.sleep(ASK_LAST)
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
         assert await asked(k, SATELLITE, 5) == []

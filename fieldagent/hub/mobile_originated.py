@@ -5,7 +5,6 @@ All of it happens in one transaction, so that it may be acknowledged once `take_
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from fieldagent.wire.envelope import (
     Report,
     Source,
     decode,
-    encode,
+    fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join
@@ -194,7 +193,7 @@ def _is_new(db: Db, entry: Entry, taken: _Taken) -> bool:
             " ON CONFLICT DO NOTHING RETURNING sequence",
             taken.device.id,
             entry.sequence,
-            _digest(entry),
+            fingerprint(entry),
             taken.now,
         )
     )
@@ -206,14 +205,9 @@ def _was_there(db: Db, entry: Entry, taken: _Taken) -> bool:
             "SELECT 1 FROM arrived WHERE device = ? AND origin = 0 AND sequence = ? AND digest = ?",
             taken.device.id,
             entry.sequence,
-            _digest(entry),
+            fingerprint(entry),
         )
     )
-
-
-def _digest(entry: Entry) -> bytes:
-    """Tells a number that is used anew, by an agent without its journal, from a duplicate."""
-    return hashlib.blake2b(encode([entry]), digest_size=8).digest()
 
 
 def _drop_slices(db: Db, taken: _Taken, sequence: int, count: int, *, but: int = -1) -> None:

@@ -34,7 +34,7 @@ from fieldagent.hub.store import Db, Store
 from fieldagent.journal.group import JournalUnavailable
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
-from fieldagent.wire.fragments import split
+from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
 from fieldagent.wire.sbd import MT_BYTES
 
 log = logging.getLogger(__name__)
@@ -47,13 +47,6 @@ BACKOFF = (10.0, 60.0, 300.0, 1800.0)
 
 LOOK_AGAIN = 5.0
 """Seconds between two looks for what has fallen due by itself."""
-
-ASK_AFTER = 600.0
-"""Seconds without a further fragment after which those that are missing are asked for."""
-ASK_RARER = 4
-"""How many times as long it must have been silent for the next question."""
-ASK_LAST = 2 * 86_400.0
-"""Seconds of silence after which nobody is asked any more."""
 
 CALLS = 8
 """Messages called in at one moment."""

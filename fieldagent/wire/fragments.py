@@ -13,6 +13,12 @@ from fieldagent.wire.envelope import Fragment
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 COUNT_MAX = 255
+ASK_AFTER = 600.0
+"""Seconds without a further fragment after which those that are missing are asked for."""
+ASK_RARER = 4
+"""How many times as long it must have been silent for the next question."""
+ASK_LAST = 2 * 86_400.0
+"""Seconds of silence after which nobody is asked any more."""
 OVERHEAD = 18
 """Most bytes that an envelope adds around one slice, without its tag."""
 _SUM_BYTES = 4

@@ -26,7 +26,7 @@ from fieldagent.wire.envelope import (
     derive_key,
     encode,
 )
-from fieldagent.wire.fragments import join, split
+from fieldagent.wire.fragments import ASK_AFTER, join, split
 from fieldagent.wire.link import BODY_BYTES
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of, read, said
 
@@ -373,7 +373,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         first, *others = split(encode([large]), 300)
         for fragment in others:
             await alps.sends(2, Entry(9, fragment), way=Way.SATELLITE)
-        alps.now += mobile_terminated.ASK_AFTER + 1
+        alps.now += ASK_AFTER + 1
         for _ in range(2):
             await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
         await alps.satellite()

@@ -620,7 +620,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(cellular, "PAUSE_MAX", 1800.0)
         put(cellular, "URGENT_PAUSE", 300.0)
         put(distress, "LOOK_EVERY", 600.0)
-        put(gaps, "PATIENCE", 7200.0)
+        put(gaps, "ASK_AFTER", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)
         put(shipped, "random", world)
