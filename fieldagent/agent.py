@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import trio
 
-from fieldagent import __version__
+from fieldagent import __version__, waits
 from fieldagent.api import LocalApi
 from fieldagent.channels import Link, LinkState, satellite
 from fieldagent.channels.air import Air
@@ -405,7 +405,7 @@ async def _show_life(agent: Agent) -> None:
             log.error("%s; systemd will restart the agent", trouble)
         else:
             notify("WATCHDOG=1")
-        await trio.sleep(interval / 3)
+        await waits.sleep(interval / 3)
 
 
 @contextmanager

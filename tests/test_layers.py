@@ -24,6 +24,7 @@ LAYERS = [
         "settings",
         "page",
         "events",
+        "waits",
     },
     {"wire", "track"},
     {"channels.__init__", "channels.air"},
@@ -95,6 +96,61 @@ def test_imports_point_down(module: str) -> None:
 def test_protocols_and_decisions_do_no_io(module: str) -> None:
     found = {name.partition(".")[0] for name in imports(modules()[module])}
     assert not found & IMPURE
+
+
+LENGTHS = {"sleep", "move_on_after", "fail_after"}
+"""What of trio takes a length, and refuses one below zero."""
+
+
+def is_constant(length: ast.expr) -> bool:
+    """Numbers and module constants, which people chose; nothing is subtracted from them."""
+    match length:
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.isupper()
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mult() | ast.Div(), right=right):
+            return is_constant(left) and is_constant(right)
+        case ast.IfExp(body=body, orelse=orelse):
+            return is_constant(body) and is_constant(orelse)
+    return False
+
+
+def computed_lengths(source: str) -> list[str]:
+    """The waits in it whose length is computed where they stand."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module="trio"):
+                # By another name they would pass unseen.
+                found += [each.name for each in node.names if each.name in LENGTHS]
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="trio"), attr=name)):
+                lengths = [*node.args, *(each.value for each in node.keywords)]
+                relative = any(each.arg == "relative_deadline" for each in node.keywords)
+                if relative or (name in LENGTHS and not all(map(is_constant, lengths))):
+                    found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name != "waits"])
+def test_no_wait_can_be_negative(module: str) -> None:
+    assert not computed_lengths(modules()[module].read_text()), "this goes through `waits`"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "trio.sleep(rest)",
+        "trio.move_on_after(self.due - trio.current_time())",
+        "trio.fail_after(seconds=LIMIT - 5)",
+        "trio.sleep(-1)",
+        "trio.move_on_after(PATIENCE + self.on_air)",
+        "trio.CancelScope(relative_deadline=rest)",
+        "from trio import move_on_after as limit",
+    ],
+)
+def test_a_computed_wait_is_seen(source: str) -> None:
+    assert computed_lengths(source)
 
 
 def test_a_command_that_only_talks_http_starts_without_trio() -> None:

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent import waits
 from fieldagent.channels import Link, LinkState, Outbox, Outcome, Transmission
 from fieldagent.channels.dial import Hub, Unreachable, open_stream, open_web_socket
 from fieldagent.channels.recovery import Recovery, recover
@@ -175,7 +176,7 @@ class Driver:
         self.tries += 1
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX
-        with trio.move_on_after(self.random.uniform(0.05, 1) * longest):
+        with waits.move_on_after(self.random.uniform(0.05, 1) * longest):
             await self.outbox.ready(urgent=True)
             await trio.sleep(URGENT_PAUSE)
 

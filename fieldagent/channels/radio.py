@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent import waits
 from fieldagent.channels import Link, LinkState, Outcome, Transmission, first_error
 from fieldagent.channels.air import AIR_BYTES, WINDOW, Air, AirLost, AirOutbox, Fate
 from fieldagent.channels.serial_port import PortLost
@@ -63,7 +64,7 @@ async def run(
             _show(link, LinkState.ABSENT, str(first_error(trouble)))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
         tries += 1
-        await trio.sleep(wait)
+        await waits.sleep(wait)
 
 
 def _show(link: Link, state: LinkState, reason: str) -> None:
@@ -120,7 +121,7 @@ class Driver:
                 # Everybody who heard the same would answer at the same moment.
                 if not follows:
                     longest = max(PAUSE, self.on_air * SLOWER)
-                    await trio.sleep(self.random.uniform(0.1, 1) * longest)
+                    await waits.sleep(self.random.uniform(0.1, 1) * longest)
             follows = False
             if self.pause.cancelled_caught:
                 continue
@@ -156,7 +157,7 @@ class Driver:
     async def _await_answer(self, transmission: Transmission) -> None:
         answered = missed = False
         try:
-            with trio.move_on_after(PATIENCE + self.on_air * (WINDOW + 2)):
+            with waits.move_on_after(PATIENCE + self.on_air * (WINDOW + 2)):
                 answered = await self.outbox.acknowledged(transmission)
                 missed = not answered
         finally:

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent import waits
 from fieldagent.channels import (
     Intent,
     Link,
@@ -108,7 +109,7 @@ class Modem:
         return await self._answer(command, seconds)
 
     async def _answer(self, command: str, seconds: float) -> sbd.Event:
-        with trio.move_on_after(seconds):
+        with waits.move_on_after(seconds):
             return await self._receive.receive()
         self.conversation.give_up()
         raise ModemSilent(f"{command} was not answered within {seconds:.0f} s")
@@ -199,7 +200,7 @@ async def run(
             _absent(link, first_error(trouble))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
         tries += 1
-        await trio.sleep(wait)
+        await waits.sleep(wait)
 
 
 def _absent(link: Link, error: BaseException) -> None:
@@ -265,25 +266,30 @@ class Driver:
     async def _until_due(self) -> None:
         """Wait for a Package or a message; look at an idle modem now and then."""
         while not self._mailbox_is_due():
-            if await self._wait(LOOK_EVERY, self.outbox.ready, self._mailbox_due):
+            look = trio.current_time() + LOOK_EVERY
+            if await self._wait(look, self.outbox.ready, self._mailbox_due):
                 break
             await self.modem.status()
             self._show()
         if self.modem.service is False:
             urgent = partial(self.outbox.ready, urgent=True)
-            await self._wait(NO_SERVICE_WAIT, urgent, self._service_is_back)
+            try_anyway = trio.current_time() + NO_SERVICE_WAIT
+            await self._wait(try_anyway, urgent, self._service_is_back)
 
-    async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:
-        """Wait for the first of these events, showing progress. False when none came in time."""
-        with trio.move_on_after(seconds) as limit:
+    async def _wait(self, until: float, *events: Callable[[], Awaitable[None]]) -> bool:
+        """Wait for the first of these events, showing progress. False when none came in time.
+
+        `until` is a moment of trio's clock, which may have passed.
+        """
+        with trio.move_on_at(until) as limit:
             async with trio.open_nursery() as nursery:
 
-                async def until(event: Callable[[], Awaitable[None]]) -> None:
+                async def first(event: Callable[[], Awaitable[None]]) -> None:
                     await event()
                     nursery.cancel_scope.cancel()
 
                 for event in events:
-                    nursery.start_soon(until, event)
+                    nursery.start_soon(first, event)
                 while True:
                     self.progress()
                     await trio.sleep(LOOK_EVERY)
@@ -421,8 +427,8 @@ class Driver:
     async def _resolve(self, intent: Intent) -> None:
         """The next MOMSN tells whether it was sent; if not, the identical bytes go first."""
         if self.doubts:
-            rest = self.doubt_rests_until - trio.current_time()
-            await self._wait(rest, partial(self.outbox.ready, urgent=True))
+            urgent = partial(self.outbox.ready, urgent=True)
+            await self._wait(self.doubt_rests_until, urgent)
         status = await self.modem.status()
         same = intent.modem == self.modem.imei
         if same and status.momsn == (intent.momsn + 1) % sbd.MOMSN_MODULUS:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from fieldagent import waits
 from fieldagent.channels import Link
 from fieldagent.channels.air import AirLost, Ear, Fate
 from fieldagent.channels.serial_port import open_serial
@@ -70,7 +71,7 @@ class TncAir:
         fate = await self._fate()
         if fate is not Fate.DROPPED:
             # A frame leaves the buffer when its transmission begins.
-            await trio.sleep(LEAD + len(frame) * 8 / BITRATE)
+            await waits.sleep(LEAD + len(frame) * 8 / BITRATE)
         return fate
 
     async def _fate(self) -> Fate:

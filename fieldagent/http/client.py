@@ -18,6 +18,8 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import h11
 import trio
 
+from fieldagent import waits
+
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"
 _READ_SIZE = 16_384
@@ -70,7 +72,7 @@ async def request(
         )
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise RequestFailed(f"a header cannot be sent: {error}") from None
-    with _told_in_words(), trio.move_on_after(deadline):
+    with _told_in_words(), waits.move_on_after(deadline):
         try:
             with _told_in_words():
                 stream = await _connect(where, ssl_context, open_stream)

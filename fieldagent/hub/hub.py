@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from fieldagent import waits
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Handler
@@ -229,4 +230,4 @@ async def _show_life(hub: Hub) -> None:
     while interval is not None:
         await _patiently(hub, lambda db: None)
         notify("WATCHDOG=1")
-        await trio.sleep(interval / 3)
+        await waits.sleep(interval / 3)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from fieldagent import waits
 from fieldagent.inbound import Call, Delivery, Outcome, Result, Spool
 from fieldagent.inbound.schedule import SCHEDULE, delay, wait
 
@@ -61,7 +62,7 @@ class _Dispatch:
                 # Asked for before the spool is read, or what comes in between would be missed.
                 news = self.spool.news()
                 pause = self.start_due(nursery)
-                with trio.move_on_after(pause) as self.pause:
+                with waits.move_on_after(pause) as self.pause:
                     await news.wait()
         return self.gone
 

@@ -17,6 +17,7 @@ from subprocess import PIPE
 
 import trio
 
+from fieldagent import waits
 from fieldagent.inbound import Delivery, Outcome, Result
 from fieldagent.inbound.lines import Lines
 
@@ -146,7 +147,7 @@ async def _attend(
 
 async def _end(process: trio.Process, deadline: float) -> bool:
     """Wait for it, and leave nothing of it when there is no more time: False."""
-    with trio.move_on_after(deadline):
+    with waits.move_on_after(deadline):
         try:
             await process.wait()
         finally:

@@ -13,6 +13,7 @@ from math import inf
 
 import trio
 
+from fieldagent import waits
 from fieldagent.hub.operator.directip import receive
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.wire.directip import (
@@ -122,7 +123,7 @@ class HubSide:
         if faults.cut:
             faults.cut -= 1
             return
-        await trio.sleep(faults.late)
+        await waits.sleep(faults.late)
         answer = Confirmation(request.client_id, request.imei, 0, status)
         await stream.send_all(write(answer))
 

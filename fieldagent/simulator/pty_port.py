@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent import waits
 from fieldagent.simulator.sbd_modem import SimulatedModem
 
 PAYLOAD_MAX = 60.0
@@ -102,7 +103,7 @@ class PtyPort:
         while True:
             while not self.modem.session:
                 await self._session_begins()
-            await trio.sleep(self.latency)
+            await waits.sleep(self.latency)
             self.modem.finish_session()
             self.poke()
 

@@ -1,0 +1,127 @@
+"""Each MO status of the manual, met by a real agent on a real clock: it lives, and the Package ends
+right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.wire.sbd_status import MO_STATUS, Verdict
+from tests.processes import PATIENCE, Agent, Running, agent, sky
+
+SENT = [n for n, status in MO_STATUS.items() if status.verdict is Verdict.SENT]
+DOUBTFUL = [n for n, status in MO_STATUS.items() if status.verdict is Verdict.DOUBTFUL]
+REFUSED = [n for n, status in MO_STATUS.items() if status.verdict is Verdict.REFUSED]
+LONG_WAIT = [n for n, status in MO_STATUS.items() if status.wait is not None]
+RETRIED = [n for n, s in MO_STATUS.items() if s.verdict is Verdict.NOT_SENT and s.wait is None]
+RESERVED = [n for n in range(66) if n not in MO_STATUS]
+
+
+class Field:
+    """A kit under a sky, as two processes; a new one where the last did not survive."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._runs = 0
+        self._open = ExitStack()
+        self.sky: Running
+        self.kit: Agent
+
+    def ready(self) -> Field:
+        if not self._runs or self.kit.process.poll() is not None:
+            self.close()
+            self._runs += 1
+            home = self._home / str(self._runs)
+            home.mkdir()
+            self.sky = self._open.enter_context(sky(home, latency=0))
+            self.kit = self._open.enter_context(agent(home))
+        return self
+
+    def close(self) -> None:
+        self._open.close()
+
+    def next_session_ends(self, status: str) -> None:
+        self.sky.type(f"status {status}")
+        self.sky.expect("the next 1 session(s)")
+
+    def satellite(self) -> Any:
+        return self.kit.call("GET", "/api/status").body["channels"]["Satellite"]
+
+    def story(self, id_: int) -> list[tuple[str, str]]:
+        lines = self.kit.call("GET", f"/api/package/{id_}").body["story"]
+        return [(line["event"], line["detail"]) for line in lines]
+
+    def arrivals(self, content: str) -> int:
+        """How often the gateway got it, once the next Package has come there too."""
+        assert self.kit.post(f"after {content}").body["status"] == "Delivered"
+        self.sky.expect(f'"after {content}"')
+        return len([line for line in self.sky.lines if f'"{content}"' in line])
+
+
+@pytest.fixture(scope="module")
+def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
+    found = Field(tmp_path_factory.mktemp("field"))
+    yield found
+    found.close()
+
+
+def test_the_table_holds_every_number_that_the_manual_names() -> None:
+    """ISU AT Command Reference, +SBDIX: 0 to 4, 10 to 19, 32 to 38, 64, 65; others are reserved."""
+    assert set(MO_STATUS) == {*range(5), *range(10, 20), *range(32, 39), 64, 65}
+    groups = [SENT, DOUBTFUL, REFUSED, LONG_WAIT, RETRIED, RESERVED]
+    assert sorted(number for group in groups for number in group) == list(range(66))
+
+
+@pytest.mark.parametrize("number", SENT)
+def test_sent(field: Field, number: int) -> None:
+    content = f"sent {number}"
+    field.ready().next_session_ends(str(number))
+    assert field.kit.post(content).body["status"] == "Delivered"
+    assert field.arrivals(content) == 1
+
+
+@pytest.mark.parametrize("delivered", ["", " delivered"])
+@pytest.mark.parametrize("number", [*DOUBTFUL, *RETRIED, *RESERVED])
+def test_not_sent_for_sure_and_so_tried_again(field: Field, number: int, delivered: str) -> None:
+    content = f"again {number}{delivered}"
+    field.ready().next_session_ends(f"{number}{delivered}")
+    assert field.kit.post(content).body["status"] == "Delivered"
+    assert field.arrivals(content) == 1
+
+
+@pytest.mark.parametrize("number", REFUSED)
+def test_refused(field: Field, number: int) -> None:
+    content = f"refused {number}"
+    field.ready().next_session_ends(str(number))
+    answer = field.kit.post(content).body
+    assert answer["status"] == "Error"
+    assert answer["channels"]["Satellite"]["reason"] == MO_STATUS[number].means
+    assert field.arrivals(content) == 0
+
+
+@pytest.mark.parametrize("number", LONG_WAIT)
+def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
+    """The wait is longer than a test: what must stand meanwhile is seen, and a cancel ends it."""
+    field = Field(tmp_path)
+    try:
+        field.ready().next_session_ends(str(number))
+        id_ = field.kit.call("POST", "/api/package/async", {"message": {"content": "x"}}).body["id"]
+        until = time.monotonic() + PATIENCE
+        while not any(event == "not sent" for event, _ in field.story(id_)):
+            assert time.monotonic() < until, field.kit.output()
+        assert ("not sent", MO_STATUS[number].means) in field.story(id_)
+        assert field.kit.call("GET", f"/api/package/{id_}").body["status"] is None
+        if MO_STATUS[number].verdict is Verdict.FAULT:
+            link = field.satellite()
+            assert (link["state"], link["reason"]) == ("fault", MO_STATUS[number].means)
+        assert field.kit.call("GET", "/api/health").status == 200
+        canceled = field.kit.call("POST", f"/api/package/{id_}/cancel")
+        assert canceled.body["status"] == "Canceled"
+        assert field.kit.stop() == 0
+    finally:
+        field.close()
