@@ -24,13 +24,13 @@ from fieldagent.package import (
     INT32,
     Channel,
     InvalidPackage,
-    NotJson,
     Package,
     Status,
     kind_of,
     parse_package,
 )
 from fieldagent.page import PAGE, POLICY
+from fieldagent.strict_json import NotJson
 
 Handler = Callable[..., Awaitable[Response]]
 

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from fieldagent.strict_json import load_document
+
 SOS_PRIORITY = 100
 ITEM_BYTES_MAX = 65_000
 """Longest text or data: it fits one message of the IP link, with the name of who sent it."""
@@ -105,10 +107,6 @@ class InvalidPackage(Exception):
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
         self.faults = faults
-
-
-class NotJson(Exception):
-    """The body is no JSON document; the text says why."""
 
 
 class Wrong(Exception):
@@ -314,6 +312,10 @@ def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
     return build(**found) if len(faults) == before else None
 
 
+_NAME_SHOWN = 80
+"""Characters of a member's name in a pointer to it: an unknown one may be as long as the body."""
+
+
 def _read_members(
     value: Mapping[str, Any],
     members: Mapping[str, Field],
@@ -323,7 +325,7 @@ def _read_members(
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, member in value.items():
-        pointer = f"{at}/{name.replace('~', '~0').replace('/', '~1')}"
+        pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"
         if name not in members:
             known = ", ".join([*members, *(also or ())])
             faults.append(Fault(f"is not a known member; known are {known}", pointer))
@@ -338,36 +340,6 @@ def _read_members(
         if field.required and value.get(name) is None
     ]
     return found
-
-
-def load_document(body: bytes) -> Any:
-    try:
-        return _decode(body.decode())
-    except UnicodeDecodeError as error:
-        raise NotJson(f"the body is not UTF-8: byte {error.start} does not fit") from None
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise NotJson(f"the body is not JSON: {error.msg} at {where}") from None
-    except RecursionError:
-        raise NotJson("the body is nested too deeply") from None
-    except ValueError as error:
-        raise NotJson(f"the body is not usable JSON: {error}") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the member {json.dumps(twice)} is there more than once")
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-_decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant).decode
 
 
 _KINDS: Mapping[type[Item], str] = {build: kind for kind, (build, _, _) in ITEMS.items()}

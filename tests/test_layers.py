@@ -15,6 +15,7 @@ LAYERS = [
     {
         "__init__",
         "package",
+        "strict_json",
         "payload",
         "delivery",
         "queue",
@@ -50,7 +51,17 @@ LAYERS = [
 ]
 """Lowest first. A module may import from its own layer and those below; data has no layer above."""
 
-PURE = ["package", "payload", "delivery", "queue", "silence", "settings", "track", "wire"]
+PURE = [
+    "package",
+    "strict_json",
+    "payload",
+    "delivery",
+    "queue",
+    "silence",
+    "settings",
+    "track",
+    "wire",
+]
 IMPURE = {"trio", "time", "socket", "select", "threading", "random", "sqlite3", "serial"}
 
 

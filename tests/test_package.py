@@ -17,12 +17,12 @@ from fieldagent.package import (
     InvalidPackage,
     Location,
     Message,
-    NotJson,
     Waypoint,
     package_json,
     parse_package,
     read_package,
 )
+from fieldagent.strict_json import NotJson
 
 PLACE = {"latitude": "47.3769", "longitude": "8.5417"}
 
@@ -152,7 +152,7 @@ def test_every_fault_is_named_at_once(document: Any, pointers: list[str]) -> Non
         (b'{"location": {"latitude": NaN}}', "NaN is no JSON number"),
         (b'{"location": {"latitude": -Infinity}}', "Infinity"),
         (b'{"message": "\xff"}', "not UTF-8"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "nested deeper than 16 at line 1, column 17"),
         (b'{"id": ' + b"9" * 5000 + b"}", "usable JSON"),
     ],
 )

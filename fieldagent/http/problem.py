@@ -12,12 +12,15 @@ _TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Co
 """RFC 9110's names where older Pythons have RFC 2616's."""
 
 
+ERRORS_MAX = 20
+
+
 class Problem(Exception):
     """Raised by a handler or guard; the server answers it.
 
     `detail` tells this caller what to do; `errors` are pairs of detail and JSON pointer, one for
-    each fault; `headers` go along (`Allow`, `Retry-After`), `members` extend the document (section
-    3.2).
+    each fault, of which the first ERRORS_MAX are told; `headers` go along (`Allow`,
+    `Retry-After`), `members` extend the document (section 3.2).
     """
 
     def __init__(
@@ -43,8 +46,11 @@ class Problem(Exception):
         if self.detail:
             document["detail"] = self.detail
         if self.errors:
+            shown = list(self.errors[:ERRORS_MAX])
+            if (more := len(self.errors) - ERRORS_MAX) > 0:
+                shown.append((f"and {more} more", ""))
             document["errors"] = [
-                {"detail": detail, "pointer": pointer} for detail, pointer in self.errors
+                {"detail": detail, "pointer": pointer} for detail, pointer in shown
             ]
         answer = json_response(document, self.status, self.headers)
         return answer._replace(content_type="application/problem+json")

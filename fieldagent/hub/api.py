@@ -34,7 +34,8 @@ from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.secret import password_matches
 from fieldagent.hub.store import Db, Store
 from fieldagent.journal.group import JournalFailed, JournalFull, JournalUnavailable
-from fieldagent.package import InvalidPackage, NotJson
+from fieldagent.package import InvalidPackage
+from fieldagent.strict_json import NotJson
 
 _PASSWORDS_AT_ONCE = 2
 """Each takes 16 MiB for a moment."""

@@ -24,13 +24,13 @@ from fieldagent.package import (
     Message,
     Wrong,
     kind_of,
-    load_document,
     read_int32,
     read_one_of,
     read_seconds,
     read_text,
     read_timestamp,
 )
+from fieldagent.strict_json import load_document
 
 ID_MAX = 2**32 - 1
 """Of a user: the number is also an origin on air."""

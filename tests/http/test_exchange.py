@@ -171,6 +171,17 @@ async def test_problems_carry_their_faults_and_headers() -> None:
         }
 
 
+async def test_of_many_faults_the_first_are_told_and_how_many_more_there_are() -> None:
+    async def refuse(request: Request) -> Response:
+        raise Problem(422, errors=[("is unknown", f"/{number}") for number in range(90_000)])
+
+    async with serving(refuse) as server, server.client() as client:
+        await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+        errors = json.loads((await client.answer())[1])["errors"]
+        assert [fault["pointer"] for fault in errors] == [*(f"/{n}" for n in range(20)), ""]
+        assert errors[-1]["detail"] == "and 89980 more"
+
+
 async def test_a_peer_that_hangs_up_does_not_cancel_its_handler() -> None:
     begun, release, finished = trio.Event(), trio.Event(), trio.Event()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlencode
@@ -15,6 +14,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub import Unknown
 from fieldagent.hub.operator import Verdict
+from fieldagent.strict_json import NotJson, load_document
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.jwt import PublicKey
 from fieldagent.wire.rockblock import (
@@ -77,10 +77,10 @@ def _form(asked: Request) -> dict[str, str]:
     body = required_body(asked)
     try:
         if asked.headers.get("content-type", "").startswith("application/json"):
-            document = json.loads(body)
+            document = load_document(body)
             return {str(name): str(value) for name, value in document.items()}
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True))
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (NotJson, ValueError, AttributeError) as error:
         raise Problem(400, f"the body is neither a form nor a JSON object: {error}") from None
 
 

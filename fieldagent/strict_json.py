@@ -1,0 +1,84 @@
+"""A body of JSON, read strictly (RFC 8259), at a cost that grows with its length and no faster.
+
+Who sent it may be anybody: what is larger in structure than any body of the interface is refused
+after a look at its first two thousand parts, before anything is built of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+MEMBERS_MAX = 64
+"""Of one object or array. The largest of the interface, a push, has 13."""
+DEPTH_MAX = 16
+PARTS_MAX = 2000
+"""Strings, brackets, commas, and what stands between them."""
+
+_PART = re.compile(r'"(?:[^"\\]++|(?:\\.)++)*+"?|[\[\]{},]|[^"\[\]{},]++', re.DOTALL)
+"""A string, as far as it goes; one character of structure; or what stands between."""
+
+
+class NotJson(Exception):
+    """The body is no JSON document, or none that anybody here has a use for; the text says why."""
+
+
+def load_document(body: bytes) -> Any:
+    try:
+        text = body.decode()
+        _check_size(text)
+        return _decode(text)
+    except UnicodeDecodeError as error:
+        raise NotJson(f"the body is not UTF-8: byte {error.start} does not fit") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise NotJson(f"the body is not JSON: {error.msg} at {where}") from None
+    except ValueError as error:
+        raise NotJson(f"the body is not usable JSON: {error}") from None
+
+
+def _check_size(text: str) -> None:
+    """Raises NotJson with the place at which a body has become too large."""
+    begun: list[tuple[int, str]] = []
+    commas: list[int] = []
+    for parts, found in enumerate(_PART.finditer(text), 1):
+        part, at = found[0], found.start()
+        if parts > PARTS_MAX:
+            raise NotJson(f"the body has more parts than anything here takes{_place(text, at)}")
+        if part in ("{", "["):
+            begun.append((at, "object" if part == "{" else "array"))
+            commas.append(0)
+            if len(begun) > DEPTH_MAX:
+                raise NotJson(f"the body is nested deeper than {DEPTH_MAX}{_place(text, at)}")
+        elif part in ("}", "]"):
+            if begun:
+                begun.pop()
+                commas.pop()
+        elif part == "," and begun:
+            commas[-1] += 1
+            if commas[-1] >= MEMBERS_MAX:
+                at, kind = begun[-1]
+                raise NotJson(f"more than {MEMBERS_MAX} members in the {kind}{_place(text, at)}")
+
+
+def _place(text: str, at: int) -> str:
+    line_begin = text.rfind("\n", 0, at) + 1
+    line = text.count("\n", 0, at) + 1
+    return f" at line {line}, column {at - line_begin + 1}"
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the member {json.dumps(name)[:60]} is there more than once")
+        found[name] = value
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant).decode
