@@ -272,12 +272,10 @@ async def _serve_api(
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
     port = port_of(listeners)
-    handler = router(
-        LocalApi(agent.journal, agent.intake, agent.inbox, agent.events, agent).routes()
-    )
+    judge = router(LocalApi(agent.journal, agent.intake, agent.inbox, agent.events, agent).routes())
     guard = loopback_guard(port)
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, handler, listeners, stopping=stopping, guard=guard))
+        await nursery.start(partial(serve, judge, listeners, stopping=stopping, guard=guard))
         log.info("the local API answers at http://127.0.0.1:%d", port)
         notify("READY=1")
         task_status.started(port)

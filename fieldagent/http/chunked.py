@@ -16,9 +16,11 @@ _TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*
 class ChunkedBody:
     """Collects a body's content; sizes are refused when declared, however little has come."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, most: int) -> None:
+        """`most` bytes of content are taken."""
         self.content = bytearray()
         self._limits = limits
+        self._most = most
         self._framing = 0
         self._last_seen = False
 
@@ -38,8 +40,8 @@ class ChunkedBody:
         return self._take_trailers(data)
 
     def _take_chunk(self, data: bytearray, start: int, size: int) -> bool:
-        if len(self.content) + size > self._limits.body:
-            raise too_large(self._limits.body)
+        if len(self.content) + size > self._most:
+            raise too_large(self._most)
         end = start + size
         if len(data) < end + 2:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from fieldagent.http.limits import Limits
-from fieldagent.http.message import Guard, Request
+from fieldagent.http.message import Admission, Guard, Request
 from fieldagent.http.problem import Problem, too_large
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
@@ -87,16 +87,17 @@ def _screen_framing(head: bytes, minor: bytes) -> None:
         raise Problem(400, "more than one Content-Length (RFC 9112 6.3)")
 
 
-def check_head(request: Request, *, content: bool, limits: Limits) -> None:
-    """Refuse what is well-formed but not wanted; `content` tells that a body follows."""
-    headers = request.headers
-    expect = headers.get("expect", "")
+def check_expectation(request: Request) -> None:
+    expect = request.headers.get("expect", "")
     if expect and expect.lower() != "100-continue":
         raise Problem(417, f"Expect: {expect} is not known here; 100-continue is")
-    if not content:
-        return
-    if int(headers.get("content-length", "0")) > limits.body:
-        raise too_large(limits.body)
+
+
+def check_content(request: Request, admission: Admission) -> None:
+    """Refuse a body that is announced in good form but not wanted there."""
+    headers = request.headers
+    if int(headers.get("content-length", "0")) > admission.body:
+        raise too_large(admission.body)
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
         raise Problem(
@@ -105,7 +106,7 @@ def check_head(request: Request, *, content: bool, limits: Limits) -> None:
             headers=(("Accept-Encoding", "identity"),),
         )
     given = headers.get("content-type", "")
-    if not _JSON.fullmatch(given) and not (request.path in limits.forms and _FORM.fullmatch(given)):
+    if not _JSON.fullmatch(given) and not (admission.forms and _FORM.fullmatch(given)):
         accepted = (("Accept", "application/json"),)
         raise Problem(415, "send the body with Content-Type: application/json", headers=accepted)
 

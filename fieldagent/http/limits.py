@@ -12,7 +12,6 @@ class Limits:
     head: int = 16_384
     target: int = 8_000
     """RFC 9112 3 asks for at least 8000 in a request line."""
-    body: int = 1_048_576
     chunk_framing: int = 65_536
     """Size lines, extensions and trailers of one chunked body: tiny chunks cost time to read."""
     head_deadline: float = 10.0
@@ -22,8 +21,6 @@ class Limits:
     """For one response, or one piece of a stream."""
     linger: float = 2.0
     """How long a refused peer may take to read why before the connection is reset."""
-    forms: frozenset[str] = frozenset()
-    """Paths that take forms besides JSON."""
     connections: int = 128
     grace: float = 10.0
     """For requests in progress when the server stops."""

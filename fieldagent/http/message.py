@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Request(NamedTuple):
     """One request whose framing has been checked.
 
-    Guards see it before the body has been read: there `body` is empty.
+    Guards and judges see it before the body has been read: there `body` is empty.
     """
 
     method: str
@@ -48,6 +48,20 @@ class Response(NamedTuple):
 Handler = Callable[[Request], Awaitable[Response]]
 Guard = Callable[[Request], None]
 """Looks at a request before its body is read, and raises Problem to refuse it."""
+
+
+class Admission(NamedTuple):
+    """Who answers a request that was let in, and what body it may have."""
+
+    handler: Handler
+    body: int = 1_048_576
+    """Bytes at most."""
+    forms: bool = False
+    """Whether the body may be a form, besides JSON."""
+
+
+Judge = Callable[[Request], Awaitable[Admission]]
+"""Lets a request in by its head, or raises Problem: the body of a refused one is not read."""
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode

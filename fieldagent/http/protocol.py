@@ -17,7 +17,7 @@ import h11
 from fieldagent.http import guard as guards
 from fieldagent.http.chunked import ChunkedBody
 from fieldagent.http.limits import Limits
-from fieldagent.http.message import Guard, Request, Response
+from fieldagent.http.message import Admission, Guard, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import query_pairs
 
@@ -39,7 +39,12 @@ class Wait(Enum):
 
 
 class ServerProtocol:
-    """One connection. After a Problem only `respond` with `close` may follow."""
+    """One connection. Each request goes its way in this order:
+
+    `next_head` until it is there, then `admit` and `next_body` until that is, or `drop_body` when
+    it was refused by its head; then `respond`, the pieces of a stream and its `end`, `next_cycle`.
+    After a Problem that this class raises, only `respond` with `close` may follow.
+    """
 
     def __init__(self, limits: Limits, guard: Guard | None = None, peer: str = "") -> None:
         self._limits = limits
@@ -49,6 +54,7 @@ class ServerProtocol:
         self._ended = False
         self._scanned = 0
         self._head: Request | None = None
+        self._is_chunked = False
         self._chunked: ChunkedBody | None = None
         self._length = 0
         self._asked_to_continue = False
@@ -60,16 +66,37 @@ class ServerProtocol:
         self._buffer += data
         self._ended = not data
 
-    def next_request(self) -> Request | Wait:
-        """The next whole request, or what it waits for. Raises Problem for what is refused."""
+    def next_head(self) -> Request | Wait:
+        """The head of the next request, or what it waits for. Raises Problem."""
         try:
-            if self._head is None:
-                wait = self._read_head()
-                if wait is not None:
-                    return wait
-            return self._read_body()
+            return self._read_head()
         except h11.RemoteProtocolError as error:
             raise Problem(error.error_status_hint, str(error)) from error
+
+    def admit(self, admission: Admission) -> None:
+        """The head was let in: its body may come. Raises Problem for one that is not wanted."""
+        assert self._head is not None
+        if self._is_chunked or self._length:
+            guards.check_content(self._head, admission)
+        self._chunked = ChunkedBody(self._limits, admission.body) if self._is_chunked else None
+
+    def next_body(self) -> Request | Wait:
+        """The whole request, or BODY. Raises Problem."""
+        assert self._head is not None
+        body = self._take_fixed() if self._chunked is None else self._take_chunked(self._chunked)
+        if body is None:
+            self._expect_more("body")
+            return Wait.BODY
+        head, self._head = self._head, None
+        if not body:
+            return head
+        return head._replace(body=body)
+
+    def drop_body(self) -> None:
+        """The head was refused. A body that is not all here ends the connection: it is not read."""
+        self._head = None
+        if self._is_chunked or self._take_fixed() is None:
+            self._may_go_on = False
 
     def interim(self) -> bytes:
         """The 100 (Continue) that the peer waits for before it sends the body, or nothing."""
@@ -78,7 +105,7 @@ class ServerProtocol:
         self._asked_to_continue = False
         return b"HTTP/1.1 100 Continue\r\n\r\n"
 
-    def _read_head(self) -> Wait | None:
+    def _read_head(self) -> Request | Wait:
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112 2.2: left over from an older client's body
             del buffer[:2]
@@ -90,12 +117,12 @@ class ServerProtocol:
             self._expect_more("head")
             self._scanned = len(buffer)
             return Wait.HEAD
-        self._accept_head(bytes(buffer[:end]))
+        self._head = self._accept_head(bytes(buffer[:end]))
         del buffer[:end]
         self._scanned = 0
-        return None
+        return self._head
 
-    def _accept_head(self, raw: bytes) -> None:
+    def _accept_head(self, raw: bytes) -> Request:
         guards.screen_head(raw, self._limits)
         self._may_go_on = False
         parser = h11.Connection(h11.SERVER)
@@ -106,26 +133,14 @@ class ServerProtocol:
         headers = head.headers
         self._understands_chunks = event.http_version == b"1.1"
         self._asked_to_continue = parser.they_are_waiting_for_100_continue
-        chunked = "transfer-encoding" in headers
-        self._chunked = ChunkedBody(self._limits) if chunked else None
+        self._is_chunked = "transfer-encoding" in headers
         self._length = int(headers.get("content-length", "0"))
         if self._guard is not None:
             self._guard(head)
-        guards.check_head(head, content=chunked or self._length > 0, limits=self._limits)
+        guards.check_expectation(head)
         closes = "connection" in headers and _CLOSE.search(headers["connection"])
         self._may_go_on = self._understands_chunks and not closes
-        self._head = head
-
-    def _read_body(self) -> Request | Wait:
-        assert self._head is not None
-        body = self._take_fixed() if self._chunked is None else self._take_chunked(self._chunked)
-        if body is None:
-            self._expect_more("body")
-            return Wait.BODY
-        head, self._head = self._head, None
-        if not body:
-            return head
-        return head._replace(body=body)
+        return head
 
     def _take_fixed(self) -> bytes | None:
         if len(self._buffer) < self._length:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from fieldagent.http.guard import METHODS
-from fieldagent.http.message import Handler, Request, Response
+from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import segments
 
@@ -17,50 +18,69 @@ class Route(NamedTuple):
     method: str
     pattern: str
     handler: Callable[..., Awaitable[Response]]
+    judge: Callable[[Request], Awaitable[Any]] | None = None
+    """Sees the head. What it finds out, such as who calls, is given to the handler as `caller`;
+    it raises Problem to refuse."""
+    body: int | None = None
+    """Bytes at most, where that is not BODIES."""
+    forms: bool = False
+    """Whether forms are taken besides JSON."""
 
 
-_Methods = dict[str, Callable[..., Awaitable[Response]]]
+BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
+"""Bytes that a body may have."""
+NO_BODY = 1_024
+"""The same for all other methods, where a body has no meaning (RFC 9110 9.3)."""
+
+_Methods = dict[str, Route]
 
 
-def router(table: Iterable[Route]) -> Handler:
-    """A handler that finds the route, or raises 404 or 405. A literal pattern goes before a named
-    segment; GET answers HEAD too; OPTIONS tells what is allowed."""
+def router(table: Iterable[Route]) -> Judge:
+    """Finds the route and asks its judge, or raises 404 or 405. A literal pattern goes before a
+    named segment; GET answers HEAD too; OPTIONS tells what is allowed."""
     resources: dict[tuple[str, ...], _Methods] = {}
     for route in table:
-        resources.setdefault(tuple(route.pattern[1:].split("/")), {})[route.method] = route.handler
+        resources.setdefault(tuple(route.pattern[1:].split("/")), {})[route.method] = route
     patterns = sorted(resources, key=lambda pattern: [_is_name(part) for part in pattern])
     literal = {each: resources[each] for each in patterns if not any(map(_is_name, each))}
 
-    async def route_request(request: Request) -> Response:
-        if request.path == "*":
+    async def judge(head: Request) -> Admission:
+        if head.path == "*":
             return _options(METHODS)
-        path = segments(request.path)
+        path = segments(head.path)
         if (methods := literal.get(path)) is not None:
-            return await _answer(methods, request, {})
+            return await _admit(methods, head, {})
         for pattern in patterns:
             names = _match(pattern, path)
             if names is not None:
-                return await _answer(resources[pattern], request, names)
-        raise Problem(404, f"there is nothing at {request.path}")
+                return await _admit(resources[pattern], head, names)
+        raise Problem(404, f"there is nothing at {head.path}")
 
-    return route_request
+    return judge
 
 
-async def _answer(methods: _Methods, request: Request, names: dict[str, str]) -> Response:
-    method = request.method
+async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Admission:
+    method = head.method
     if method == "HEAD" and method not in methods:
         method = "GET"
-    if method in methods:
-        return await methods[method](request, **names)
+    if (route := methods.get(method)) is not None:
+        found = {} if route.judge is None else {"caller": await route.judge(head)}
+        body = BODIES.get(method, NO_BODY) if route.body is None else route.body
+        return Admission(partial(route.handler, **names, **found), body, route.forms)
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
     if method == "OPTIONS":
         return _options(allowed)
     allow = ", ".join(sorted(allowed))
-    raise Problem(405, f"{request.path} takes {allow}", headers=(("Allow", allow),))
+    raise Problem(405, f"{head.path} takes {allow}", headers=(("Allow", allow),))
 
 
-def _options(allowed: Iterable[str]) -> Response:
-    return Response(204, headers=(("Allow", ", ".join(sorted(allowed))),))
+def _options(allowed: Iterable[str]) -> Admission:
+    answer = Response(204, headers=(("Allow", ", ".join(sorted(allowed))),))
+
+    async def tell(request: Request) -> Response:
+        return answer
+
+    return Admission(tell, NO_BODY)
 
 
 def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | None:

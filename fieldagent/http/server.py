@@ -12,16 +12,17 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
+from typing import TypeVar
 
 import trio
 from trio.lowlevel import checkpoint, wait_readable, wait_writable
 
 from fieldagent.http.limits import Limits
-from fieldagent.http.message import Guard, Handler, Request, Response
+from fieldagent.http.message import Guard, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import ServerProtocol, Wait
 from fieldagent.http.secure import SecureSocket
@@ -30,6 +31,8 @@ from fieldagent.http.upgrade import UpgradedStream
 __all__ = ["Limits", "serve"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _READ_SIZE = 65_536
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -51,11 +54,11 @@ class _Phase(IntEnum):
 
 
 _INCOMPLETE = {_Phase.HEAD, _Phase.BODY, _Phase.CLOSING}
-_PHASES = {Wait.IDLE: _Phase.IDLE, Wait.HEAD: _Phase.HEAD, Wait.BODY: _Phase.BODY}
+_PHASES = {Wait.IDLE: _Phase.IDLE, Wait.HEAD: _Phase.HEAD}
 
 
 async def serve(
-    handler: Handler,
+    judge: Judge,
     listeners: Sequence[socket.socket],
     *,
     stopping: trio.Event,
@@ -67,9 +70,9 @@ async def serve(
     """Answer requests until `stopping` is set and those in progress have their answers.
 
     Takes over `listeners` and closes them. With `tls` they speak HTTPS and nothing else. What
-    `handler` raises besides Problem is logged and answered with 500.
+    `judge` or its handler raises besides Problem is logged and answered with 500.
     """
-    server = _Server(handler, guard, limits, stopping, tls)
+    server = _Server(judge, guard, limits, stopping, tls)
     try:
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
@@ -90,13 +93,13 @@ async def serve(
 class _Server:
     def __init__(
         self,
-        handler: Handler,
+        judge: Judge,
         guard: Guard | None,
         limits: Limits,
         stopping: trio.Event,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self.handler = handler
+        self.judge = judge
         self.guard = guard
         self.limits = limits
         self.stopping = stopping
@@ -191,11 +194,11 @@ class _Connection:
                 await self._secure(self._server.tls)
             if self.refused:
                 raise _crowded()
-            while (request := await self._next_request()) is not None:
-                response = await self._answer(request)
+            while (head := await self._next_head()) is not None:
+                response = await self._answer(head)
                 if response.upgrade is not None:
                     return await self._hand_over(response)
-                if not await self._send(response, head_only=request.method == "HEAD"):
+                if not await self._send(response, head_only=head.method == "HEAD"):
                     return await self._linger()
         except Problem as problem:
             await self._refuse(problem)
@@ -208,24 +211,24 @@ class _Connection:
             return await secured.handshake()
         raise TimeoutError("the TLS handshake took too long")
 
-    async def _next_request(self) -> Request | None:
-        """The next request, None when there is no more to wait for. Raises Problem.
+    async def _next_head(self) -> Request | None:
+        """The head of the next request, None when there is no more to wait for. Raises Problem.
 
-        A request that is whole when its time runs out is answered: the scope ends here.
+        One that is whole when its time runs out is answered: the scope ends here.
         """
         if self._server.stopping.is_set():
             return None
         with self._bounded(_Phase.IDLE):
-            return await self._read_request()
+            return await self._read_head()
         if self.phase is _Phase.IDLE:
             return None
-        raise Problem(408, f"the request's {self.phase.name.lower()} took too long to arrive")
+        raise Problem(408, "the request's head took too long to arrive")
 
-    async def _read_request(self) -> Request | None:
+    async def _read_head(self) -> Request | None:
         protocol = self._protocol
         buffered = True
         while True:
-            outcome = protocol.next_request()
+            outcome = protocol.next_head()
             if isinstance(outcome, Request):
                 self.phase = _Phase.HANDLING
                 if buffered:  # a long pipeline must not keep the others waiting
@@ -234,19 +237,43 @@ class _Connection:
             if outcome is Wait.NOTHING:
                 return None
             self._move_on(_PHASES[outcome])
-            if outcome is Wait.BODY and (interim := protocol.interim()):
-                await self._write(interim)
             protocol.receive(await self._read())
             buffered = False
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, head: Request) -> Response:
+        """Who is let in by the head is asked for the body. Raises Problem for one that is not taken
+        or does not come."""
+        admission = await self._attempt(self._server.judge, head)
+        if isinstance(admission, Response):
+            self._protocol.drop_body()
+            return admission
+        self._protocol.admit(admission)
+        return await self._attempt(admission.handler, await self._whole_request())
+
+    async def _attempt(
+        self, step: Callable[[Request], Awaitable[T]], request: Request
+    ) -> T | Response:
         try:
-            return await self._server.handler(request)
+            return await step(request)
         except Problem as problem:
             return problem.to_response()
         except Exception:
             log.exception("%s %s failed, which is a fault here.", request.method, request.path)
             return Problem(500, "the fault is the server's; its log tells more").to_response()
+
+    async def _whole_request(self) -> Request:
+        request = self._protocol.next_body()
+        if isinstance(request, Request):
+            return request
+        with self._bounded(_Phase.BODY):
+            if interim := self._protocol.interim():
+                await self._write(interim)
+            while not isinstance(request, Request):
+                self._protocol.receive(await self._read())
+                request = self._protocol.next_body()
+            self.phase = _Phase.HANDLING
+            return request
+        raise Problem(408, "the request's body took too long to arrive")
 
     async def _send(self, response: Response, *, head_only: bool) -> bool:
         """Send it; False when the connection can carry no other request after it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import trio
@@ -21,8 +22,8 @@ from fieldagent.hub.caller import (
     Network,
     Proof,
     address_of,
+    admitted,
     blocked,
-    identify,
     not_allowed,
     note_failure,
     over_rate,
@@ -69,15 +70,41 @@ class HubApi:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/api/package", self.push),
+            Route("POST", "/api/package", self.push, judge=self.judge),
             Route("GET", "/healthz", self.health),
             Route("GET", "/metrics", self.metrics),
             openapi.route("hub"),
         ]
 
-    async def push(self, request: Request) -> Response:
+    async def judge(self, head: Request) -> Caller:
+        """Who calls, told by the head alone: nothing of a stranger's body is read."""
+        with self._counted():
+            now = self._clock()
+            address = address_of(head, self._trusted)
+            if problem := await self._store.read(lambda db: blocked(db, address, now)):
+                raise problem
+            proof = read_proof(head.headers)
+            proven = await self._prove(proof)
+            found = await self._store.read(lambda db: admitted(db, proof, proven, now))
+            if found is None:
+                await self._store.commit(lambda db: note_failure(db, address, now))
+                raise unauthorized(
+                    "the key, or the token or password beside it, is wrong or expired"
+                )
+            if isinstance(found, Problem):
+                raise found
+            return found
+
+    async def push(self, request: Request, caller: Caller) -> Response:
+        with self._counted():
+            await self._push(request, caller)
+        self._counts.accepted += 1
+        return Response(200)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         try:
-            await self._push(request)
+            yield
         except Problem:
             self._counts.refused += 1
             raise
@@ -87,21 +114,11 @@ class HubApi:
             again = (("Retry-After", "10"),)
             detail = f"nobody knows whether it was accepted ({failed}); push it again with the same"
             raise Problem(503, f"{detail} Idempotency-Key", headers=again) from None
-        self._counts.accepted += 1
-        return Response(200)
 
-    async def _push(self, request: Request) -> None:
-        now = self._clock()
-        address = address_of(request, self._trusted)
-        if problem := await self._store.read(lambda db: blocked(db, address, now)):
-            raise problem
-        proof = read_proof(request.headers)
-        proven = await self._prove(proof)
+    async def _push(self, request: Request, caller: Caller) -> None:
         key = idempotency_key(request.headers)
         parsed = _parsed(request)
-        problem = await self._store.commit(
-            lambda db: self._decide(db, proof, proven, address, parsed, key)
-        )
+        problem = await self._store.commit(lambda db: self._decide(db, caller, parsed, key))
         if problem is not None:
             raise problem
 
@@ -119,18 +136,12 @@ class HubApi:
     def _decide(
         self,
         db: Db,
-        proof: Proof,
-        proven: int | None,
-        address: str,
+        caller: Caller,
         parsed: Push | Problem,
         key: str | None,
     ) -> Problem | None:
         """All of it in one transaction. A refusal is returned: what it has counted must stay."""
         now = self._clock()
-        caller = identify(db, proof, proven, now)
-        if caller is None:
-            note_failure(db, address, now)
-            return unauthorized("the key, or the token or password beside it, is wrong or expired")
         if problem := over_rate(db, caller, now):
             return problem
         if isinstance(parsed, Problem):

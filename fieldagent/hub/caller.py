@@ -160,29 +160,52 @@ def _credential(db: Db, kind: str, presented: str, now: float) -> dict[str, Any]
     return dict(zip(names, rows[0], strict=True)) if rows else None
 
 
+def admitted(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | Problem | None:
+    """Who may send a body, or what stands against it whatever that holds; None for a stranger."""
+    caller = identify(db, proof, proven, now)
+    if caller is None:
+        return None
+    _, problem = _rate(db, caller, now)
+    if problem is None and not _may_push(db, caller):
+        return Problem(403, f"user {caller.member} may not push to workspace {caller.workspace}")
+    return caller if problem is None else problem
+
+
+def _may_push(db: Db, caller: Caller) -> bool:
+    rows = db.execute(
+        "SELECT may_push FROM membership WHERE workspace = ? AND member = ?",
+        caller.workspace,
+        caller.member,
+    )
+    return bool(rows and rows[0][0])
+
+
 def over_rate(db: Db, caller: Caller, now: float) -> Problem | None:
     """Count this call of the key; every hub process counts in the same place."""
-    ((per_minute, burst, tat),) = db.execute(
-        "SELECT per_minute, burst, tat FROM credential WHERE id = ?" + db.for_update, caller.key
-    )
-    tat, wait = Rate(per_minute, burst).admit(tat, now)
-    if wait:
-        return too_many("this key has been used too often", wait)
+    tat, problem = _rate(db, caller, now, locked=db.for_update)
+    if problem is not None:
+        return problem
     db.execute("UPDATE credential SET tat = ? WHERE id = ?", tat, caller.key)
     return None
 
 
+def _rate(db: Db, caller: Caller, now: float, *, locked: str = "") -> tuple[float, Problem | None]:
+    """The `tat` of the key after one more call, or why that may not be yet."""
+    ((per_minute, burst, tat),) = db.execute(
+        "SELECT per_minute, burst, tat FROM credential WHERE id = ?" + locked, caller.key
+    )
+    tat, wait = Rate(per_minute, burst).admit(tat, now)
+    return tat, too_many("this key has been used too often", wait) if wait else None
+
+
 def not_allowed(db: Db, caller: Caller, push: Push) -> Problem | None:
-    """Whether the caller may push this item, in that name, to that target."""
+    """Whether somebody who was `admitted` may push this item, in that name, to that target."""
     if push.workspace != caller.workspace:
         return Problem(403, f"the key is not for workspace {push.workspace}")
     if push.kind not in caller.scopes:
         return Problem(403, f"the key may not push a {push.kind}")
-    members = dict(
-        db.execute("SELECT member, may_push FROM membership WHERE workspace = ?", push.workspace)
-    )
-    if not members.get(caller.member):
-        return Problem(403, f"user {caller.member} may not push to workspace {push.workspace}")
+    rows = db.execute("SELECT member FROM membership WHERE workspace = ?", push.workspace)
+    members = {member for (member,) in rows}
     if push.source != caller.member and caller.type == "User":
         return Problem(403, "a User pushes in their own name: sourceUserId must be their number")
     if push.source not in members:

@@ -18,7 +18,7 @@ import trio
 from fieldagent import waits
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.message import Handler
+from fieldagent.http.message import Judge
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.hub import Device, Way, directory, lease, ledger, mobile_terminated, webhooks
@@ -104,7 +104,7 @@ class Hub:
             found["rockblock"] = RockBlock(settings.rockblock_address, name, password)
         return found
 
-    def handler(self) -> Handler:
+    def judge(self) -> Judge:
         routes = [*self.api.routes(), self.links.route()]
         if self.settings.rockblock_username is not None:
             key = rockblock_key(self.settings)
@@ -146,9 +146,9 @@ async def _serve(
     task_status: trio.TaskStatus[int],
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
-    limits = Limits(connections=CONNECTIONS, forms=frozenset({rockblock.PATH}))
+    limits = Limits(connections=CONNECTIONS)
     port = port_of(listeners)
-    serving = partial(serve, hub.handler(), listeners, stopping=stopping, limits=limits, tls=tls)
+    serving = partial(serve, hub.judge(), listeners, stopping=stopping, limits=limits, tls=tls)
     async with trio.open_nursery() as nursery:
         await nursery.start(serving)
         scheme = "http" if tls is None else "https"

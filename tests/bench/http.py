@@ -32,16 +32,19 @@ from functools import partial
 import trio
 from fieldagent.http.guard import loopback_guard
 from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.message import Response
+from fieldagent.http.message import Admission, Response
 from fieldagent.http.server import serve
 
 async def answer(request):
     return Response(200, b"{}")
 
+async def judge(head):
+    return Admission(answer)
+
 listeners = open_listeners(0, ("127.0.0.1",))
 port = port_of(listeners)
 print("http://127.0.0.1:%d" % port, flush=True)
-trio.run(partial(serve, answer, listeners, guard=loopback_guard(port), stopping=trio.Event()))
+trio.run(partial(serve, judge, listeners, guard=loopback_guard(port), stopping=trio.Event()))
 """
 
 _UVICORN = ["--http", "h11", "--loop", "asyncio", "--no-access-log", "--port", "0"]

@@ -12,7 +12,8 @@ import trio
 from fieldagent.http.guard import loopback_guard, required_body
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.message import Handler, Request, Response, json_response
+from fieldagent.http.message import Admission, Handler, Judge, Request, Response, json_response
+from fieldagent.http.protocol import ServerProtocol, Wait
 from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
 
@@ -45,6 +46,33 @@ ROUTES = [
     Route("DELETE", "/named/{name}", named),
     Route("GET", "/broken", broken),
 ]
+
+
+def anybody(handler: Handler) -> Judge:
+    """Lets everybody in, with JSON and forms."""
+
+    async def judge(head: Request) -> Admission:
+        return Admission(handler, forms=True)
+
+    return judge
+
+
+class Requests:
+    """Reads whole requests off a protocol, and lets everybody in."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.protocol = ServerProtocol(limits)
+        self._in_body = False
+
+    def next(self) -> Request | Wait:
+        if not self._in_body:
+            head = self.protocol.next_head()
+            if isinstance(head, Wait):
+                return head
+            self.protocol.admit(Admission(echo))
+        request = self.protocol.next_body()
+        self._in_body = request is Wait.BODY
+        return request
 
 
 class Client:
@@ -112,14 +140,18 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    handler: Handler | None = None, limits: Limits | None = None, *, guarded: bool = True
+    handler: Handler | None = None,
+    limits: Limits | None = None,
+    *,
+    judge: Judge | None = None,
+    guarded: bool = True,
 ) -> AsyncIterator[Served]:
     listeners = open_listeners(0)
     port = port_of(listeners)
     stopping = trio.Event()
     run = partial(
         serve,
-        handler or router(ROUTES),
+        judge or (router(ROUTES) if handler is None else anybody(handler)),
         listeners,
         guard=loopback_guard(port) if guarded else None,
         limits=limits or Limits(),

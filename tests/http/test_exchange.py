@@ -13,8 +13,8 @@ import trio
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.protocol import ServerProtocol, Wait
-from tests.http.serving import HOST, JSON, Ticks, header, serving
+from fieldagent.http.protocol import Wait
+from tests.http.serving import HOST, JSON, Requests, Ticks, header, serving
 
 POST = b"POST /echo HTTP/1.1\r\n" + HOST + JSON
 PAIR = (
@@ -25,10 +25,11 @@ PAIR = (
 )
 
 
-def requests_in(protocol: ServerProtocol, data: bytes) -> list[Request]:
+def requests_in(requests: Requests, data: bytes) -> list[Request]:
+    protocol = requests.protocol
     protocol.receive(data)
     found = []
-    while isinstance(request := protocol.next_request(), Request):
+    while isinstance(request := requests.next(), Request):
         found.append(request)
         protocol.respond(Response(204), date=b"x", close=False, head_only=False)
         assert protocol.next_cycle()
@@ -37,15 +38,15 @@ def requests_in(protocol: ServerProtocol, data: bytes) -> list[Request]:
 
 @pytest.mark.parametrize("cut", range(1, len(PAIR)))
 def test_a_pair_is_read_alike_wherever_it_is_cut(cut: int) -> None:
-    protocol = ServerProtocol(Limits())
-    bodies = [r.body for part in (PAIR[:cut], PAIR[cut:]) for r in requests_in(protocol, part)]
+    requests = Requests(Limits())
+    bodies = [r.body for part in (PAIR[:cut], PAIR[cut:]) for r in requests_in(requests, part)]
     assert bodies == [b"[1,2,3]", b"[4,5]"]
-    assert protocol.next_request() is Wait.IDLE
+    assert requests.next() is Wait.IDLE
 
 
 def test_a_pair_is_read_byte_by_byte() -> None:
-    protocol = ServerProtocol(Limits())
-    bodies = [request.body for octet in PAIR for request in requests_in(protocol, bytes([octet]))]
+    requests = Requests(Limits())
+    bodies = [request.body for octet in PAIR for request in requests_in(requests, bytes([octet]))]
     assert bodies == [b"[1,2,3]", b"[4,5]"]
 
 

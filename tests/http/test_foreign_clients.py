@@ -18,8 +18,7 @@ from fieldagent.http.chunked import ChunkedBody
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.protocol import ServerProtocol
-from tests.http.serving import HOST, JSON, serving
+from tests.http.serving import HOST, JSON, Requests, serving
 
 
 async def test_the_standard_library_keeps_its_connection() -> None:
@@ -141,12 +140,13 @@ def test_noise_is_refused_or_answered_and_the_next_client_is_served(noise: bytes
 
 def read_all(pieces: list[bytes]) -> list[tuple[str, str, bytes]] | int:
     """The requests in `pieces`, or the status of the refusal that ends them."""
-    protocol = ServerProtocol(Limits())
+    requests = Requests(Limits())
+    protocol = requests.protocol
     found = []
     try:
         for piece in pieces:
             protocol.receive(piece)
-            while isinstance(request := protocol.next_request(), Request):
+            while isinstance(request := requests.next(), Request):
                 found.append((request.method, request.path, request.body))
                 protocol.respond(Response(204), date=b"x", close=False, head_only=False)
                 if not protocol.next_cycle():
@@ -193,14 +193,14 @@ def test_chunked_bodies_are_read_as_h11_reads_them(
 ) -> None:
     lines = [b"%x%s\r\n%s\r\n" % (len(chunk), extension, chunk) for chunk in chunks]
     data = b"".join(lines) + b"0\r\n" + trailers + b"\r\nGET"
-    buffer, reader = bytearray(data), ChunkedBody(Limits())
+    buffer, reader = bytearray(data), ChunkedBody(Limits(), 2**20)
     assert reader.take(buffer)
     assert (bytes(reader.content), bytes(buffer)) == by_h11(data) == (b"".join(chunks), b"GET")
 
 
 @given(mutated().map(lambda data: data.partition(b"\r\n\r\n")[2]))
 def test_no_chunked_body_ends_where_h11_sees_no_end(data: bytes) -> None:
-    buffer, reader = bytearray(data), ChunkedBody(Limits())
+    buffer, reader = bytearray(data), ChunkedBody(Limits(), 2**20)
     try:
         complete = reader.take(buffer)
     except Problem:

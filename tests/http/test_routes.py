@@ -38,7 +38,8 @@ ROUTE = router(
 
 
 async def ask(method: str, path: str) -> Response:
-    return await ROUTE(Request(method, path, (), {}))
+    request = Request(method, path, (), {})
+    return await (await ROUTE(request)).handler(request)
 
 
 @pytest.mark.parametrize(

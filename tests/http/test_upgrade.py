@@ -22,7 +22,7 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Handler, Request, Response
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from tests.http.serving import HOST, ROUTES, Client, Served, header, serving
+from tests.http.serving import HOST, ROUTES, Client, Served, anybody, header, serving
 
 SWITCH = b"GET /echo HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: echo\r\n\r\n"
 HEADERS = (("connection", "upgrade"), ("upgrade", "echo"))
@@ -177,7 +177,7 @@ async def secure(
     port, stopping = port_of(listeners), trio.Event()
     run = partial(
         serve,
-        handler or router(ROUTES),
+        router(ROUTES) if handler is None else anybody(handler),
         listeners,
         stopping=stopping,
         limits=limits or Limits(),

@@ -258,7 +258,7 @@ async def test_what_is_no_handshake_is_a_problem(name: str) -> None:
     hub = MemoryHub()
     links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
     async with (
-        serving(router([links.route()]), guarded=False) as server,
+        serving(judge=router([links.route()]), guarded=False) as server,
         server.client() as client,
     ):
         await client.send(b"GET /link HTTP/1.1\r\n" + HOST + lines + b"\r\n")
@@ -275,7 +275,7 @@ async def test_head_links_nobody() -> None:
     hub = MemoryHub()
     links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
     async with (
-        serving(router([links.route()]), guarded=False) as server,
+        serving(judge=router([links.route()]), guarded=False) as server,
         server.client() as client,
     ):
         await client.send(b"HEAD /link HTTP/1.1\r\n" + HOST + GOOD + UPGRADE + KEY + b"\r\n")
@@ -293,7 +293,7 @@ async def test_the_mailbox_is_the_devices_own() -> None:
     hub = MemoryHub()
     hub.tokens["other"] = Device(id=8, workspace=1, member=43, name="kit 8")
     links = Links(hub.authenticate, mailbox, hub.connected)
-    async with serving(router([links.route()]), guarded=False) as server:
+    async with serving(judge=router([links.route()]), guarded=False) as server:
         for token in (TOKEN, "other"):
             async with server.client() as client:
                 lines = GOOD.replace(TOKEN.encode(), token.encode()) + UPGRADE + KEY

@@ -52,7 +52,9 @@ class Cloud:
     def clock(self) -> float:
         return self.now
 
-    async def push(self, body: Any, *, headers: dict[str, str] | None = None) -> Reply:
+    async def push(
+        self, body: Any, *, headers: dict[str, str] | None = None, path: str = "/api/package"
+    ) -> Reply:
         given = {
             "Content-Type": "application/json",
             "x-api-key": self.key,
@@ -61,7 +63,7 @@ class Cloud:
         }
         return await request(
             "POST",
-            f"http://127.0.0.1:{self.port}/api/package",
+            f"http://127.0.0.1:{self.port}{path}",
             headers=tuple((name, value) for name, value in given.items() if value),
             body=body if isinstance(body, bytes) else json.dumps(body).encode(),
             deadline=20,

@@ -14,14 +14,14 @@ import trio
 
 from fieldagent.channels import Outcome
 from fieldagent.http.client import Reply, request
-from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.message import Handler, Request, Response
-from fieldagent.http.routes import router
+from fieldagent.http.message import Judge, Request, Response
+from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
 from fieldagent.hub import Unknown
 from fieldagent.hub.operator import Verdict
 from fieldagent.hub.operator.rockblock import CODES, PATH, RockBlock, mo_route
+from tests.http.serving import anybody
 from tests.wire.test_rockblock import FORM, KEY, NOW, claims, token
 
 IMEI = FORM["imei"]
@@ -29,13 +29,12 @@ FORMS = "application/x-www-form-urlencoded"
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[str]:
+async def serving(judge: Judge) -> AsyncIterator[str]:
     listeners = open_listeners(0, ["127.0.0.1"])
     url = f"http://127.0.0.1:{port_of(listeners)}"
-    limits = Limits(forms=frozenset({PATH, "/MT"}))
     async with trio.open_nursery() as nursery:
         stopping = trio.Event()
-        await nursery.start(partial(serve, handler, listeners, stopping=stopping, limits=limits))
+        await nursery.start(partial(serve, judge, listeners, stopping=stopping))
         yield url
         nursery.cancel_scope.cancel()
 
@@ -89,7 +88,7 @@ async def test_a_form_is_taken_there_and_nowhere_else() -> None:
     async def anything(asked: Request) -> Response:
         return Response(200)
 
-    async with serving(anything) as url:
+    async with serving(router([Route("POST", "/api", anything)])) as url:
         headers = (("Content-Type", FORMS),)
         reply = await request("POST", f"{url}/api", headers=headers, body=b"a=1", deadline=20)
         assert reply.status == 415
@@ -108,7 +107,7 @@ class Service:
 
 
 async def call(service: Service) -> Verdict:
-    async with serving(service.handle) as url:
+    async with serving(anybody(service.handle)) as url:
         operator = RockBlock(f"{url}/MT", "me", "secret")
         return await operator.send(IMEI, b"Hi", number=4, priority=False)
 

@@ -31,6 +31,7 @@ from fieldagent.inbound.schedule import LONGEST, SCHEDULE
 from fieldagent.inbound.webhook import post
 from fieldagent.package import Message
 from fieldagent.wire.envelope import Entry, Receipt
+from tests.http.serving import anybody
 from tests.hub.field import START, Field, collect, field_of
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -63,7 +64,9 @@ async def receiver() -> AsyncIterator[Receiver]:
     listeners = open_listeners(0, ["127.0.0.1"])
     running.url = f"http://127.0.0.1:{port_of(listeners)}/hook"
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, running.handle, listeners, stopping=trio.Event()))
+        await nursery.start(
+            partial(serve, anybody(running.handle), listeners, stopping=trio.Event())
+        )
         yield running
         nursery.cancel_scope.cancel()
 

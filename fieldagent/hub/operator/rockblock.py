@@ -27,6 +27,8 @@ from fieldagent.wire.rockblock import (
 log = logging.getLogger(__name__)
 
 PATH = "/operator/rockblock"
+BODY = 16_384
+"""Bytes at most: 340 in hexadecimal, a token, some words. Only they tell who brings them."""
 DEADLINE = 30.0
 """Seconds for a call."""
 LATER = 3600.0
@@ -69,7 +71,7 @@ def mo_route(take_in: TakeIn, key: PublicKey, *, clock: Callable[[], float]) -> 
             log.error("an MO message from %s, which no device has, was dropped", message.imei)
         return Response(200)
 
-    return Route("POST", PATH, take)
+    return Route("POST", PATH, take, body=BODY, forms=True)
 
 
 def _form(asked: Request) -> dict[str, str]:

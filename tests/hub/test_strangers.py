@@ -1,0 +1,135 @@
+"""The hub in front of people who have no key, and of people who have one and mean it ill."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.hub.store import Store, open_store
+from tests.hostile_bodies import BODIES
+from tests.http.loop_lag import LongestStep
+from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
+from tests.processes import PATIENCE, Agent, Hub, administer, agent, hub
+
+FREEZE = 1.0
+"""Seconds: what was quadratic held up everybody for minutes, what is linear does for 0.03 s."""
+
+
+async def head_only(hub: Cloud, *lines: str) -> bytes:
+    """What the hub says to the head of a push alone, announced with a body that never comes."""
+    given = ["Host: hub", "Content-Type: application/json", "Content-Length: 1000000", *lines]
+    text = "\r\n".join(["POST /api/package HTTP/1.1", *given, "Expect: 100-continue", "", ""])
+    async with await trio.open_tcp_stream("127.0.0.1", hub.port) as stream:
+        await stream.send_all(text.encode())
+        with trio.fail_after(20):
+            return bytes(await stream.receive_some())
+
+
+async def test_who_calls_is_judged_by_the_head(store: Store) -> None:
+    async with cloud(store) as hub:
+        bearer = f"Authorization: Bearer {hub.token}"
+        key = f"x-api-key: {hub.key}"
+        few = f"x-api-key: {hub.others['few']}"
+        answers = {
+            (): 401,
+            (key,): 401,
+            (bearer,): 401,
+            (key, "Authorization: Bearer nobody"): 401,
+            (key, f"Authorization: {basic('ben@example.org:wrong')['Authorization']}"): 401,
+            (f"x-api-key: {hub.others['elsewhere']}", bearer): 403,
+            (key, bearer): 100,
+            (few, bearer): 100,
+        }
+        for lines, status in answers.items():
+            answer = await head_only(hub, *lines)
+            assert answer.startswith(b"HTTP/1.1 %d " % status), (lines, answer)
+        for _ in range(2):
+            reply = await hub.push(LOCATION, headers={"x-api-key": hub.others["few"]})
+            assert reply.status == 200
+        assert (await head_only(hub, few, bearer)).startswith(b"HTTP/1.1 429 ")
+        assert await hub.rows("SELECT count(*) FROM item") == [(2,)]
+
+
+@pytest.mark.parametrize("path", ["/api/package", "/operator/rockblock", "/healthz"])
+async def test_no_body_holds_up_the_others(tmp_path: Path, path: str) -> None:
+    """From somebody with a key, too."""
+    with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
+        async with cloud(store) as hub:
+            for name, body in BODIES.items():
+                steps = LongestStep()
+                trio.lowlevel.add_instrument(steps)
+                reply = await hub.push(body, path=path)
+                trio.lowlevel.remove_instrument(steps)
+                assert reply.status in (400, 404, 405, 413, 422), name
+                assert len(reply.body) < 10_000, name
+                assert steps.seconds < FREEZE, (name, steps.task)
+
+
+def longest_wait(server: Hub | Agent, path: str, call: Callable[[], int]) -> tuple[float, int]:
+    """The longest that somebody else waited for `path` during a call, and the call's status."""
+    done, waits = threading.Event(), [0.0]
+
+    def poll() -> None:
+        while not done.is_set():
+            begun = time.monotonic()
+            assert get(server.port, path) == 200
+            waits.append(time.monotonic() - begun)
+
+    poller = threading.Thread(target=poll)
+    poller.start()
+    try:
+        status = call()
+    finally:
+        done.set()
+        poller.join()
+    return max(waits), status
+
+
+def get(port: int, path: str) -> int:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def post(port: int, path: str, body: bytes, headers: dict[str, str]) -> int:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        headers = {"Content-Type": "application/json", **headers}
+        connection.request("POST", path, body, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_hub_process_answers_everybody_else_meanwhile(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    body = BODIES["40 000 members, the last one twice"]
+    with hub(tmp_path, {"database": database}) as running:
+        for headers, status in (({}, 401), (proof, 400)):
+            waited, answered = longest_wait(
+                running, "/healthz", partial(post, running.port, "/api/package", body, headers)
+            )
+            assert (answered, waited < PATIENCE / 10) == (status, True), waited
+
+
+def test_an_agent_process_answers_everybody_else_meanwhile(tmp_path: Path) -> None:
+    body = BODIES["80 000 members, the last one twice"]
+    with agent(tmp_path) as running:
+        for path in ("/api/package/cost", "/api/package", "/api/package/async"):
+            waited, answered = longest_wait(
+                running, "/api/health", partial(post, running.port, path, body, {})
+            )
+            assert (answered, waited < PATIENCE / 10) == (400, True), (path, waited)
