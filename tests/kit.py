@@ -12,15 +12,15 @@ from typing import Any
 import trio
 import trio.testing
 
-from fieldagent.channels import Outcome, Transmission
-from fieldagent.delivery import FanOut
-from fieldagent.events import Events
-from fieldagent.inbox import Inbox
-from fieldagent.intake import Intake
-from fieldagent.journal.commit import Journal
-from fieldagent.outbox import ChannelOutbox
-from fieldagent.package import Channel, Status, read_package
-from fieldagent.riders import HubRiders
+from fieldagent.agent.channels.contract import Outcome, Transmission
+from fieldagent.agent.events import Events
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.piggyback import HubRiders
+from fieldagent.package.delivery import FanOut
+from fieldagent.package.package import Channel, Status, read_package
 from fieldagent.wire.envelope import Entry, decode
 
 START = 1_790_000_000.0

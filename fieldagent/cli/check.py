@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from fieldagent.agent.settings import Settings, load
 from fieldagent.cli.exit_codes import OK, SETTINGS
-from fieldagent.properties import InvalidSettings
-from fieldagent.settings import Settings, load
+from fieldagent.system.properties import InvalidSettings
 
 TNC_MAX = 5.0
 """Seconds in which a KISS modem takes a connection."""
@@ -135,7 +135,7 @@ def _hub(settings: Settings, address: str) -> Finding:
     """Asked over the interface that the link takes; it opens none, and ends none."""
     import trio
 
-    from fieldagent.channels.dial import Hub, Unreachable, knock
+    from fieldagent.agent.channels.hub_connection import Hub, Unreachable, knock
 
     token, interface = settings.hub_token or "", settings.cellular_interface
     hub = Hub(address, token, settings.hub_ca_file, interface)

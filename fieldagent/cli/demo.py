@@ -9,10 +9,10 @@ from pathlib import Path
 
 import trio
 
-from fieldagent import agent
+from fieldagent.agent import agent
+from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli import simulate
 from fieldagent.cli.run import ended, start_logging
-from fieldagent.settings import Settings, parse
 from fieldagent.simulator.commands import Bench
 
 WELCOME = """

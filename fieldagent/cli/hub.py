@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fieldagent.channels import first_error
+from fieldagent.agent.channels.contract import first_error
 from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, SETTINGS, UNAVAILABLE, USAGE
 from fieldagent.cli.run import start_logging
 from fieldagent.http.listeners import ListenFailed
@@ -21,8 +21,8 @@ from fieldagent.hub import audit, directory, secret
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, load
 from fieldagent.hub.store import Db, Store, open_store
-from fieldagent.journal.group import JournalFailed, JournalFull, JournalUnavailable
-from fieldagent.properties import InvalidSettings
+from fieldagent.store.group import JournalFailed, JournalFull, JournalUnavailable
+from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import LocalProtocolError
 
 DAY = 86_400.0

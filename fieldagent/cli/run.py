@@ -11,13 +11,13 @@ from typing import TextIO
 
 import trio
 
-from fieldagent import agent
-from fieldagent.channels import first_error
+from fieldagent.agent import agent
+from fieldagent.agent.channels.contract import first_error
+from fieldagent.agent.settings import load
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
 from fieldagent.http.listeners import ListenFailed
-from fieldagent.journal.group import JournalFailed
-from fieldagent.properties import InvalidSettings
-from fieldagent.settings import load
+from fieldagent.store.group import JournalFailed
+from fieldagent.system.properties import InvalidSettings
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
-from fieldagent.package import SOS_PRIORITY
+from fieldagent.package.package import SOS_PRIORITY
 
 CALLED_OFF = "SOS called off"
 CONFIRMED_EVERY = 2.0

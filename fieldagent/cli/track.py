@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from fieldagent.cli.exit_codes import OK, UNAVAILABLE, USAGE
 from fieldagent.cli.local_http import CallFailed, call, clock_time
-from fieldagent.track import Policy, Track
+from fieldagent.cli.track_policy import Policy, Track
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
 

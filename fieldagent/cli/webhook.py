@@ -8,6 +8,7 @@ import secrets
 import sys
 import time
 
+from fieldagent.agent.settings import webhook_secrets
 from fieldagent.cli.exit_codes import OK, REFUSED, USAGE
 from fieldagent.cli.hub import ask_password, once, show, show_list, with_store
 from fieldagent.hub import directory, webhooks
@@ -15,9 +16,8 @@ from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store import Db, Store
 from fieldagent.hub.webhooks import Webhook
-from fieldagent.inbound import Outcome
-from fieldagent.properties import Wrong, url
-from fieldagent.settings import webhook_secrets
+from fieldagent.system.properties import Wrong, url
+from fieldagent.webhook.delivery import Outcome
 
 
 def add(given: argparse.Namespace) -> int:

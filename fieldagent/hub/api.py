@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import trio
 
-from fieldagent import openapi
+from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -34,9 +34,9 @@ from fieldagent.hub.caller import (
 from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.secret import password_matches
 from fieldagent.hub.store import Db, Store
-from fieldagent.journal.group import JournalFailed, JournalFull, JournalUnavailable
-from fieldagent.package import InvalidPackage
-from fieldagent.strict_json import NotJson
+from fieldagent.package.package import InvalidPackage
+from fieldagent.package.strict_json import NotJson
+from fieldagent.store.group import JournalFailed, JournalFull, JournalUnavailable
 
 _PASSWORDS_AT_ONCE = 2
 """Each takes 16 MiB for a moment."""

@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub import Device, Unknown, lease, secret
+from fieldagent.hub import lease, secret
 from fieldagent.hub.audit import note
+from fieldagent.hub.contract import Device, Unknown
 from fieldagent.hub.store import Db
-from fieldagent.package import ITEMS
+from fieldagent.package.package import ITEMS
 
 TYPES = ("User", "Device", "Integration", "Resource")
 OPERATORS = ("directip", "rockblock")

@@ -15,14 +15,14 @@ from typing import Any
 
 import trio
 
-from fieldagent import waits
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import Device, Way, directory, lease, ledger, mobile_terminated, webhooks
+from fieldagent.hub import directory, lease, ledger, mobile_terminated, webhooks
 from fieldagent.hub.api import HubApi
+from fieldagent.hub.contract import Device, Way
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
@@ -32,9 +32,10 @@ from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store import Db, Store
-from fieldagent.journal.group import JournalUnavailable
-from fieldagent.signals import stop_at_signal
-from fieldagent.systemd_notify import notify, watchdog_interval
+from fieldagent.store.group import JournalUnavailable
+from fieldagent.system import waits
+from fieldagent.system.signals import stop_at_signal
+from fieldagent.system.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.jwt import PublicKey, read_public_key
 from fieldagent.wire.rockblock import PUBLIC_KEY

@@ -11,12 +11,12 @@ from functools import partial
 
 import trio
 
+from fieldagent.http.link_session import Ended, Exchange
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.http.web_socket import WebSocket, accept
-from fieldagent.hub import Device, Mailbox, Parcel, Unknown
-from fieldagent.ip_link import Ended, Exchange
+from fieldagent.hub.contract import Device, Mailbox, Parcel, Unknown
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from fieldagent.hub import Device
+from fieldagent.hub.contract import Device
 from fieldagent.hub.store import Db, Store
-from fieldagent.journal.group import JournalUnavailable
+from fieldagent.store.group import JournalUnavailable
 
 LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""

@@ -10,9 +10,9 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from fieldagent.hub import Way
+from fieldagent.hub.contract import Way
 from fieldagent.hub.store import Db
-from fieldagent.package import Item
+from fieldagent.package.package import Item
 from fieldagent.wire.envelope import Entry, Source, encode
 
 THE_HUB = 0

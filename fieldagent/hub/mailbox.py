@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import trio
 
-from fieldagent.hub import Device, Parcel, Way
-from fieldagent.hub.ledger import confirm, mail_topic
-from fieldagent.hub.mail import (
+from fieldagent.hub.contract import Device, Parcel, Way
+from fieldagent.hub.envelope_packing import (
     LOOK_AT,
     Load,
     fill,
@@ -17,6 +16,7 @@ from fieldagent.hub.mail import (
     receipts_for,
     waiting,
 )
+from fieldagent.hub.ledger import confirm, mail_topic
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.store import Db, Store
 

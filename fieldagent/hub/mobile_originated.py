@@ -9,11 +9,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from fieldagent.hub import Device, Way
+from fieldagent.hub.contract import Device, Way
 from fieldagent.hub.ledger import Posting, confirm, enter
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store import Db, Store
-from fieldagent.package import ITEMS, SOS_PRIORITY, Item, kind_of
+from fieldagent.package.package import ITEMS, SOS_PRIORITY, Item, kind_of
 from fieldagent.wire.envelope import (
     Entry,
     Envelope,

@@ -16,9 +16,9 @@ from typing import Any
 
 import trio
 
-from fieldagent.channels import Outcome
-from fieldagent.hub import Device
-from fieldagent.hub.mail import (
+from fieldagent.agent.channels.contract import Outcome
+from fieldagent.hub.contract import Device
+from fieldagent.hub.envelope_packing import (
     LOOK_AT,
     Load,
     Waiting,
@@ -31,7 +31,7 @@ from fieldagent.hub.mail import (
 )
 from fieldagent.hub.operator import Operator, Verdict
 from fieldagent.hub.store import Db, Store
-from fieldagent.journal.group import JournalUnavailable
+from fieldagent.store.group import JournalUnavailable
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split

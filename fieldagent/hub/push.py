@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fieldagent.package import (
+from fieldagent.package.package import (
     ITEMS,
     SOS_PRIORITY,
     Fault,
@@ -30,7 +30,7 @@ from fieldagent.package import (
     read_text,
     read_timestamp,
 )
-from fieldagent.strict_json import load_document
+from fieldagent.package.strict_json import load_document
 
 ID_MAX = 2**32 - 1
 """Of a user: the number is also an origin on air."""

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fieldagent.agent.settings import state_directory, xdg_directory
 from fieldagent.hub.caller import Network
-from fieldagent.properties import (
+from fieldagent.system.properties import (
     InvalidSettings,
     Key,
     Wrong,
@@ -20,7 +21,6 @@ from fieldagent.properties import (
     url,
     whole,
 )
-from fieldagent.settings import state_directory, xdg_directory
 
 PORT = 9443
 

@@ -22,15 +22,15 @@ import trio
 from fieldagent.http.client import Opener
 from fieldagent.hub.audit import note
 from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
+from fieldagent.hub.envelope_packing import identity_of, stored_entry
 from fieldagent.hub.ledger import confirm_sos
-from fieldagent.hub.mail import identity_of, stored_entry
 from fieldagent.hub.store import Db, Store
-from fieldagent.inbound import Delivery, Outcome, Result
-from fieldagent.inbound.schedule import SCHEDULE, delay
-from fieldagent.inbound.webhook import DEADLINE, post
-from fieldagent.journal.group import JournalFull, JournalUnavailable
-from fieldagent.package import Message
-from fieldagent.payload import Identity, payload_json
+from fieldagent.package.package import Message
+from fieldagent.package.payload import Identity, payload_json
+from fieldagent.store.group import JournalFull, JournalUnavailable
+from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.post import DEADLINE, post
+from fieldagent.webhook.schedule import SCHEDULE, delay
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fieldagent.package import Data, Location, Message, Waypoint
+from fieldagent.package.package import Data, Location, Message, Waypoint
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
 from fieldagent.simulator.pty_port import PtyPort

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from fieldagent.package import Item, item_json, kind_of, write_timestamp
-from fieldagent.payload import Identity
+from fieldagent.package.package import Item, item_json, kind_of, write_timestamp
+from fieldagent.package.payload import Identity
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import (
     TAG_BYTES,

@@ -13,9 +13,9 @@ from math import inf
 
 import trio
 
-from fieldagent import waits
 from fieldagent.hub.operator.directip import receive
 from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.system import waits
 from fieldagent.wire.directip import (
     Confirmation,
     MobileOriginated,

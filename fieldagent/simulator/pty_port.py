@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent import waits
 from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.system import waits
 
 PAYLOAD_MAX = 60.0
 """Seconds that +SBDWB waits for its payload."""

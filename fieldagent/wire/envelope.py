@@ -16,8 +16,8 @@ from typing import Any
 
 import cbor2
 
-from fieldagent.package import Data, Item, Location, Message, Waypoint
-from fieldagent.payload import Identity
+from fieldagent.package.package import Data, Item, Location, Message, Waypoint
+from fieldagent.package.payload import Identity
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1

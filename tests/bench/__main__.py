@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from fieldagent.package import Data, Item, Location, Message, Waypoint
+from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.durable import durable
 from tests.bench.http import ratio as http_ratio

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import psycopg
 import trio
 
-from fieldagent.channels.dial import Hub as Address
-from fieldagent.channels.dial import open_stream, open_web_socket
+from fieldagent.agent.channels.hub_connection import Hub as Address
+from fieldagent.agent.channels.hub_connection import open_stream, open_web_socket
+from fieldagent.http.link_session import Exchange
 from fieldagent.hub import directory
 from fieldagent.hub.store import Db, open_store
-from fieldagent.ip_link import Exchange
 from tests.bench.durable import accepted
 from tests.bench.process import resident
 from tests.postgres import new_database, server

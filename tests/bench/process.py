@@ -73,7 +73,7 @@ def start_ratio() -> float:
 def zipapp_ratio(zipapp: Path) -> float:
     """Start of the zipapp over that of the installed package, both up to the agent's imports."""
     ratios = []
-    code = "import fieldagent.agent"
+    code = "import fieldagent.agent.agent"
     for _ in range(ROUNDS):
         began = time.perf_counter()
         ahead = f"{zipapp}/{sys.implementation.cache_tag}"

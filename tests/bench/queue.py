@@ -8,7 +8,7 @@ import random
 import time
 from statistics import median
 
-from fieldagent.queue import Queue
+from fieldagent.agent.outbound.queue import Queue
 
 PACKAGES = 100_000
 ROUNDS = 5

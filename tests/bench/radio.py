@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import trio
 import trio.testing
 
-from fieldagent.package import Status
-from tests.channels.radio_kit import on_air, station, until
+from fieldagent.package.package import Status
+from tests.agent.channels.radio_kit import on_air, station, until
 
 SIZE = 3000
 """Bytes of data; at 9 600 bit/s they alone take 2.5 s."""

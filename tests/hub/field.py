@@ -9,14 +9,15 @@ from typing import Any
 
 import trio
 
-from fieldagent.channels import Outcome
-from fieldagent.hub import Device, Parcel, Way, mobile_terminated
+from fieldagent.agent.channels.contract import Outcome
+from fieldagent.hub import mobile_terminated
+from fieldagent.hub.contract import Device, Parcel, Way
 from fieldagent.hub.ledger import Posting, enter
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.operator import Verdict
 from fieldagent.hub.store import Db, Store
-from fieldagent.package import Item, Message
+from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, Envelope, decode, derive_key, encode
 
 START = 1_790_000_000.0

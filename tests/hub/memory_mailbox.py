@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.hub import Device, Parcel, Unknown
+from fieldagent.hub.contract import Device, Parcel, Unknown
 from fieldagent.wire.envelope import Entry, Fragment, decode, encode
 from fieldagent.wire.fragments import join
 

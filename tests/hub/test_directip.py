@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.channels import Outcome
+from fieldagent.agent.channels.contract import Outcome
 from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.hub import Unknown
+from fieldagent.hub.contract import Unknown
 from fieldagent.hub.operator import Verdict
 from fieldagent.hub.operator.directip import (
     DEADLINE,

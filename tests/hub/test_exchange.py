@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fieldagent.channels import Outcome
-from fieldagent.hub import Way, mobile_terminated
+from fieldagent.agent.channels.contract import Outcome
+from fieldagent.hub import mobile_terminated
+from fieldagent.hub.contract import Way
 from fieldagent.hub.directory import NAME_BYTES_MAX
 from fieldagent.hub.ledger import expire, forget
 from fieldagent.hub.operator import Verdict
 from fieldagent.hub.store import Db, Store
-from fieldagent.package import ITEM_BYTES_MAX, Data, Location, Message
-from fieldagent.payload import Identity
+from fieldagent.package.package import ITEM_BYTES_MAX, Data, Location, Message
+from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     Entry,
     Fragment,

@@ -17,9 +17,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from fieldagent.http.routes import router
-from fieldagent.hub import Device
+from fieldagent.hub.contract import Device
 from fieldagent.hub.ip_link import Links
-from fieldagent.package import Message
+from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.link import BODY_BYTES, WINDOW, Close
 from tests.http.serving import HOST, header, serving

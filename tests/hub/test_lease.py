@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 import trio
 
-from fieldagent.hub import Unknown, directory, lease
+from fieldagent.hub import directory, lease
+from fieldagent.hub.contract import Unknown
 from fieldagent.hub.store import Store, open_store
 from tests.hub.field import field_of
 

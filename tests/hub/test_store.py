@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fieldagent.hub.store import Db, Store, open_store
-from fieldagent.journal.group import JournalUnavailable
+from fieldagent.store.group import JournalUnavailable
 
 
 def add(name: str) -> Callable[[Db], int]:

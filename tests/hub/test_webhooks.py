@@ -26,10 +26,10 @@ from fieldagent.hub.directory import Refused
 from fieldagent.hub.reach import is_public, open_public
 from fieldagent.hub.store import Store
 from fieldagent.hub.webhooks import Webhook
-from fieldagent.inbound import Outcome, Result
-from fieldagent.inbound.schedule import LONGEST, SCHEDULE
-from fieldagent.inbound.webhook import post
-from fieldagent.package import Message
+from fieldagent.package.package import Message
+from fieldagent.webhook.delivery import Outcome, Result
+from fieldagent.webhook.post import post
+from fieldagent.webhook.schedule import LONGEST, SCHEDULE
 from fieldagent.wire.envelope import Entry, Receipt
 from tests.http.serving import anybody
 from tests.hub.field import START, Field, collect, field_of

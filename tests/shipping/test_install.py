@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.agent.settings import KEYS, parse
 from fieldagent.hub.settings import KEYS as HUB_KEYS
 from fieldagent.hub.settings import parse as parse_hub
-from fieldagent.settings import KEYS, parse
 from tests.shipping.conftest import ROOT, lacking
 
 SETTINGS = "etc/fieldagent/agent.properties"

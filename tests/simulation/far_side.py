@@ -11,11 +11,11 @@ from typing import Any
 
 import trio
 
-from fieldagent.channels import Link
-from fieldagent.channels.air import AirLost
-from fieldagent.channels.node import NodeAir, open_node
-from fieldagent.channels.serial_port import PortLost
-from fieldagent.package import Message
+from fieldagent.agent.channels.contract import Link
+from fieldagent.agent.channels.node import NodeAir, open_node
+from fieldagent.agent.channels.radio_modem import AirLost
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.package.package import Message
 from fieldagent.wire.envelope import (
     Entry,
     Envelope,

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.channels.serial_port import PortLost, SerialPort
+from fieldagent.agent.channels.serial_port import PortLost, SerialPort
 from fieldagent.http.web_socket import Closed
 
 

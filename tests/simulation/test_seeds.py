@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import pytest
 
-from fieldagent.channels import satellite
-from fieldagent.intake import Intake
-from fieldagent.journal import inbound, outbound
-from fieldagent.journal.commit import Journal
-from fieldagent.outbox import ChannelOutbox
-from fieldagent.package import Channel
+from fieldagent.agent.channels import satellite
+from fieldagent.agent.journal import inbound, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.package import Channel
 from tests.simulation.world import Violated, simulate
 
 SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "1000" if os.environ.get("CI") else "60"))

@@ -22,15 +22,18 @@ from unittest.mock import patch
 import trio
 import trio.testing
 
-from fieldagent import agent as shipped
-from fieldagent import distress, gaps, ip_link
-from fieldagent.channels import LinkState, cellular, node, radio, satellite
-from fieldagent.channels.dial import Unreachable
-from fieldagent.ip_link import Exchange
-from fieldagent.journal.commit import Journal
-from fieldagent.outbox import ChannelOutbox
-from fieldagent.package import SOS_PRIORITY, Channel, Message, read_package
-from fieldagent.settings import parse
+from fieldagent.agent import agent as shipped
+from fieldagent.agent.channels import cellular, node, radio, satellite
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.hub_connection import Unreachable
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound import missing_fragments as gaps
+from fieldagent.agent.outbound import sos_repeat as distress
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.settings import parse
+from fieldagent.http import link_session as ip_link
+from fieldagent.http.link_session import Exchange
+from fieldagent.package.package import SOS_PRIORITY, Channel, Message, read_package
 from fieldagent.simulator import nodes as simulated_nodes
 from fieldagent.simulator import pty_port
 from fieldagent.simulator.air import SharedAir, Weather

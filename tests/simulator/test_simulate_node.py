@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.test_agent import HOOK
 from tests.processes import MODULE, Agent, Running
-from tests.test_agent import HOOK
 
 
 @contextmanager

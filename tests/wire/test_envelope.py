@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.package import Data, Location, Message, Waypoint
-from fieldagent.payload import Identity
+from fieldagent.package.package import Data, Location, Message, Waypoint
+from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     EPOCH,
     Entry,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from fieldagent.channels import Outcome
+from fieldagent.agent.channels.contract import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from fieldagent.channels import Outcome
-from fieldagent.hub import Unknown
+from fieldagent.agent.channels.contract import Outcome
+from fieldagent.hub.contract import Unknown
 from fieldagent.hub.operator import Verdict
 from fieldagent.wire.directip import (
     Flags,

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from fieldagent.journal.group import JournalUnavailable
+from fieldagent.store.group import JournalUnavailable
 
 T = TypeVar("T")
 

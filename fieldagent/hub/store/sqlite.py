@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import trio
 
+from fieldagent.agent.journal.journal import connect, reader, transact
 from fieldagent.hub.store import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
-from fieldagent.journal.commit import connect, reader, transact
-from fieldagent.journal.group import GroupCommit, JournalUnavailable, Order
+from fieldagent.store.group import GroupCommit, JournalUnavailable, Order
 
 T = TypeVar("T")
 

@@ -1,0 +1,421 @@
+"""The agent: the nursery that ties queue, journal, channels, hooks and local API together."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import trio
+
+from fieldagent import __version__
+from fieldagent.agent.api.routes import LocalApi
+from fieldagent.agent.channels import satellite
+from fieldagent.agent.channels.contract import Link, LinkState
+from fieldagent.agent.channels.radio_modem import Air
+from fieldagent.agent.events import Events
+from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import inbound, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.outbound import Spent
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.missing_fragments import keep_asking
+from fieldagent.agent.outbound.outbox import ChannelOutbox, End
+from fieldagent.agent.outbound.piggyback import HubRiders
+from fieldagent.agent.outbound.sos_repeat import keep_going
+from fieldagent.agent.progress import Progress
+from fieldagent.agent.settings import Settings
+from fieldagent.http.guard import loopback_guard
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.routes import router
+from fieldagent.http.server import serve
+from fieldagent.package.package import Channel
+from fieldagent.store.group import JournalFull
+from fieldagent.system import waits
+from fieldagent.system.signals import stop_at_signal
+from fieldagent.system.systemd_notify import notify, watchdog_interval
+from fieldagent.wire.envelope import derive_key
+
+if TYPE_CHECKING:
+    # An agent without a radio does without the memory that the air takes.
+    from fieldagent.agent.mesh.station import Station
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING = 3600.0
+"""Seconds between two looks at what may be forgotten."""
+ROOM_FIRST, ROOM_EVERY = 5.0, 60.0
+"""Seconds until the first look at the room on the disk, and between two."""
+
+
+class AlreadyRunning(Exception):
+    """Another agent holds the state directory."""
+
+
+@dataclass(slots=True)
+class Agent:
+    """Everything that one agent consists of; nothing in it is global."""
+
+    settings: Settings
+    journal: Journal
+    inbox: Inbox
+    outboxes: dict[Channel, ChannelOutbox]
+    intake: Intake
+    hooks: list[Hook]
+    events: Events
+    progress: Progress
+    started: float
+    station: Station | None
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "uptime": round(trio.current_time() - self.started, 3),
+            "channels": {channel: self._channel(channel) for channel in Channel},
+            "journal": {"commits": self.journal.commits, "full": self.journal.full},
+        }
+
+    def _channel(self, channel: Channel) -> dict[str, Any]:
+        outbox = self.outboxes.get(channel)
+        if outbox is None:
+            return _channel_status(configured=False, link=Link(), queued=0, spent=Spent())
+        if channel is Channel.RADIO and self.station is not None:
+            outbox.link.facts["neighbours"] = len(self.station.neighbours.in_earshot())
+        return _channel_status(True, outbox.link, len(outbox), outbox.spent())
+
+    def healthy(self) -> str | None:
+        if self.journal.failed is not None:
+            return f"{self.journal.failed}; check the disk and restart the agent"
+        # Who waits for room on the disk is as well as can be.
+        silent = [] if self.journal.full else self.progress.silent()
+        return f"no progress in: {', '.join(silent)}" if silent else None
+
+
+def _channel_status(configured: bool, link: Link, queued: int, spent: Spent) -> dict[str, Any]:
+    return {
+        "configured": configured,
+        "state": link.state.value if configured else None,
+        "reason": link.reason,
+        "signal": link.signal,
+        "lastSuccess": link.last_success,
+        "queued": queued,
+        "bytesToday": spent.bytes,
+        "creditsToday": spent.credits,
+        **link.facts,
+    }
+
+
+def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
+    """Put the parts together; nothing runs yet, and what waited before is queued again."""
+    hooks = hooks_of(settings, emit)
+    keys = [derive_key(master, "MT") for master in settings.satellite_key]
+    events = Events()
+    inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, events=events, keys=keys)
+    outboxes: dict[Channel, ChannelOutbox] = {}
+    intake = Intake(
+        journal,
+        outboxes,
+        time_to_live=settings.package_time_to_live,
+        clock=time.time,
+        events=events,
+        fan_out=settings.fan_out,
+        head_start=settings.fan_out_head_start,
+    )
+    if settings.satellite_port is not None:
+        outboxes[Channel.SATELLITE] = _satellite_outbox(settings, journal, inbox, intake.end)
+    if settings.hub_address is not None:
+        outboxes[Channel.CELLULAR] = ChannelOutbox(
+            Channel.CELLULAR, journal, inbox, clock=time.time, end=intake.end
+        )
+    station = None
+    if settings.radio_port is not None:
+        station = _station(settings, journal, inbox, intake, outboxes)
+        outboxes[Channel.RADIO] = station.outbox
+    resumed = intake.resume()
+    if resumed:
+        log.info("%d Packages that waited go on", resumed)
+    return Agent(
+        settings,
+        journal,
+        inbox,
+        outboxes,
+        intake,
+        hooks,
+        events,
+        Progress(trio.current_time),
+        trio.current_time(),
+        station,
+    )
+
+
+def _satellite_outbox(
+    settings: Settings, journal: Journal, inbox: Inbox, end: End
+) -> ChannelOutbox:
+    masters = settings.satellite_key
+    return ChannelOutbox(
+        Channel.SATELLITE,
+        journal,
+        inbox,
+        clock=time.time,
+        end=end,
+        key=derive_key(masters[0], "MO") if masters else None,
+        budget=settings.satellite_credits_per_day,
+        reserve=settings.satellite_sos_reserve,
+        riders=HubRiders(
+            journal, Channel.SATELLITE, at_once=settings.satellite_receipts == "at-once"
+        ),
+    )
+
+
+def _station(
+    settings: Settings,
+    journal: Journal,
+    inbox: Inbox,
+    intake: Intake,
+    outboxes: Mapping[Channel, ChannelOutbox],
+) -> Station:
+    from fieldagent.agent.mesh.station import Terms, set_up
+
+    assert settings.radio_station is not None, "radio-port needs radio-station"
+    terms = Terms(
+        settings.radio_station,
+        settings.radio_name,
+        [derive_key(master, "AIR") for master in settings.radio_key],
+        settings.radio_carry & outboxes.keys(),
+        settings.radio_carry_credits_per_day,
+        settings.package_time_to_live,
+    )
+
+    def pleads() -> bool:
+        linked = outboxes.get(Channel.CELLULAR)
+        return linked is None or linked.link.state not in (LinkState.READY, LinkState.BUSY)
+
+    return set_up(terms, journal, inbox, intake, pleads=pleads, clock=time.time)
+
+
+async def run(
+    settings: Settings,
+    emit: Callable[[str], None],
+    *,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the local API.
+
+    Raises AlreadyRunning, OSError (the port is taken), JournalFailed.
+    """
+    with _only_one(settings.state_directory):
+        listeners = open_listeners(settings.api_port)
+        journal = Journal(settings.state_directory / "journal.sqlite3")
+        stopping = trio.Event()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_run_journal, journal, stopping)
+                agent = assemble(settings, journal, emit)
+                try:
+                    await _run_parts(agent, listeners, stopping, task_status)
+                except* JournalFull:
+                    log.error("stopped with a full disk: what is not on it happens again")
+                nursery.cancel_scope.cancel()
+        finally:
+            journal.close()
+        if journal.failed is not None:
+            raise journal.failed
+
+
+async def _run_journal(journal: Journal, stopping: trio.Event) -> None:
+    """A journal that failed stops the agent in good order: everyone still gets an answer."""
+    await journal.run()
+    log.critical("%s; nothing more is accepted", journal.failed)
+    stopping.set()
+
+
+async def _run_parts(
+    agent: Agent,
+    listeners: list[socket.socket],
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[int],
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stop_at_signal, stopping)
+        nursery.start_soon(_keep_house, agent)
+        nursery.start_soon(_keep_room, agent)
+        nursery.start_soon(_show_life, agent)
+        nursery.start_soon(_tell_links, agent)
+        nursery.start_soon(_ask_for_fragments, agent)
+        nursery.start_soon(_keep_sos_going, agent)
+        for hook in agent.hooks:
+            nursery.start_soon(run_hook, hook, agent.journal, agent.inbox)
+        for outbox in agent.outboxes.values():
+            nursery.start_soon(outbox.run)
+        if Channel.SATELLITE in agent.outboxes:
+            nursery.start_soon(_run_satellite, agent)
+        if Channel.CELLULAR in agent.outboxes:
+            nursery.start_soon(_run_cellular, agent)
+        if Channel.RADIO in agent.outboxes:
+            nursery.start_soon(_run_radio, agent)
+        await _serve_api(agent, listeners, stopping, task_status)
+        nursery.cancel_scope.cancel()
+
+
+async def _serve_api(
+    agent: Agent,
+    listeners: list[socket.socket],
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[int],
+) -> None:
+    """Returns once `stopping` is set and everyone who waited has an answer."""
+    port = port_of(listeners)
+    judge = router(LocalApi(agent.journal, agent.intake, agent.inbox, agent.events, agent).routes())
+    guard = loopback_guard(port)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, judge, listeners, stopping=stopping, guard=guard))
+        log.info("the local API answers at http://127.0.0.1:%d", port)
+        notify("READY=1")
+        task_status.started(port)
+        await stopping.wait()
+        log.info("stopping: what waits is kept and goes on at the next start")
+        notify("STOPPING=1")
+        agent.journal.leave()
+        agent.intake.stop()
+
+
+async def _run_satellite(agent: Agent) -> None:
+    settings, outbox = agent.settings, agent.outboxes[Channel.SATELLITE]
+    assert settings.satellite_port is not None
+    await satellite.run(
+        settings.satellite_port,
+        outbox,
+        outbox.link,
+        baud=settings.satellite_baud,
+        random=random.Random(),
+        mailbox_check=settings.satellite_mailbox_check,
+        progress=agent.progress.watch("satellite"),
+    )
+
+
+async def _run_cellular(agent: Agent) -> None:
+    # An agent without a hub does without the memory that TLS and WebSockets take.
+    from fieldagent.agent.channels import cellular
+    from fieldagent.agent.channels.hub_connection import Hub
+    from fieldagent.agent.channels.recovery import Recovery
+
+    settings, outbox = agent.settings, agent.outboxes[Channel.CELLULAR]
+    assert settings.hub_address is not None
+    assert settings.hub_token is not None
+    hub = Hub(
+        settings.hub_address,
+        settings.hub_token,
+        settings.hub_ca_file,
+        settings.cellular_interface,
+    )
+    command, after = settings.cellular_recovery_command, settings.cellular_recovery_after
+    await cellular.run(
+        hub,
+        outbox,
+        outbox.link,
+        random=random.Random(),
+        ping=settings.cellular_ping,
+        recovery=None if command is None else Recovery(command, after),
+        progress=agent.progress.watch("cellular"),
+    )
+
+
+async def _run_radio(agent: Agent) -> None:
+    from fieldagent.agent.channels import radio
+
+    settings, outbox = agent.settings, agent.outboxes[Channel.RADIO]
+    place, baud, link = settings.radio_port, settings.radio_baud, outbox.link
+    assert place is not None
+
+    def open_air() -> AbstractAsyncContextManager[Air]:
+        if settings.radio_protocol == "kiss":
+            from fieldagent.agent.channels.tnc import open_tnc
+
+            return open_tnc(place, baud, settings.radio_callsign, link)
+        from fieldagent.agent.channels.node import open_node
+
+        return open_node(place, baud, link)
+
+    await radio.run(
+        open_air,
+        outbox,
+        link,
+        random=random.Random(),
+        progress=agent.progress.watch("radio"),
+    )
+
+
+async def _keep_house(agent: Agent) -> None:
+    settings = agent.settings
+    while True:
+        before = time.time() - settings.keep_ended_days * 86_400
+        keep = settings.keep_ended_count
+        await agent.journal.persist(outbound.forget(before=before, keep=keep))
+        await agent.journal.persist(inbound.forget(before=before, keep=keep))
+        await trio.sleep(HOUSEKEEPING)
+
+
+async def _keep_room(agent: Agent) -> None:
+    # A start is to be quick.
+    await trio.sleep(ROOM_FIRST)
+    while True:
+        with suppress(JournalFull):
+            await agent.journal.keep_reserve()
+        await trio.sleep(ROOM_EVERY)
+
+
+async def _keep_sos_going(agent: Agent) -> None:
+    repeat = agent.settings.sos_repeat
+    await keep_going(agent.journal, agent.outboxes, repeat=repeat, clock=time.time)
+
+
+async def _tell_links(agent: Agent) -> None:
+    """Publish each channel's condition when it changes, for as long as somebody listens."""
+    told: dict[str, Any] = {}
+    while True:
+        if agent.events:
+            for name, channel in agent.status()["channels"].items():
+                if channel["configured"] and told.get(name) != channel:
+                    told[name] = channel
+                    agent.events.publish("link", {"channel": name, **channel})
+        else:
+            told.clear()
+        await trio.sleep(1)
+
+
+async def _ask_for_fragments(agent: Agent) -> None:
+    await keep_asking(agent.journal, agent.outboxes, clock=time.time)
+
+
+async def _show_life(agent: Agent) -> None:
+    """Feed systemd's watchdog while the journal takes transactions and every loop turns."""
+    interval = watchdog_interval()
+    while interval is not None:
+        await agent.journal.commit(lambda db: None)
+        if trouble := agent.healthy():
+            log.error("%s; systemd will restart the agent", trouble)
+        else:
+            notify("WATCHDOG=1")
+        await waits.sleep(interval / 3)
+
+
+@contextmanager
+def _only_one(directory: Path) -> Iterator[IO[str]]:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "agent.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AlreadyRunning(
+                f"another agent uses {directory}; stop it, or set state-directory"
+            ) from None
+        yield lock

@@ -1,0 +1,305 @@
+"""The routes of the local API: HTTP on one side, the intake and the journal on the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from fieldagent.agent.api.page import PAGE, POLICY
+from fieldagent.agent.events import TOPICS, Events
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.intake import Conflict, Intake, Standing, Stopped, Unknown
+from fieldagent.http import openapi
+from fieldagent.http.guard import required_body
+from fieldagent.http.idempotency import idempotency_key
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.package.delivery import legs_json
+from fieldagent.package.package import (
+    INT32,
+    Channel,
+    InvalidPackage,
+    Package,
+    Status,
+    kind_of,
+    parse_package,
+)
+from fieldagent.package.strict_json import NotJson
+from fieldagent.store.group import JournalFailed, JournalFull
+
+Handler = Callable[..., Awaitable[Response]]
+
+LISTED_MAX = 1000
+
+
+class Condition(Protocol):
+    """What the agent tells about itself."""
+
+    def status(self) -> dict[str, Any]:
+        """The answer to `GET /api/status`."""
+
+    def healthy(self) -> str | None:
+        """None when it works; else what is wrong, in a sentence."""
+
+
+class LocalApi:
+    """Handlers for `http.routes`; every error leaves as a Problem."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        intake: Intake,
+        inbox: Inbox,
+        events: Events,
+        condition: Condition,
+    ) -> None:
+        self._journal = journal
+        self._intake = intake
+        self._inbox = inbox
+        self._events = events
+        self._condition = condition
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/api/package", _guarded(self.send)),
+            Route("POST", "/api/package/async", _guarded(self.enqueue)),
+            Route("POST", "/api/package/cost", _guarded(self.cost)),
+            Route("GET", "/api/package/{id}", _guarded(self.look)),
+            Route("POST", "/api/package/{id}/cancel", _guarded(self.cancel)),
+            Route("DELETE", "/api/package/{id}", _guarded(self.cancel)),
+            Route("GET", "/api/sos", _guarded(self.distress)),
+            Route("DELETE", "/api/sos", _guarded(self.call_off)),
+            Route("GET", "/api/queue", _guarded(self.queue)),
+            Route("DELETE", "/api/queue", _guarded(self.clear)),
+            Route("GET", "/api/inbound", _guarded(self.inbound)),
+            Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
+            Route("GET", "/api/health", _guarded(self.health)),
+            Route("GET", "/api/status", _guarded(self.status)),
+            Route("GET", "/api/events", _guarded(self.listen)),
+            Route("GET", "/metrics", _guarded(self.metrics)),
+            openapi.route("local"),
+            Route("GET", "/", _guarded(self.page)),
+        ]
+
+    async def send(self, request: Request) -> Response:
+        standing = await self._accept(request)
+        return json_response(_answer(await self._intake.outcome(standing.sequence)))
+
+    async def enqueue(self, request: Request) -> Response:
+        standing = await self._accept(request)
+        location = f"/api/package/{standing.id}"
+        return json_response(_progress(standing), 202, (("Location", location),))
+
+    async def cost(self, request: Request) -> Response:
+        """Nothing is queued: what the Package would take."""
+        costs = self._intake.cost(_package(required_body(request)))
+        return json_response(
+            {
+                "channels": {
+                    channel: {
+                        "parts": cost.parts,
+                        "bytes": cost.bytes,
+                        "credits": cost.credits,
+                        "creditsLeft": cost.left,
+                    }
+                    for channel, cost in costs.items()
+                }
+            }
+        )
+
+    async def _accept(self, request: Request) -> Standing:
+        key = idempotency_key(request.headers)
+        try:
+            return await self._intake.accept(_package(required_body(request)), key)
+        except Conflict as conflict:
+            status = 422 if str(conflict).startswith("Idempotency-Key") else 409
+            raise Problem(status, detail=str(conflict)) from None
+
+    async def look(self, request: Request, id: str) -> Response:  # noqa: A002
+        standing = self._intake.standing(_id(id))
+        receipts = [
+            {"id": each.by.id, "name": each.by.name, "type": each.by.type, "at": each.at}
+            for each in self._intake.receipts(standing)
+        ]
+        story = [line._asdict() for line in self._intake.story(standing)]
+        # An answer is never changed; what became known after it is told beside it.
+        late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
+        return json_response(
+            {**_progress(standing), "receipts": receipts, "late": late, "story": story}
+        )
+
+    async def distress(self, request: Request) -> Response:
+        return json_response({"packages": [_progress(each) for each in self._intake.distress()]})
+
+    async def call_off(self, request: Request) -> Response:
+        ended = await self._intake.call_off()
+        return json_response({"packages": [_progress(each) for each in ended]})
+
+    async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
+        if request.body.strip() not in (b"", b"{}"):
+            raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
+        number = _id(id)
+        ended_before = self._intake.standing(number).status is not None
+        standing = await self._intake.cancel(number, _channel(request))
+        if ended_before or standing.status not in (None, "Canceled"):
+            raise Problem(
+                409,
+                detail=f"Package {number} has ended already: {standing.status}",
+                members={"package": _answer(standing)},
+            )
+        if standing.status is None:
+            return json_response(_progress(standing), 202)
+        return json_response(_answer(standing))
+
+    async def queue(self, request: Request) -> Response:
+        waiting = self._intake.queued(_channel(request))
+        listed = [
+            {
+                "id": accepted.id,
+                "kind": kind_of(accepted.package.item),
+                "priority": accepted.package.priority,
+                "collapseKey": accepted.package.collapse_key,
+                "accepted": accepted.accepted,
+                "expires": accepted.expires,
+                "channels": legs_json(self._intake.standing(accepted.id).legs),
+            }
+            for accepted in waiting[:LISTED_MAX]
+        ]
+        return json_response({"queued": len(waiting), "packages": listed})
+
+    async def clear(self, request: Request) -> Response:
+        return json_response({"deleted": await self._intake.clear(_channel(request))})
+
+    async def inbound(self, request: Request) -> Response:
+        state = dict(request.query).get("state")
+        if state not in (None, "waiting", "handed", "dead"):
+            raise Problem(400, detail="?state= is one of waiting, handed, dead")
+        listed = inbound.listing(self._journal, LISTED_MAX, state)
+        return json_response(
+            {"payloads": [{**row, "body": json.loads(row["body"])} for row in listed]}
+        )
+
+    async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
+        hooks = self._inbox.hooks
+        if not hooks:
+            raise Problem(
+                409,
+                detail="no hook is configured: set inbound-hook or webhook-address and restart",
+            )
+        if not await self._journal.commit(inbound.replay(id, hooks)):
+            raise Problem(404, detail=f"no inbound payload has the requestId {id}")
+        self._inbox.wake()
+        return json_response({"requestId": id, "hooks": list(hooks)}, 202)
+
+    async def health(self, request: Request) -> Response:
+        trouble = self._condition.healthy()
+        if trouble is None:
+            return json_response({"status": "UP"})
+        return json_response({"status": "DOWN", "reason": trouble}, 503)
+
+    async def status(self, request: Request) -> Response:
+        return json_response(self._condition.status())
+
+    async def listen(self, request: Request) -> Response:
+        wanted = dict(request.query).get("topics", ",".join(TOPICS)).split(",")
+        if not set(wanted) <= set(TOPICS):
+            raise Problem(400, f"?topics= holds some of {','.join(TOPICS)}")
+        topics = frozenset(wanted)
+        return Response(
+            200, content_type="text/event-stream", stream=lambda: self._events.listen(topics)
+        )
+
+    async def page(self, request: Request) -> Response:
+        headers = (("Content-Security-Policy", POLICY),)
+        return Response(200, PAGE.encode(), "text/html; charset=utf-8", headers)
+
+    async def metrics(self, request: Request) -> Response:
+        text = "".join(_metric_lines(self._condition.status()))
+        return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+
+def _guarded(handler: Handler) -> Handler:
+    """Turns what the layers below raise into problems."""
+
+    async def guarded(request: Request, **parts: str) -> Response:
+        try:
+            return await handler(request, **parts)
+        except Unknown as unknown:
+            raise Problem(404, detail=str(unknown)) from None
+        except Stopped as stopped:
+            raise Problem(503, detail=str(stopped), headers=(("Retry-After", "10"),)) from None
+        except JournalFull as full:
+            detail = f"nothing was accepted: {full}; free some space and post it again"
+            raise Problem(507, detail=detail) from None
+        except JournalFailed as failed:
+            detail = f"nothing more is accepted: {failed}; check the disk and restart the agent"
+            raise Problem(503, detail=detail, headers=(("Retry-After", "30"),)) from None
+
+    return guarded
+
+
+def _package(body: bytes) -> Package:
+    try:
+        return parse_package(body)
+    except NotJson as error:
+        raise Problem(400, detail=str(error)) from None
+    except InvalidPackage as error:
+        faults = [(fault.detail, fault.pointer) for fault in error.faults]
+        detail = f"nothing was queued: the Package has {len(faults)} fault(s)"
+        raise Problem(422, detail=detail, errors=faults) from None
+
+
+def _id(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,10}", text, re.ASCII) or int(text) not in INT32:
+        raise Problem(404, detail=f"a Package id is a 32-bit integer, not {text[:40]!r}")
+    return int(text)
+
+
+def _channel(request: Request) -> Channel | None:
+    unknown = [name for name, _ in request.query if name != "channel"]
+    value = dict(request.query).get("channel")
+    if unknown:
+        raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; ?channel= is")
+    if value is None:
+        return None
+    if value not in list(Channel):
+        raise Problem(400, detail=f"?channel= is one of {', '.join(Channel)}")
+    return Channel(value)
+
+
+def _answer(standing: Standing) -> dict[str, Any]:
+    return {
+        "id": standing.id,
+        "status": standing.status,
+        "data": {"payload": ""},
+        "channels": legs_json(standing.legs),
+    }
+
+
+def _progress(standing: Standing) -> dict[str, Any]:
+    """Like the answer; `status` is null while the Package waits."""
+    return {**_answer(standing), "accepted": standing.accepted}
+
+
+def _metric_lines(status: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"fieldagent_uptime_seconds {status['uptime']}\n",
+        f"fieldagent_journal_commits {status['journal']['commits']}\n",
+    ]
+    for name, channel in status["channels"].items():
+        label = f'{{channel="{name}"}}'
+        lines += [
+            f"fieldagent_{what}{label} {int(channel[member] or 0)}\n"
+            for what, member in (
+                ("configured", "configured"),
+                ("queued_packages", "queued"),
+                ("sent_bytes_today", "bytesToday"),
+                ("credits_today", "creditsToday"),
+            )
+        ]
+    return lines

@@ -1,0 +1,190 @@
+"""Keeps one IP link to the hub, for as long as the agent runs.
+
+The link is judged by what the hub acknowledges, never by what a socket or an interface says of
+itself. What was in flight when a link ended goes first over the next: the identical bytes, of which
+the hub knows what it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as randomness
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import Link, LinkState, Outbox, Outcome, Transmission
+from fieldagent.agent.channels.hub_connection import Hub, Unreachable, open_stream, open_web_socket
+from fieldagent.agent.channels.recovery import Recovery, recover
+from fieldagent.http.link_session import Ended, Exchange
+from fieldagent.system import waits
+from fieldagent.wire.link import BODY_BYTES, Close
+
+log = logging.getLogger(__name__)
+
+ATTEMPT_MAX = 60.0
+"""Seconds from the look-up of the name to the hub's answer."""
+PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
+"""Seconds between two attempts: at random up to the first, which doubles, up to the last. A
+thousand agents do not come back to a hub at one moment."""
+URGENT_PAUSE = 3.0
+"""Seconds after which an SOS tries again, however long the pause would be."""
+
+_FAULTS = {
+    Close.REPLACED: "another agent uses this token: give each kit its own",
+    Close.NO_COMMON_VERSION: "the hub and this agent are too far apart: update the older one",
+    Close.POLICY: "the hub ended the link for good: is the device disabled, its token revoked?",
+}
+
+
+@dataclass(slots=True)
+class _Post:
+    """The outbox as an end of a link uses it."""
+
+    outbox: Outbox
+    again: deque[Transmission] = field(default_factory=deque)
+    """What the last link left unacknowledged, SOS first."""
+
+    async def next(self, *, urgent: bool) -> Transmission:
+        if self.again and (self.again[0].urgent or not (urgent or await self._urgent_waits())):
+            return self.again.popleft()
+        while True:
+            await self.outbox.ready(urgent=urgent)
+            transmission = self.outbox.load(BODY_BYTES)
+            if transmission is not None:
+                return transmission
+            await trio.sleep(1)
+
+    async def _urgent_waits(self) -> bool:
+        with trio.CancelScope(deadline=-inf) as at_once:
+            await self.outbox.ready(urgent=True)
+        return not at_once.cancelled_caught
+
+    async def stored(self, item: Transmission) -> None:
+        await self.outbox.settle(item, Outcome.SENT)
+
+    async def returned(self, items: list[Transmission], reason: str) -> None:
+        self.again = deque(sorted([*items, *self.again], key=lambda item: not item.urgent))
+
+    async def take_in(self, body: bytes) -> None:
+        await self.outbox.receive(body)
+
+
+async def run(
+    hub: Hub,
+    outbox: Outbox,
+    link: Link,
+    *,
+    random: randomness.Random,
+    ping: float = 300.0,
+    recovery: Recovery | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Link to the hub for ever. `ping` is in seconds, 0 for never; `progress` is called at least
+    once in two minutes."""
+    await Driver(hub, outbox, link, random, ping, recovery, progress).work()
+
+
+@dataclass(slots=True)
+class Driver:
+    hub: Hub
+    outbox: Outbox
+    link: Link
+    random: randomness.Random
+    ping: float
+    recovery: Recovery | None
+    progress: Callable[[], None]
+    post: _Post = field(init=False)
+    tries: int = 0
+    """In a row, that no steady link came of."""
+    dead_since: float = field(default_factory=trio.current_time)
+    """When the link ended, or the recovery command last ran."""
+
+    def __post_init__(self) -> None:
+        self.post = _Post(self.outbox)
+        self.link.facts["hub"] = self.hub.address
+
+    async def work(self) -> NoReturn:
+        while True:
+            self.progress()
+            try:
+                self._judge(await self._link())
+            except Unreachable as trouble:
+                self._show(trouble.state, trouble.reason)
+            self.progress()
+            await self._rest()
+            await self._recover()
+
+    async def _link(self) -> Ended:
+        """One attempt and, if the hub is reached, its link until that ends. Raises Unreachable."""
+        opening = trio.CancelScope(deadline=trio.current_time() + ATTEMPT_MAX)
+        with opening:
+            stream = await open_stream(self.hub)
+            try:
+                socket = await open_web_socket(self.hub, stream)
+                opening.deadline = inf
+                return await self._exchange(
+                    Exchange(
+                        socket,
+                        self.post,
+                        ping=self.ping,
+                        opened=self._opened,
+                        progress=self.progress,
+                    )
+                )
+            finally:
+                await trio.aclose_forcefully(stream)
+        told = f"{self.hub.host} does not answer within {ATTEMPT_MAX:g} s"
+        raise Unreachable(LinkState.NO_SERVICE, told)
+
+    async def _exchange(self, exchange: Exchange[Transmission]) -> Ended:
+        began = trio.current_time()
+        try:
+            return await exchange.run()
+        finally:
+            self.dead_since = trio.current_time()
+            if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
+                self.tries = 0
+
+    def _opened(self) -> None:
+        self._show(LinkState.READY, "")
+
+    def _judge(self, ended: Ended) -> None:
+        fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
+        if fault is not None:
+            self._show(LinkState.FAULT, fault)
+        else:
+            why = ended.reason or f"the hub ended it ({ended.code})"
+            self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
+
+    def _show(self, state: LinkState, reason: str) -> None:
+        if (self.link.state, self.link.reason) == (state, reason):
+            return
+        self.link.state, self.link.reason = state, reason
+        if state is LinkState.READY:
+            log.info("linked to the hub at %s", self.hub.address)
+        else:
+            log.warning("no link to the hub: %s; trying again", reason)
+
+    async def _rest(self) -> None:
+        """Until the next attempt. An SOS does not wait for long."""
+        longest = min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.tries, 10))
+        self.tries += 1
+        if self.link.state is LinkState.FAULT:
+            longest = PAUSE_MAX
+        with waits.move_on_after(self.random.uniform(0.05, 1) * longest):
+            await self.outbox.ready(urgent=True)
+            await trio.sleep(URGENT_PAUSE)
+
+    async def _recover(self) -> None:
+        """A FAULT is the hub's or the user's to mend: no modem is reset for it."""
+        if self.recovery is None or self.link.state is LinkState.FAULT:
+            return
+        if trio.current_time() - self.dead_since >= self.recovery.after:
+            self.progress()
+            await recover(self.recovery.command)
+            self.dead_since = trio.current_time()

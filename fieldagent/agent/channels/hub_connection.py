@@ -1,0 +1,219 @@
+"""The way to the hub: a TCP connection over one interface, TLS, and failures told in words.
+
+Each connection is bound anew, as a binding does not outlive its interface. Where that fails the
+attempt has failed: nothing ever goes over another interface. Looking up the name is not bound.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import h11
+import trio
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.http.web_socket import Closed, Refused, WebSocket, connect
+from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH
+
+ADDRESS_MAX = 15.0
+"""Seconds for one of the addresses that a name may have."""
+
+UPGRADE_REQUIRED = 426
+"""What the hub says to one who has the right token and wants no WebSocket (RFC 9110 15.5.22)."""
+
+_PORTS = {"http": 80, "https": 443}
+_CERTIFICATE_TIMES = {9, 10}
+"""X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
+_BUSY = {408, 429, 500, 502, 503, 504}
+
+
+class Unreachable(Exception):
+    """There is no link now; the text says why and, in a FAULT, what to do."""
+
+    def __init__(self, state: LinkState, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where the hub is, what it wants to see, and over what it is reached."""
+
+    address: str
+    """https://host[:port]; http:// to this machine alone."""
+    token: str
+    ca_file: Path | None = None
+    """Instead of the system's authorities."""
+    interface: str | None = None
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.address).hostname or ""
+
+    @property
+    def port(self) -> int:
+        where = urlsplit(self.address)
+        return where.port or _PORTS[where.scheme]
+
+    @property
+    def secure(self) -> bool:
+        return urlsplit(self.address).scheme == "https"
+
+
+async def open_stream(hub: Hub) -> trio.abc.Stream:
+    """Connected, and in TLS with the hub proven to be who it says. Raises Unreachable."""
+    context = trust(hub.ca_file) if hub.secure else None
+    plain = await _connect(hub)
+    if context is None:
+        return plain
+    stream = trio.SSLStream(plain, context, server_hostname=hub.host, https_compatible=True)
+    try:
+        with _tls_in_words():
+            await stream.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(plain)
+        raise
+    return stream
+
+
+async def open_web_socket(hub: Hub, stream: trio.abc.Stream) -> WebSocket:
+    """The handshake with the hub itself. Raises Unreachable."""
+    url = "ws" + hub.address.removeprefix("http") + PATH
+    headers = {"Authorization": f"Bearer {hub.token}"}
+    try:
+        return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD)
+    except Refused as refused:
+        raise _refusal(refused) from refused
+    except Closed as closed:
+        raise Unreachable(LinkState.NO_SERVICE, "the hub broke the connection off") from closed
+
+
+async def knock(hub: Hub) -> None:
+    """Ask whether the hub would take the link, and open none. Raises Unreachable."""
+    protocol = h11.Connection(h11.CLIENT)
+    authority = urlsplit(hub.address).netloc
+    headers = {"Host": authority, "Authorization": f"Bearer {hub.token}", "Connection": "close"}
+    question = protocol.send(h11.Request(method="GET", target=PATH, headers=list(headers.items())))
+    async with await open_stream(hub) as stream:
+        try:
+            await stream.send_all(question or b"")
+            while (event := protocol.next_event()) is h11.NEED_DATA:
+                protocol.receive_data(bytes(await stream.receive_some()))
+        except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
+            raise _refusal(Refused(0, "what answers speaks no HTTP")) from error
+    status = event.status_code if isinstance(event, h11.Response) else 0
+    if status != UPGRADE_REQUIRED:
+        raise _refusal(Refused(status, HTTPStatus(status).phrase if status else "no answer"))
+
+
+def _refusal(refused: Refused) -> Unreachable:
+    if refused.status == 401:
+        what = "the hub refuses the token: correct hub-token"
+    elif refused.status in _BUSY:
+        return Unreachable(LinkState.NO_SERVICE, f"the hub cannot take the link now: {refused}")
+    else:
+        what = f"there is no hub at hub-address, or something between: {refused}"
+    return Unreachable(LinkState.FAULT, what)
+
+
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """Raises Unreachable."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        told = f"hub-ca-file {ca_file} cannot be used: {why}"
+        raise Unreachable(LinkState.FAULT, told) from error
+
+
+async def _connect(hub: Hub) -> trio.SocketStream:
+    """Each address in turn, as the system sorts them (RFC 6724)."""
+    last = Unreachable(LinkState.NO_SERVICE, f"{hub.host} has no address")
+    for family, kind, protocol, _, address in await _look_up(hub):
+        with trio.move_on_after(ADDRESS_MAX):
+            try:
+                return await _connect_to(address, family, kind, protocol, hub.interface)
+            except OSError as error:
+                why = os.strerror(error.errno).lower() if error.errno else str(error)
+                last = Unreachable(LinkState.NO_SERVICE, f"{hub.host}: {why}")
+            continue
+        told = f"{hub.host} does not answer within {ADDRESS_MAX:g} s"
+        last = Unreachable(LinkState.NO_SERVICE, told)
+    raise last
+
+
+async def _look_up(
+    hub: Hub,
+) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:
+    try:
+        found = await trio.socket.getaddrinfo(hub.host, hub.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no host name"
+        told = f"{hub.host} is not found: {why}"
+        raise Unreachable(LinkState.NO_SERVICE, told) from error
+    return list(found)  # type: ignore[arg-type]
+
+
+async def _connect_to(
+    address: tuple[str | int, ...],
+    family: socket.AddressFamily,
+    kind: socket.SocketKind,
+    protocol: int,
+    interface: str | None,
+) -> trio.SocketStream:
+    sock = trio.socket.socket(family, kind, protocol)
+    try:
+        if interface is not None:
+            _bind(sock, interface)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await sock.connect(address)
+        return trio.SocketStream(sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _bind(sock: trio.socket.SocketType, interface: str) -> None:
+    """socket(7). Raises Unreachable."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            told = f"there is no interface {interface}: is the modem plugged in and set up?"
+            raise Unreachable(LinkState.ABSENT, told) from error
+        told = f"nothing may be bound to {interface}: {error.strerror}"
+        if error.errno == errno.EPERM:
+            told += "; kernels before 5.7 ask for CAP_NET_RAW"
+        raise Unreachable(LinkState.FAULT, told) from error
+
+
+@contextmanager
+def _tls_in_words() -> Iterator[None]:
+    try:
+        yield
+    except trio.BrokenResourceError as error:
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise Unreachable(LinkState.FAULT, _distrust(cause)) from error
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+            told = f"the hub, or something between, does not speak TLS: {cause.reason or cause}"
+            raise Unreachable(LinkState.FAULT, told) from error
+        told = "the connection was broken off during the TLS handshake"
+        raise Unreachable(LinkState.NO_SERVICE, told) from error
+
+
+def _distrust(error: ssl.SSLCertVerificationError) -> str:
+    told = f"the hub's certificate is not trusted: {error.verify_message.lower()}"
+    if error.verify_code in _CERTIFICATE_TIMES:
+        return f"{told}; is this machine's clock right?"
+    return f"{told}; if the hub is a private one, set hub-ca-file to its authority's certificate"

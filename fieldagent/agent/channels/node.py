@@ -1,0 +1,141 @@
+"""A radio node on a serial line, as an `Air`: the thin end of `wire.node`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import getrandbits
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import Link
+from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirLost, Ear, Fate
+from fieldagent.agent.channels.serial_port import SerialPort, open_serial
+from fieldagent.wire import node
+
+log = logging.getLogger(__name__)
+
+HELLO_MAX = 5.0
+"""Seconds in which a node answers; a microcontroller that has just got power takes a while."""
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+
+class NodeAir:
+    """Implements `channels.air.Air`."""
+
+    def __init__(self, port: SerialPort, link: Link) -> None:
+        self._port = port
+        self._link = link
+        self._node = node.Link(node.Hello(boot=getrandbits(32)))
+        self._writing = trio.Lock()
+        self._patience = trio.CancelScope()
+        self._news = trio.Event()
+        """Set when the node said something, and then replaced."""
+        self._ear = Ear()
+        # A node may still have Results for whoever was here before.
+        self._number = getrandbits(31)
+        self._in_hand: node.Send | None = None
+        self._result: node.Result | None = None
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
+        self._number = (self._number + 1) % 2**32
+        self._result, self._in_hand = None, node.Send(self._number, packet, urgent)
+        try:
+            while self._node.free < 1:
+                await self._news.wait()
+            if not self._node.holds(self._in_hand):
+                self._node.send(self._in_hand, trio.current_time())
+                await self._flush()
+            while self._result is None:
+                await self._news.wait()
+        finally:
+            self._in_hand = None
+        if not self._result.transmitted:
+            log.info("the node gave a packet up: %s", self._result.reason)
+        return Fate.TRANSMITTED if self._result.transmitted else Fate.DROPPED
+
+    async def receive(self) -> bytes:
+        return await self._ear.receive()
+
+    async def greet(self) -> None:
+        self._node.open(trio.current_time())
+        await self._flush()
+        with trio.move_on_after(HELLO_MAX):
+            while self._node.peer is None:
+                await self._news.wait()
+            return
+        raise AirLost("no node answers there: is it the node's port, and has it power?")
+
+    async def listen(self) -> NoReturn:
+        while True:
+            self._node.receive_data(await self._port.read(), trio.current_time())
+            while (event := self._node.next_event()) is not None:
+                self._sort(event)
+            await self._flush()
+            self._news.set()
+            self._news = trio.Event()
+
+    async def keep_time(self) -> NoReturn:
+        while True:
+            with trio.CancelScope(deadline=self._node.deadline) as self._patience:
+                await trio.sleep_forever()
+            self._node.tick(trio.current_time())
+            await self._flush()
+            if self._node.next_event() is not None:
+                raise AirLost("the node does not answer any more")
+
+    async def _flush(self) -> None:
+        async with self._writing:
+            self._patience.deadline = self._node.deadline
+            if data := self._node.data_to_send():
+                await self._port.write(data)
+
+    def _sort(self, event: node.Event) -> None:
+        match event:
+            case node.Opened():
+                self._opened(event)
+            case node.Heard():
+                self._ear.hear(event.packet)
+            case node.Result() if self._in_hand and event.number == self._in_hand.number:
+                self._result = event
+            case node.Status():
+                self._show(event)
+            case node.Log():
+                log.log(_LEVELS[event.level], "the node says: %s", event.text)
+            case node.Damaged():
+                log.info("on the node's line: %s", event.reason)
+
+    def _opened(self, opened: node.Opened) -> None:
+        hello = opened.hello
+        if hello.packet_bytes < AIR_BYTES:
+            told = f"the node takes packets of {hello.packet_bytes} bytes, {AIR_BYTES} are needed"
+            raise AirLost(f"{told}: give it other settings, or firmware")
+        if opened.anew:
+            log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
+            self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
+        in_hand = self._in_hand
+        if opened.anew and in_hand and self._result is None and not self._node.holds(in_hand):
+            # It had the packet, and forgot it.
+            self._node.send(in_hand, trio.current_time())
+
+    def _show(self, status: node.Status) -> None:
+        self._link.signal = status.signal
+        if status.battery is not None:
+            self._link.facts["battery"] = status.battery
+        if status.millivolts is not None:
+            self._link.facts["millivolts"] = status.millivolts
+        self._link.facts["nodes"] = len(status.neighbours)
+
+
+@asynccontextmanager
+async def open_node(path: str, baud: int, link: Link) -> AsyncIterator[NodeAir]:
+    """A node that has said hello. Raises AirLost and PortLost, in groups."""
+    async with open_serial(path, baud) as port, trio.open_nursery() as nursery:
+        air = NodeAir(port, link)
+        nursery.start_soon(air.listen)
+        nursery.start_soon(air.keep_time)
+        await air.greet()
+        yield air
+        nursery.cancel_scope.cancel()

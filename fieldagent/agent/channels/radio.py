@@ -1,0 +1,181 @@
+"""Sends over a radio that everybody in earshot hears, for as long as the agent runs.
+
+What was transmitted counts for nothing until a station says that it has it. A few packets may wait
+for that at a time; what is not answered goes again, ever later while nobody is in earshot.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as randomness
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import Link, LinkState, Outcome, Transmission, first_error
+from fieldagent.agent.channels.radio_modem import AIR_BYTES, WINDOW, Air, AirLost, AirOutbox, Fate
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.system import waits
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 3.0
+"""Seconds for an answer, beside the time on air of what is under way and of the answer."""
+PAUSE = 0.5
+"""Seconds, at random up to this, of quiet before a packet."""
+SLOWER = 0.25
+"""The pause on a slow air, as a share of what a packet takes there."""
+AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
+"""Seconds after which a packet goes again: the first, which doubles, up to the last; an SOS does
+not wait for longer than a minute."""
+BUSY = 10.0
+"""Seconds after which a packet that the radio gave up goes again."""
+TRANSMIT_MAX = 120.0
+"""Seconds in which a radio says what became of a packet."""
+LOOK_EVERY = 60.0
+REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0)
+"""Seconds between tries to open the radio, the last for ever."""
+
+
+async def run(
+    open_air: Callable[[], AbstractAsyncContextManager[Air]],
+    outbox: AirOutbox,
+    link: Link,
+    *,
+    random: randomness.Random,
+    progress: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Serve one radio for ever: absent, unplugged or without power, it goes on.
+
+    `progress` is called at least once in two minutes.
+    """
+    tries = 0
+    while True:
+        progress()
+        try:
+            async with open_air() as air:
+                tries = 0
+                _show(link, LinkState.READY, "")
+                await Driver(air, outbox, link, random, progress).work()
+        except* (AirLost, PortLost) as trouble:
+            _show(link, LinkState.ABSENT, str(first_error(trouble)))
+        wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
+        tries += 1
+        await waits.sleep(wait)
+
+
+def _show(link: Link, state: LinkState, reason: str) -> None:
+    if (link.state, link.reason) == (state, reason):
+        return
+    link.state, link.reason = state, reason
+    if state is LinkState.ABSENT:
+        log.warning("the radio is away: %s; looking for it again", reason)
+        link.signal = None
+    elif state is LinkState.READY:
+        log.info("the radio works")
+
+
+@dataclass(slots=True)
+class Driver:
+    """What happens between one opening of the radio and its loss."""
+
+    air: Air
+    outbox: AirOutbox
+    link: Link
+    random: randomness.Random
+    progress: Callable[[], None]
+    waiting: int = 0
+    """Packets that no station has answered yet."""
+    on_air: float = 0.0
+    """Seconds that the slowest of the last packets took."""
+    pause: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """What the speaking task waits in; cancelled when it should think again."""
+
+    async def work(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen)
+            nursery.start_soon(self._show_life)
+            await self._speak(nursery)
+
+    async def _listen(self) -> NoReturn:
+        while True:
+            packet = await self.air.receive()
+            # The air is not quiet yet.
+            self.pause.cancel()
+            with trio.CancelScope(shield=True):  # as quick as the disk, and whole
+                await self.outbox.receive(packet)
+
+    async def _show_life(self) -> NoReturn:
+        while True:
+            self.progress()
+            await trio.sleep(LOOK_EVERY)
+
+    async def _speak(self, flights: trio.Nursery) -> NoReturn:
+        follows = False
+        while True:
+            with trio.CancelScope() as self.pause:
+                await self.outbox.ready(urgent=self.waiting >= WINDOW)
+                # Everybody who heard the same would answer at the same moment.
+                if not follows:
+                    longest = max(PAUSE, self.on_air * SLOWER)
+                    await waits.sleep(self.random.uniform(0.1, 1) * longest)
+            follows = False
+            if self.pause.cancelled_caught:
+                continue
+            transmission = self.outbox.load(AIR_BYTES)
+            if transmission is None:
+                await trio.sleep(1)
+            else:
+                await self._transmit(transmission, flights)
+                follows = transmission.more
+
+    async def _transmit(self, transmission: Transmission, flights: trio.Nursery) -> None:
+        began = trio.current_time()
+        fate = Fate.UNKNOWN
+        settled = False
+        try:
+            self.link.state = LinkState.BUSY
+            with trio.move_on_after(TRANSMIT_MAX):
+                fate = await self.air.transmit(transmission.body, urgent=transmission.urgent)
+            if fate is not Fate.DROPPED and transmission.answerable:
+                self.waiting += 1
+                flights.start_soon(self._await_answer, transmission)
+                settled = True
+        finally:
+            if not settled:
+                sent = fate is not Fate.DROPPED and not transmission.answerable
+                await self._settle(transmission, sent, "the radio gave it up", BUSY)
+        busy = fate is Fate.DROPPED
+        if not busy:
+            self.on_air = max(trio.current_time() - began, self.on_air * 0.8)
+        self.link.state = LinkState.NO_SERVICE if busy else LinkState.READY
+        self.link.reason = "the channel is busy" if busy else ""
+
+    async def _await_answer(self, transmission: Transmission) -> None:
+        answered = missed = False
+        try:
+            with waits.move_on_after(PATIENCE + self.on_air * (WINDOW + 2)):
+                answered = await self.outbox.acknowledged(transmission)
+                missed = not answered
+        finally:
+            self.waiting -= 1
+            self.pause.cancel()
+            longest = URGENT_AGAIN_MAX if transmission.urgent else AGAIN_MAX
+            again = min(longest, AGAIN_FIRST * 2 ** min(transmission.tries, 10))
+            wait = 0.0 if missed else self.random.uniform(0.5, 1) * again
+            await self._settle(transmission, answered, "nobody answered", wait)
+
+    async def _settle(
+        self, transmission: Transmission, sent: bool, reason: str, retry_after: float
+    ) -> None:
+        outcome = Outcome.SENT if sent else Outcome.NOT_SENT
+        with trio.CancelScope(shield=True):
+            await self.outbox.settle(
+                transmission,
+                outcome,
+                reason="" if sent else reason,
+                retry_after=0.0 if sent else retry_after,
+            )

@@ -1,0 +1,202 @@
+"""A KISS TNC on a serial line or TCP, as an `Air`: each packet is the information of a UI frame.
+
+That a write succeeded says nothing: a TNC that finds no free channel discards the frame and keeps
+silent. So it is asked how many bytes wait until none does, and then given the time that the frame
+takes on the slowest usual air. One that does not know the question gets that time alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import trio
+
+from fieldagent.agent.channels.contract import Link
+from fieldagent.agent.channels.radio_modem import AirLost, Ear, Fate
+from fieldagent.agent.channels.serial_port import open_serial
+from fieldagent.system import waits
+from fieldagent.wire import ax25, kiss
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+DESTINATION = ax25.Call("FIELDA")
+CONNECT_MAX = 10.0
+WRITE_MAX = 10.0
+"""Seconds in which a TNC takes a frame from its line."""
+ANSWER_MAX = 2.0
+"""Seconds in which a TNC that knows the question says how much waits."""
+SILENCE_MAX = 10.0
+"""Seconds without an answer after which a TNC that gave one before is gone."""
+ASK_EVERY = 0.5
+KEPT_MAX = 55.0
+"""Seconds after which a frame that still waits counts as given up. Dire Wolf discards one that
+found no free channel for 60 seconds, and from then on it looks as if it had been sent."""
+BITRATE = 1200.0
+"""Of the slowest usual air; a faster one only waits a little."""
+LEAD = 0.5
+"""Seconds before the first byte: the transmitter's delay and its turn on the channel."""
+
+
+class TncAir:
+    """Implements `channels.air.Air`."""
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[bytes]],
+        write: Callable[[bytes], Awaitable[None]],
+        call: ax25.Call,
+        link: Link,
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._call = call
+        self._link = link
+        self._deframer = kiss.Deframer()
+        self._ear = Ear()
+        self._waiting: int | None = None
+        self._told = trio.Event()
+        """Set when the TNC said how much waits, and then replaced."""
+        self._knows_the_question: bool | None = None
+        self._ignored = 0
+        link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
+        frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
+        await self._give(kiss.encode(frame))
+        fate = await self._fate()
+        if fate is not Fate.DROPPED:
+            # A frame leaves the buffer when its transmission begins.
+            await waits.sleep(LEAD + len(frame) * 8 / BITRATE)
+        return fate
+
+    async def _fate(self) -> Fate:
+        with trio.move_on_after(KEPT_MAX):
+            while self._knows_the_question is not False:
+                waiting = await self._ask()
+                if waiting == 0:
+                    return Fate.TRANSMITTED
+                if waiting is not None:
+                    await trio.sleep(ASK_EVERY)
+            return Fate.UNKNOWN
+        return Fate.DROPPED
+
+    async def _ask(self) -> int | None:
+        """Bytes that wait; None where the TNC does not tell. Raises AirLost."""
+        told, self._waiting = self._told, None
+        await self._give(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
+        with trio.move_on_after(SILENCE_MAX if self._knows_the_question else ANSWER_MAX):
+            await told.wait()
+            return self._waiting
+        if self._knows_the_question:
+            raise AirLost("the TNC does not answer any more")
+        # Never again: to some TNCs the command means something else.
+        self._knows_the_question = False
+        log.info("the TNC does not tell what waits: packets are paced by time")
+        return None
+
+    async def _give(self, data: bytes) -> None:
+        with trio.move_on_after(WRITE_MAX):
+            await self._write(data)
+            return
+        raise AirLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
+
+    async def receive(self) -> bytes:
+        return await self._ear.receive()
+
+    async def listen(self) -> NoReturn:
+        while True:
+            data = await self._read()
+            for kind, content in self._deframer.receive_data(data):
+                if kind == kiss.DATA:
+                    self._take(content)
+                elif kind == kiss.SET_HARDWARE:
+                    self._learn(kiss.waiting_bytes(content))
+                else:
+                    self._ignored += 1
+            self._link.facts["ignoredFrames"] = self._ignored
+            self._link.facts["damagedFrames"] = self._deframer.damaged
+
+    def _learn(self, waiting: int | None) -> None:
+        if waiting is not None:
+            # However late: over a slow line the first answer may be.
+            self._knows_the_question = True
+            self._waiting = waiting
+            self._told.set()
+            self._told = trio.Event()
+
+    def _take(self, content: bytes) -> None:
+        """Frames to others, and what a digipeater repeats of ours, are nothing to us."""
+        try:
+            frame = ax25.decode(content)
+        except RemoteProtocolError as error:
+            self._deframer.damaged += 1
+            log.debug("a frame from the TNC: %s", error)
+            return
+        if frame is None or frame.destination != DESTINATION or frame.source == self._call:
+            self._ignored += 1
+            return
+        self._ear.hear(frame.info)
+
+
+@asynccontextmanager
+async def open_tnc(place: str, baud: int, callsign: str, link: Link) -> AsyncIterator[TncAir]:
+    """`place` is a serial port, or tcp://host:port. Raises AirLost and PortLost, in groups."""
+    call = ax25.read_call(callsign)
+    if place.startswith("tcp://"):
+        async with (
+            await _connect(place) as stream,
+            _serving(TncAir(_reader(stream, place), _writer(stream, place), call, link)) as air,
+        ):
+            yield air
+        return
+    async with (
+        open_serial(place, baud) as port,
+        _serving(TncAir(port.read, port.write, call, link)) as air,
+    ):
+        yield air
+
+
+@asynccontextmanager
+async def _serving(air: TncAir) -> AsyncIterator[TncAir]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(air.listen)
+        yield air
+        nursery.cancel_scope.cancel()
+
+
+async def _connect(place: str) -> trio.SocketStream:
+    where = urlsplit(place)
+    with trio.move_on_after(CONNECT_MAX):
+        try:
+            return await trio.open_tcp_stream(where.hostname or "", where.port or 8001)
+        except (OSError, ValueError) as error:
+            raise AirLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
+    raise AirLost(f"{place} does not answer within {CONNECT_MAX:g} s")
+
+
+def _reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[bytes]]:
+    async def read() -> bytes:
+        try:
+            data = bytes(await stream.receive_some(4096))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if not data:
+            raise AirLost(f"{place} ended the connection")
+        return data
+
+    return read
+
+
+def _writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awaitable[None]]:
+    async def write(data: bytes) -> None:
+        try:
+            await stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise AirLost(f"{place} ended the connection") from None
+
+    return write

@@ -1,0 +1,80 @@
+"""The hooks that the settings name, each with its side of the journal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from fieldagent.agent.inbound.dispatch import dispatch
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.inbound.script import run_script
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.settings import Settings
+from fieldagent.store.group import JournalFailed
+from fieldagent.webhook.delivery import Call, Delivery, Result
+from fieldagent.webhook.post import post
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Hook:
+    """`name` is how the journal knows it, so it never changes."""
+
+    name: str
+    call: Call
+    gone: str | None = None
+    """Why it is not called any more."""
+
+
+def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
+    """Both may be set; each gets every payload. `emit` takes the lines that a script prints."""
+    hooks = []
+    if (command := settings.inbound_hook) is not None:
+        deadline = settings.inbound_hook_deadline
+
+        async def run(delivery: Delivery) -> Result:
+            return await run_script(command, delivery, emit=emit, deadline=deadline)
+
+        hooks.append(Hook("script", run))
+    if (address := settings.webhook_address) is not None:
+        secrets = settings.webhook_secret
+        hooks.append(Hook("webhook", partial(post, address, secrets=secrets, clock=time.time)))
+    return hooks
+
+
+async def run_hook(hook: Hook, journal: Journal, inbox: Inbox) -> None:
+    """Hand over what is spooled until cancelled, the hook is gone, or the journal has failed."""
+    spool = JournalSpool(hook.name, journal, lambda: inbox.news)
+    try:
+        hook.gone = await dispatch(spool, hook.call, name=f"the {hook.name}", clock=time.time)
+        log.error("the %s is not used any more: %s", hook.name, hook.gone)
+    except* JournalFailed:
+        log.error("the %s stops: what it is handed could not be written down", hook.name)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSpool:
+    """The `Spool` of one hook."""
+
+    hook: str
+    journal: Journal
+    news: Callable[[], trio.Event]
+
+    def heads(self, limit: int) -> list[Delivery]:
+        return [Delivery(*row) for row in inbound.heads(self.journal, self.hook, limit)]
+
+    async def handed(self, request_id: str) -> None:
+        await self.journal.persist(inbound.handed(self.hook, request_id))
+
+    async def postponed(self, request_id: str, until: float, reason: str) -> None:
+        await self.journal.persist(inbound.postponed(self.hook, request_id, until, reason))
+
+    async def dead(self, request_id: str, reason: str) -> None:
+        await self.journal.persist(inbound.dead(self.hook, request_id, reason))

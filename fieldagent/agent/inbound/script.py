@@ -1,0 +1,219 @@
+"""The script hook: one run of a shell command for one delivery.
+
+The command has its own session and process group, so that all of it can be ended. Children that it
+leaves behind go on by themselves if they have let go of its output; otherwise they are ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from subprocess import PIPE
+
+import trio
+
+from fieldagent.agent.inbound.lines import Lines
+from fieldagent.system import waits
+from fieldagent.webhook.delivery import Delivery, Outcome, Result
+
+log = logging.getLogger(__name__)
+
+ENVIRONMENT_MAX = 32_768
+"""Bytes of `AGENT_PAYLOAD`; the kernel refuses one string of 131 072, and shares the whole."""
+
+DEADLINE = 60.0
+GRACE = 5.0
+"""Seconds from SIGTERM to SIGKILL, and from there until we wait no longer."""
+
+LINGER = 1.0
+"""Seconds that output is read after the command has ended, for a child that holds it open."""
+
+_GROUP_POLL = 0.05
+_READ_SIZE = 16_384
+
+_OURS = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "AGENT_PAYLOAD", "AGENT_PAYLOAD_OMITTED"}
+"""Of our own environment, what a hook must not mistake for its own."""
+
+EX_TEMPFAIL = 75
+"""sysexits.h: the user is invited to retry."""
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""Exit statuses of the shell itself (POSIX, 2.8.2)."""
+
+
+async def run_script(
+    command: str,
+    delivery: Delivery,
+    *,
+    emit: Callable[[str], None],
+    deadline: float = DEADLINE,
+) -> Result:
+    """Hand `delivery` to `command`; `emit` gets each line that it writes to standard output."""
+    try:
+        process = await _start(command, environment(delivery.body, os.environ))
+    except OSError as error:
+        too_long = "; shorten inbound-hook" if error.errno == errno.E2BIG else ""
+        return Result(Outcome.FAILED, f"/bin/sh could not be started: {error.strerror}{too_long}")
+    except ValueError:
+        return Result(Outcome.REFUSED, "inbound-hook holds a character that no command can have")
+    ended = await _attend(process, delivery.body, emit, deadline)
+    if not ended:
+        return Result(
+            Outcome.REFUSED,
+            f"inbound-hook did not end within {deadline:g} s;"
+            " make it quicker or raise inbound-hook-deadline",
+        )
+    assert process.returncode is not None
+    return judge(process.returncode)
+
+
+def environment(body: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The hook's environment: ours, with the payload when every shell can hold it."""
+    ours = {name: value for name, value in inherited.items() if name not in _OURS}
+    if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:
+        return ours | {"AGENT_PAYLOAD": body}
+    return ours | {"AGENT_PAYLOAD_OMITTED": "1"}
+
+
+def judge(status: int) -> Result:
+    """What an exit status means; negative is a signal, as in `subprocess`."""
+    if status == 0:
+        return Result(Outcome.HANDED)
+    if status == EX_TEMPFAIL:
+        return Result(Outcome.FAILED, "inbound-hook asked to be run again (exit 75)")
+    return Result(Outcome.REFUSED, _complaint(status))
+
+
+def _complaint(status: int) -> str:
+    if status == NOT_FOUND:
+        return "a command in inbound-hook was not found (exit 127): correct inbound-hook"
+    if status == NOT_EXECUTABLE:
+        return (
+            "a command in inbound-hook is not executable (exit 126):"
+            " chmod +x it, or correct inbound-hook"
+        )
+    if status < 0:
+        return f"inbound-hook was ended by {_signal_name(-status)}"
+    if status > 128:
+        return f"a command in inbound-hook was ended by {_signal_name(status - 128)}"
+    return f"inbound-hook failed (exit {status})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+async def _start(command: str, environment: dict[str, str]) -> trio.Process:
+    return await trio.lowlevel.open_process(
+        ["/bin/sh", "-c", command],
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+async def _attend(
+    process: trio.Process, body: str, emit: Callable[[str], None], deadline: float
+) -> bool:
+    """Serve its pipes until it ends; False when it had to be ended."""
+    assert process.stdin and process.stdout and process.stderr
+    with trio.CancelScope() as conclusion:
+        async with process.stdin, process.stdout, process.stderr, trio.open_nursery() as pipes:
+            pipes.start_soon(_feed, process.stdin, body)
+            pipes.start_soon(_read, process.stdout, partial(_print, emit))
+            pipes.start_soon(_read, process.stderr, _log_line)
+            ended = await _end(process, deadline)
+            # From here on a cancellation would make us hand the same over once more.
+            conclusion.shield = ended
+            pipes.cancel_scope.deadline = trio.current_time() + LINGER
+    if ended and pipes.cancel_scope.cancelled_caught:
+        log.warning(
+            "inbound-hook left children that hold its output open: they are ended;"
+            " redirect all of their output if they are to go on"
+        )
+        await _end_group(process)
+    return ended
+
+
+async def _end(process: trio.Process, deadline: float) -> bool:
+    """Wait for it, and leave nothing of it when there is no more time: False."""
+    with waits.move_on_after(deadline):
+        try:
+            await process.wait()
+        finally:
+            if running := process.returncode is None:
+                await _end_group(process)
+        return not running
+    return False
+
+
+def _print(emit: Callable[[str], None], line: str) -> None:
+    """A terminal that was closed, or a pipe that nobody reads any more, must not end an agent."""
+    try:
+        emit(line)
+    except OSError as error:
+        log.warning("inbound-hook printed %r, which has nowhere to go: %s", line, error.strerror)
+    except ValueError as error:  # an encoding that lacks the character, or a closed file
+        log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
+
+
+def _log_line(line: str) -> None:
+    log.warning("inbound-hook says: %s", line)
+
+
+async def _feed(stdin: trio.abc.SendStream, body: str) -> None:
+    """A lone surrogate becomes the escape that JSON has for it."""
+    with suppress(trio.BrokenResourceError):  # it does not want to read, which is its right
+        await stdin.send_all(body.encode("utf-8", "backslashreplace") + b"\n")
+    await stdin.aclose()
+
+
+async def _read(stream: trio.abc.ReceiveStream, tell: Callable[[str], None]) -> None:
+    lines = Lines()
+    try:
+        while data := await stream.receive_some(_READ_SIZE):
+            for line in lines.feed(bytes(data)):
+                tell(line)
+    finally:
+        for line in lines.end():
+            tell(line)
+
+
+async def _end_group(process: trio.Process) -> None:
+    """SIGTERM, time to clear up, SIGKILL: for the shell and everything that it started."""
+    with trio.CancelScope(shield=True):
+        _signal_group(process, signal.SIGTERM)
+        with trio.move_on_after(GRACE):
+            await process.wait()
+            while _signal_group(process, 0):
+                await trio.sleep(_GROUP_POLL)
+        _signal_group(process, signal.SIGKILL)
+        with trio.move_on_after(GRACE):
+            await process.wait()
+        if process.returncode is None:
+            log.error(
+                "inbound-hook (process %d) could not be ended: it runs as another user"
+                " or waits for a device; end it by hand",
+                process.pid,
+            )
+
+
+def _signal_group(process: trio.Process, number: int) -> bool:
+    """False when nobody is left in it."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # all of it runs as somebody else, by sudo for one
+        return True
+    return True

@@ -1,0 +1,71 @@
+"""What a Package went through: the lines of `fieldagent show`, oldest first.
+
+A line that says the same as the one before it is counted there: a channel without service that is
+tried for days leaves one line, not thousands.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.outbound import Accepted, Storage
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Channel, Status
+
+
+class Line(NamedTuple):
+    at: float
+    """Unix time; of the last one, where `times` is above 1."""
+    event: str
+    channel: Channel | None = None
+    detail: str = ""
+    times: int = 1
+
+
+def note(
+    db: sqlite3.Connection,
+    sequences: Iterable[int],
+    channel: Channel,
+    event: str,
+    detail: str,
+    at: float,
+) -> None:
+    for sequence in sequences:
+        again = db.execute(
+            "UPDATE story SET at = ?, times = times + 1 WHERE event = ? AND detail = ? AND number"
+            " = (SELECT max(number) FROM story WHERE sequence = ? AND channel = ?)",
+            (at, event, detail, sequence, channel),
+        )
+        if not again.rowcount:
+            db.execute(
+                "INSERT INTO story (sequence, channel, event, detail, at)"
+                " SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
+                (channel, event, detail, at, sequence),
+            )
+
+
+def told(journal: Journal, accepted: Accepted, receipts: Iterable[Storage]) -> list[Line]:
+    lines = [Line(accepted.accepted, "accepted")]
+    rows = journal.read(
+        "SELECT at, event, channel, detail, times FROM story WHERE sequence = ? ORDER BY number",
+        accepted.sequence,
+    )
+    lines += [Line(at, event, Channel(name), *rest) for at, event, name, *rest in rows]
+    rows = journal.read(
+        "SELECT ended, channel, status, reason FROM leg WHERE sequence = ? AND status IS NOT NULL"
+        " ORDER BY ended",
+        accepted.sequence,
+    )
+    for at, name, status, reason in rows:
+        leg = Leg(Status(status), reason)
+        lines.append(Line(at, leg.status or "", Channel(name), leg.reason))
+    lines += [
+        Line(receipt.at, "confirmed", None, f"stored by {receipt.by.name or receipt.by.id}")
+        for receipt in receipts
+    ]
+    if accepted.status is not None and accepted.ended is not None:
+        lines.append(Line(accepted.ended, "answered", None, accepted.status))
+    return sorted(lines, key=lambda line: line.at)

@@ -1,0 +1,265 @@
+"""Payloads in the journal: what arrived, what must still be handed to a hook, what is dead."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.package.payload import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One payload as the JSON text that a hook gets."""
+
+    request_id: str
+    sender: str
+    body: str
+    received: float
+
+
+class Item(NamedTuple):
+    """What came in fragments."""
+
+    origin: int
+    sequence: int
+    parts: int
+
+
+class Gap(NamedTuple):
+    """An item of which fragments are missing."""
+
+    item: Item
+    at: float
+    """When the last fragment came, Unix time."""
+    arrived: frozenset[int]
+
+
+def seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes, now: float) -> bool:
+    """Whether the same was there before; from now on it was."""
+    cursor = db.execute(
+        "INSERT OR IGNORE INTO arrived VALUES (?, ?, ?, ?)", (origin, sequence, digest, now)
+    )
+    return cursor.rowcount == 0
+
+
+def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
+    rows = db.execute(
+        "SELECT 1 FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
+        (origin, sequence, digest),
+    )
+    return rows.fetchone() is not None
+
+
+def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO identity VALUES (?, ?, ?, ?, ?, ?)",
+        (origin, who.id, who.name, who.type, who.email, who.account),
+    )
+
+
+def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
+    row = db.execute(
+        "SELECT id, name, type, email, account FROM identity WHERE origin = ?", (origin,)
+    ).fetchone()
+    return None if row is None else Identity(*row)
+
+
+def spool(db: sqlite3.Connection, payload: Received, hooks: Iterable[str]) -> None:
+    cursor = db.execute(
+        "INSERT INTO inbound (request_id, sender, body, received) VALUES (?, ?, ?, ?)",
+        (payload.request_id, payload.sender, payload.body, payload.received),
+    )
+    db.executemany(
+        "INSERT INTO handover (hook, number, sender, state) VALUES (?, ?, ?, 'waiting')",
+        [(hook, cursor.lastrowid, payload.sender) for hook in hooks],
+    )
+
+
+def owe(db: sqlite3.Connection, channel: str, sequence: int, at: int, sos: bool) -> None:
+    """The peer is to be told that its `sequence` is stored here."""
+    db.execute("INSERT OR REPLACE INTO owed VALUES (?, ?, ?, ?)", (channel, sequence, at, sos))
+
+
+def owed(journal: Journal, channel: str) -> list[tuple[int, int, bool]]:
+    """Sequence, time and urgency of what the peer has not been told yet, oldest first."""
+    return [
+        (sequence, at, bool(sos))
+        for sequence, at, sos in journal.read(
+            "SELECT sequence, at, sos FROM owed WHERE channel = ? ORDER BY at, sequence", channel
+        )
+    ]
+
+
+def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None:
+    db.executemany(
+        "DELETE FROM owed WHERE channel = ? AND sequence = ?", [(channel, s) for s in sequences]
+    )
+
+
+def keep_slice(
+    db: sqlite3.Connection, item: Item, position: int, piece: bytes, now: float
+) -> dict[int, bytes]:
+    """Store one fragment; all that are there come back."""
+    db.execute(
+        "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, piece, now)
+    )
+    return dict(
+        db.execute(
+            "SELECT position, slice FROM slice WHERE origin = ? AND sequence = ? AND count = ?",
+            item,
+        ).fetchall()
+    )
+
+
+def arrived_of(db: sqlite3.Connection, item: Item) -> frozenset[int]:
+    """The positions that are there; none once the item is whole."""
+    rows = db.execute(
+        "SELECT position FROM slice WHERE origin = ? AND sequence = ? AND count = ?", item
+    )
+    return frozenset(position for (position,) in rows)
+
+
+def drop_slices(db: sqlite3.Connection, item: Item, *, but: int = -1) -> None:
+    """All of them, or all but one."""
+    db.execute(
+        "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
+        (*item, but),
+    )
+
+
+def incomplete(journal: Journal) -> list[Gap]:
+    rows = journal.read(
+        "SELECT origin, sequence, count, max(at), group_concat(position) FROM slice"
+        " GROUP BY origin, sequence, count"
+    )
+    return [
+        Gap(Item(*item), at, frozenset(int(position) for position in listed.split(",")))
+        for *item, at, listed in rows
+    ]
+
+
+def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
+    """Of each sender the oldest payload that waits, those due first first."""
+    return journal.read(
+        "SELECT request_id, inbound.sender, body, received, attempts, not_before FROM (SELECT"
+        " number, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
+        " min(number) FROM handover WHERE hook = ?1 AND state = 'waiting' GROUP BY sender)"
+        " ORDER BY not_before, number LIMIT ?2) JOIN inbound USING (number)"
+        " ORDER BY not_before, number",
+        hook,
+        limit,
+    )
+
+
+_OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"
+
+
+def handed(hook: str, request_id: str) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            f"UPDATE handover SET state = 'handed', reason = '', attempts = attempts + 1"
+            f" {_OF_REQUEST}",
+            (hook, request_id),
+        )
+
+    return store
+
+
+def postponed(hook: str, request_id: str, not_before: float, reason: str) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            f"UPDATE handover SET attempts = attempts + 1, not_before = ?, reason = ?"
+            f" {_OF_REQUEST}",
+            (not_before, reason, hook, request_id),
+        )
+
+    return store
+
+
+def dead(hook: str, request_id: str, reason: str) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            f"UPDATE handover SET state = 'dead', attempts = attempts + 1, reason = ?"
+            f" {_OF_REQUEST}",
+            (reason, hook, request_id),
+        )
+
+    return store
+
+
+def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
+    """Hand it to every configured hook again, whatever became of it. False when it is unknown."""
+    hooks = list(hooks)
+
+    def store(db: sqlite3.Connection) -> bool:
+        row = db.execute(
+            "SELECT number, sender FROM inbound WHERE request_id = ?", (request_id,)
+        ).fetchone()
+        if row is None:
+            return False
+        db.executemany(
+            "INSERT OR REPLACE INTO handover (hook, number, sender, state)"
+            " VALUES (?, ?, ?, 'waiting')",
+            [(hook, *row) for hook in hooks],
+        )
+        return True
+
+    return store
+
+
+def listing(journal: Journal, limit: int, state: str | None = None) -> list[Mapping[str, Any]]:
+    """The newest payloads with how they stand at each hook."""
+    rows = journal.read(
+        "SELECT number, request_id, body, received FROM inbound"
+        " WHERE ?1 IS NULL OR number IN (SELECT number FROM handover WHERE state = ?1)"
+        " ORDER BY number DESC LIMIT ?2",
+        state,
+        limit,
+    )
+    return [
+        {
+            "requestId": request_id,
+            "received": received,
+            "body": body,
+            "hooks": {
+                hook: {"state": state, "attempts": attempts, "reason": reason}
+                for hook, state, attempts, reason in journal.read(
+                    "SELECT hook, state, attempts, reason FROM handover WHERE number = ?", number
+                )
+            },
+        }
+        for number, request_id, body, received in rows
+    ]
+
+
+def forget(*, before: float, keep: int) -> Operation[None]:
+    """Drop payloads that no hook waits for, and what is remembered to recognise duplicates."""
+
+    def store(db: sqlite3.Connection) -> None:
+        done = "number NOT IN (SELECT number FROM handover WHERE state = 'waiting')"
+        db.execute(
+            f"DELETE FROM inbound WHERE {done} AND (received < ? OR number IN"
+            f" (SELECT number FROM inbound WHERE {done} ORDER BY number DESC LIMIT -1 OFFSET ?))",
+            (before, keep),
+        )
+        # By age only where they are many: after a jump of the clock all of them look old.
+        (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
+        if slices > SLICES_MAX:
+            db.execute("DELETE FROM slice WHERE at < ?", (before,))
+        db.execute(
+            "DELETE FROM arrived WHERE at < (SELECT min(at) FROM (SELECT at FROM arrived"
+            " ORDER BY at DESC LIMIT ?))",
+            (SEEN_MAX,),
+        )
+
+    return store
+
+
+SLICES_MAX = 4_096
+"""Fragments of unfinished items that are kept however old they look: about 1 MB on disk."""
+SEEN_MAX = 50_000
+"""How many arrivals are remembered: years of satellite traffic, 3 MB on disk."""

@@ -1,0 +1,404 @@
+"""Packages in the journal, from acceptance to their end on every channel."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fieldagent.agent.channels.contract import Intent, Transmission
+from fieldagent.agent.journal import sos
+from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.package.delivery import Leg, terminal_status
+from fieldagent.package.package import Channel, Package, Status, read_package
+from fieldagent.package.payload import Identity, stranger
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one transmission carries of one Package: all of it, or one fragment of `count`."""
+
+    sequence: int
+    position: int = 0
+    count: int = 1
+
+
+class Accepted(NamedTuple):
+    """A Package as the journal holds it."""
+
+    sequence: int
+    id: int
+    package: Package
+    digest: bytes
+    idempotency_key: str | None
+    accepted: float
+    expires: float | None
+    status: Status | None
+    ended: float | None
+    origin: int = 0
+    """The station of the neighbour whose it is; 0 is ourselves."""
+    origin_sequence: int = 0
+    """The number that the neighbour gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A leg that ended, to be recorded."""
+
+    sequence: int
+    channel: Channel
+    leg: Leg
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    bytes: int = 0
+    credits: int = 0
+
+
+ONLY_PEER = 0
+"""The holder on a channel where there is one peer."""
+CHOSEN_IDS = 2**30
+"""From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
+
+_COLUMNS = (
+    "sequence, id, body, digest, idempotency_key, accepted, expires, status, ended, origin,"
+    " origin_sequence FROM package LEFT JOIN carried USING (sequence)"
+)
+
+
+def _accepted(row: tuple[Any, ...]) -> Accepted:
+    sequence, id_, body, digest, key, accepted, expires, status, ended, *origin = row
+    package = read_package(json.loads(body))
+    known = None if status is None else Status(status)
+    whose = origin if origin[0] else (0, 0)
+    return Accepted(sequence, id_, package, digest, key, accepted, expires, known, ended, *whose)
+
+
+def by_sequence(journal: Journal, sequence: int) -> Accepted | None:
+    rows = journal.read(f"SELECT {_COLUMNS} WHERE sequence = ?", sequence)
+    return _accepted(rows[0]) if rows else None
+
+
+def by_id(journal: Journal, id_: int) -> Accepted | None:
+    """The newest Package of that id: a caller may use an id again once it has ended."""
+    rows = journal.read(f"SELECT {_COLUMNS} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_)
+    return _accepted(rows[0]) if rows else None
+
+
+def by_idempotency_key(journal: Journal, key: str) -> Accepted | None:
+    rows = journal.read(f"SELECT {_COLUMNS} WHERE idempotency_key = ?", key)
+    return _accepted(rows[0]) if rows else None
+
+
+def next_id(journal: Journal) -> int:
+    """The first above all that were used; those that callers choose far up do not count."""
+    (row,) = journal.read("SELECT coalesce(max(id), 0) FROM package WHERE id < ?", CHOSEN_IDS)
+    return max(1, int(row[0]) + 1)
+
+
+def next_sequence(journal: Journal) -> int:
+    rows = journal.read("SELECT seq FROM sqlite_sequence WHERE name = 'package'")
+    return int(rows[0][0]) + 1 if rows else 1
+
+
+def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
+    rows = journal.read(
+        "SELECT channel, status, reason FROM leg WHERE sequence = ? ORDER BY channel", sequence
+    )
+    return {
+        Channel(channel): Leg(None if status is None else Status(status), reason)
+        for channel, status, reason in rows
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """An addressee's agent has it on disk, since Unix time `at`."""
+
+    by: Identity
+    at: float
+
+
+THE_HUB = Identity("0", "the hub", "Integration")
+"""Or what is behind it, such as a webhook."""
+
+
+def receipts(journal: Journal, sequence: int) -> list[Storage]:
+    rows = journal.read(
+        "SELECT by, at, id, name, type, email, account FROM receipt LEFT JOIN identity"
+        " ON identity.origin = receipt.by WHERE sequence = ? ORDER BY at, by",
+        sequence,
+    )
+    return [
+        Storage(THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who), at)
+        for by, at, *who in rows
+    ]
+
+
+def note_receipt(db: sqlite3.Connection, sequence: int, by: int, at: float) -> bool:
+    """Whether it is news; a Package that is not known here any more has no use for it."""
+    cursor = db.execute(
+        "INSERT OR IGNORE INTO receipt SELECT sequence, ?, ? FROM package WHERE sequence = ?",
+        (by, at, sequence),
+    )
+    sos.confirm(db, sequence)
+    return cursor.rowcount == 1
+
+
+def tries(journal: Journal, channel: Channel, sequence: int) -> int:
+    rows = journal.read(
+        "SELECT tries FROM leg WHERE channel = ? AND sequence = ?", channel, sequence
+    )
+    return int(rows[0][0]) if rows else 0
+
+
+def waiting(journal: Journal) -> list[Accepted]:
+    """Every Package that still waits on some channel, oldest first."""
+    rows = journal.read(
+        f"SELECT {_COLUMNS} WHERE sequence IN (SELECT sequence FROM leg WHERE status IS NULL)"
+        " ORDER BY sequence"
+    )
+    return [_accepted(row) for row in rows]
+
+
+def accept(
+    body: str,
+    *,
+    id_: int,
+    digest: bytes,
+    idempotency_key: str | None,
+    accepted: float,
+    expires: float | None,
+    legs: Mapping[Channel, Leg],
+    status: Status | None,
+    is_sos: bool,
+) -> Operation[int]:
+    """Store a new Package, told by its `canonical` text; its sequence number on air comes back."""
+    ended = None if status is None else accepted
+
+    def store(db: sqlite3.Connection) -> int:
+        cursor = db.execute(
+            "INSERT INTO package (id, body, digest, idempotency_key, accepted, expires, status,"
+            " ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (id_, body, digest, idempotency_key, accepted, expires, status, ended),
+        )
+        sequence = cursor.lastrowid
+        assert sequence is not None
+        db.executemany(
+            "INSERT INTO leg (sequence, channel, status, reason, ended) VALUES (?, ?, ?, ?, ?)",
+            [
+                (sequence, channel, leg.status, leg.reason, accepted if leg.status else None)
+                for channel, leg in legs.items()
+            ],
+        )
+        if is_sos:
+            sos.declare(db, sequence)
+        return sequence
+
+    return store
+
+
+def end(ended: Iterable[Ended], now: float) -> Operation[None]:
+    """Record how legs ended, and the Package's own status where that decides it.
+
+    A leg ends once; a Package's status never changes.
+    """
+    ended = list(ended)
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany(
+            "UPDATE leg SET status = ?, reason = ?, ended = ?"
+            " WHERE sequence = ? AND channel = ? AND status IS NULL",
+            [(e.leg.status, e.leg.reason, now, e.sequence, e.channel) for e in ended],
+        )
+        for sequence in {e.sequence for e in ended}:
+            rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
+            status = terminal_status(Leg(None if s is None else Status(s)) for (s,) in rows)
+            if status is not None:
+                db.execute(
+                    "UPDATE package SET status = ?, ended = ?"
+                    " WHERE sequence = ? AND status IS NULL",
+                    (status, now, sequence),
+                )
+
+    return store
+
+
+def tried(channel: Channel, sequences: Iterable[int]) -> Operation[None]:
+    """Count a transmission that did not leave, and forget its intent."""
+    rows = [(sequence, channel) for sequence in sequences]
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany("UPDATE leg SET tries = tries + 1 WHERE sequence = ? AND channel = ?", rows)
+        db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
+
+    return store
+
+
+def sent(
+    channel: Channel, pieces: Iterable[Piece], day: str, spent: Spent, *, shared: bool = False
+) -> Operation[None]:
+    """Record a transmission that left: the fragments that its only peer has by that, its cost,
+    the end of its intent. On a `shared` air each station says for itself what it has."""
+    parts = [piece for piece in pieces if piece.count > 1]
+    fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
+    if shared:
+        fragments.clear()
+    fruitful = [(piece.sequence, channel) for piece in parts]
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany("UPDATE leg SET tries = 0 WHERE sequence = ? AND channel = ?", fruitful)
+        db.executemany("INSERT OR IGNORE INTO fragment_held VALUES (?, ?, ?, ?, ?)", fragments)
+        db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
+        spend(channel, day, spent)(db)
+
+    return store
+
+
+def spend(channel: str, day: str, spent: Spent) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
+            " SET bytes = bytes + excluded.bytes, credits = credits + excluded.credits",
+            (day, channel, spent.bytes, spent.credits),
+        )
+
+    return store
+
+
+def spent_on(journal: Journal, channel: Channel, day: str) -> Spent:
+    rows = journal.read(
+        "SELECT bytes, credits FROM spent WHERE channel = ? AND day = ?", channel, day
+    )
+    return Spent(*rows[0]) if rows else Spent()
+
+
+def fragments_held(
+    journal: Journal, channel: Channel, sequence: int, count: int
+) -> dict[int, set[int]]:
+    """By holder, the positions that it has of so many fragments."""
+    rows = journal.read(
+        "SELECT holder, position FROM fragment_held WHERE sequence = ? AND channel = ?"
+        " AND count = ?",
+        sequence,
+        channel,
+        count,
+    )
+    held: dict[int, set[int]] = {}
+    for holder, position in rows:
+        held.setdefault(holder, set()).add(position)
+    return held
+
+
+def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
+    """Whether somebody has every fragment: what several have among them helps nobody."""
+    rows = journal.read(
+        "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
+        " GROUP BY holder, count HAVING count(*) = count LIMIT 1",
+        sequence,
+        channel,
+    )
+    return bool(rows)
+
+
+def note_held(
+    db: sqlite3.Connection,
+    channel: Channel,
+    sequence: int,
+    holder: int,
+    count: int,
+    positions: Iterable[int],
+) -> bool:
+    """A holder says that it has these, and no others; whether any of them is news."""
+    rows = [(channel, holder, count, position, sequence) for position in positions]
+    known = db.execute(
+        "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND holder = ? AND count = ?"
+        " RETURNING position",
+        (sequence, channel, holder, count),
+    ).fetchall()
+    db.executemany(
+        "INSERT INTO fragment_held SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
+        rows,
+    )
+    return not {(row[3],) for row in rows} <= set(known)
+
+
+def carry(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> int:
+    """The Package is a neighbour's; its id comes back, below zero, where callers' seldom are."""
+    db.execute("INSERT INTO carried VALUES (?, ?, ?)", (sequence, origin, origin_sequence))
+    db.execute("UPDATE package SET id = ? WHERE sequence = ?", (-sequence, sequence))
+    return -sequence
+
+
+def is_carried(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
+    rows = db.execute(
+        "SELECT 1 FROM carried JOIN package USING (sequence)"
+        " WHERE origin = ? AND origin_sequence = ? AND digest = ?",
+        (origin, origin_sequence, digest),
+    )
+    return rows.fetchone() is not None
+
+
+def send_again(channel: Channel, sequence: int, positions: Iterable[int]) -> Operation[None]:
+    """Forget that fragments were sent: the peer reported them missing."""
+    rows = [(sequence, channel, position) for position in positions]
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany(
+            "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND position = ?", rows
+        )
+
+    return store
+
+
+def send_all_again(channel: Channel, sequence: int) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "DELETE FROM fragment_held WHERE sequence = ? AND channel = ?", (sequence, channel)
+        )
+
+    return store
+
+
+def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operation[None]:
+    t = intent.transmission
+    listed = json.dumps([[p.sequence, p.position, p.count] for p in pieces])
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "INSERT OR REPLACE INTO intent VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (channel, t.body, t.urgent, t.tries, listed, intent.modem, intent.momsn),
+        )
+
+    return store
+
+
+def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] | None:
+    rows = journal.read(
+        "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel
+    )
+    if not rows:
+        return None
+    body, urgent, tries, listed, modem, momsn = rows[0]
+    transmission = Transmission(0, body, bool(urgent), tries)
+    return Intent(transmission, modem, momsn), [Piece(*piece) for piece in json.loads(listed)]
+
+
+def forget(*, before: float, keep: int) -> Operation[int]:
+    """Drop Packages that ended on every channel before `before`, and all but the last `keep`."""
+
+    def store(db: sqlite3.Connection) -> int:
+        done = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
+        done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
+        done += " (SELECT sequence FROM sos WHERE state = 'declared')"
+        cursor = db.execute(
+            f"DELETE FROM package WHERE {done} AND (ended < ? OR sequence IN (SELECT sequence"
+            f" FROM package WHERE {done} ORDER BY ended DESC LIMIT -1 OFFSET ?))",
+            (before, keep),
+        )
+        return cursor.rowcount
+
+    return store

@@ -1,0 +1,43 @@
+"""Fragments of one Package that are under way together. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fieldagent.agent.journal.outbound import Piece
+
+
+@dataclass(slots=True)
+class Burst:
+    waiting: list[int]
+    """Positions that go as soon as nothing more urgent does."""
+    flying: set[int] = field(default_factory=set)
+    heard: bool = False
+    """Something of it has arrived."""
+
+
+class Bursts(dict[int, Burst]):
+    """By the sequence of the Package."""
+
+    def open(self) -> list[int]:
+        """Of which Packages more goes before what is under way is settled."""
+        return [sequence for sequence, burst in self.items() if burst.waiting]
+
+    def launch(self, piece: Piece, positions: list[int]) -> None:
+        """The first of `positions`, of which the others follow."""
+        burst = self.setdefault(piece.sequence, Burst(positions))
+        burst.waiting.remove(piece.position)
+        burst.flying.add(piece.position)
+
+    def land(self, piece: Piece, *, sent: bool) -> Burst | None:
+        """What it was part of, once nothing of that is under way any more."""
+        burst = self.get(piece.sequence, Burst([]))
+        burst.flying.discard(piece.position)
+        burst.heard |= sent
+        if not sent:
+            # Whoever was to hear it does not.
+            burst.waiting.clear()
+        if burst.flying:
+            return None
+        self.pop(piece.sequence, None)
+        return burst

@@ -1,0 +1,62 @@
+"""Asks the peer for what is missing of an item whose fragments have stopped to come.
+
+Each question costs, and a sender that withdrew its Package never answers: they become ever rarer,
+and end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.idle_time import Silences
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.package import Channel
+from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = ASK_AFTER / 4
+
+
+async def keep_asking(
+    journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
+) -> NoReturn:
+    """`clock` is Unix time."""
+    silences = Silences[inbound.Item](LOOK_EVERY)
+    asked: dict[inbound.Item, float] = {}
+    """How long each had been silent when it was last asked for."""
+    while True:
+        await trio.sleep(LOOK_EVERY)
+        gaps = {gap.item: gap for gap in inbound.incomplete(journal)}
+        last = {item: gap.at for item, gap in gaps.items()}
+        silent = silences.measure(last, trio.current_time(), clock())
+        asked = {item: asked.get(item, 0.0) for item in gaps}
+        for item, seconds in silent.items():
+            if seconds < asked[item]:
+                asked[item] = 0.0
+            outbox = _toward(outboxes, item.origin)
+            if outbox is None or not max(ASK_AFTER, ASK_RARER * asked[item]) <= seconds < ASK_LAST:
+                continue
+            asked[item] = seconds
+            origin, sequence, count = item
+            arrived = gaps[item].arrived
+            log.info("%d of %d fragments have come of %d", len(arrived), count, sequence)
+            outbox.report(origin, sequence, count, arrived)
+
+
+def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:
+    """The channel that carries a word to it soonest: stations are on the air, all else is behind
+    the hub, to which cellular costs least."""
+    if origin < 0:
+        return outboxes.get(Channel.RADIO)
+    to_hub = (Channel.CELLULAR, Channel.SATELLITE)
+    configured = [outboxes[channel] for channel in to_hub if channel in outboxes]
+    ready = [outbox for outbox in configured if outbox.link.state is LinkState.READY]
+    return next(iter(ready or configured), None)

@@ -1,0 +1,50 @@
+"""Keeps every SOS on its way until somebody's agent has stored it, or its sender calls it off.
+
+That a channel took it says no more than that: the operator may lose it, nobody may listen. So it
+goes again over each channel that took it; receivers know its number and hand it to nobody twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.journal import sos
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.idle_time import Silences
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.package import Channel
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 15.0
+"""Seconds."""
+
+
+async def keep_going(
+    journal: Journal,
+    outboxes: Mapping[Channel, ChannelOutbox],
+    *,
+    repeat: float,
+    clock: Callable[[], float],
+) -> NoReturn:
+    """`repeat` is how many seconds an SOS may be silent on a channel; 0 repeats none."""
+    repeating: set[tuple[int, Channel]] = set()
+    silences = Silences[tuple[int, Channel]](LOOK_EVERY)
+    while True:
+        declared = set(sos.declared(journal))
+        for sequence, channel in list(repeating):
+            if sequence not in declared:
+                outboxes[channel].withdraw(sequence, "confirmed")
+                repeating.discard((sequence, channel))
+        silent = silences.measure(sos.taken(journal), trio.current_time(), clock())
+        due = [key for key, seconds in silent.items() if repeat and seconds >= repeat]
+        for sequence, channel in due:
+            if channel in outboxes and sequence not in outboxes[channel]:
+                log.warning("nobody has confirmed SOS %d: again over %s", sequence, channel)
+                await outboxes[channel].repeat_whole(sequence)
+                repeating.add((sequence, channel))
+        await trio.sleep(LOOK_EVERY)

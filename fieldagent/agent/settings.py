@@ -1,0 +1,347 @@
+"""The settings file, `agent.properties`: Java properties, read once at the start.
+
+`KEYS` is the whole of it; the README's table and the file that the installer writes follow it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fieldagent.package.delivery import FanOut
+from fieldagent.package.package import Channel
+from fieldagent.system.properties import (
+    InvalidSettings,
+    Key,
+    Wrong,
+    absolute_path,
+    one_of,
+    read,
+    read_file,
+    text,
+    url,
+    whole,
+)
+
+API_PORT = 9091
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    inbound_hook: str | None
+    inbound_hook_deadline: float
+    webhook_address: str | None
+    webhook_secret: tuple[str, ...]
+    satellite_port: str | None
+    satellite_baud: int
+    satellite_credits_per_day: int | None
+    satellite_sos_reserve: int
+    satellite_mailbox_check: float | None
+    satellite_key: tuple[bytes, ...]
+    satellite_receipts: str
+    hub_address: str | None
+    hub_token: str | None
+    hub_ca_file: Path | None
+    cellular_interface: str | None
+    cellular_ping: int
+    cellular_recovery_command: str | None
+    cellular_recovery_after: int
+    radio_port: str | None
+    radio_protocol: str
+    radio_baud: int
+    radio_callsign: str
+    radio_station: int | None
+    radio_name: str
+    radio_key: tuple[bytes, ...]
+    radio_carry: frozenset[Channel]
+    radio_carry_credits_per_day: int
+    fan_out: FanOut
+    fan_out_head_start: int
+    sos_repeat: int
+    package_time_to_live: int
+    state_directory: Path
+    keep_ended_count: int
+    keep_ended_days: int
+    api_port: int
+
+
+def _hours(value: str) -> float | None:
+    hours = whole(0, 8760, "hours; 0 for never")(value)
+    return hours * 3600.0 or None
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _hub(value: str) -> str:
+    parts = urlsplit(url(value))
+    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
+        raise Wrong(f"must be https:// and a host, with a port perhaps, not {value!r}")
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise Wrong(f"must be https:// (http:// is for {', '.join(_LOOPBACK)}), not {value!r}")
+    return value.rstrip("/")
+
+
+def _token(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", value):
+        raise Wrong("must be the link token as the hub showed it, in one piece")
+    return value
+
+
+def _interface(value: str) -> str:
+    """IFNAMSIZ is 16 with the final zero (linux/if.h); dev_valid_name tells the characters."""
+    if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
+        raise Wrong(f"must be the name of a network interface such as wwan0, not {value!r}")
+    return value
+
+
+def _ping(value: str) -> int:
+    return 0 if value == "0" else whole(5, 86_400, "seconds; 0 for never")(value)
+
+
+def webhook_secrets(value: str) -> tuple[str, ...]:
+    secrets = tuple(value.split())
+    for secret in secrets:
+        size = _base64_size(secret.removeprefix("whsec_"))
+        if not secret.startswith("whsec_") or size is None or not 24 <= size <= 64:
+            raise Wrong("must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate")
+    return secrets
+
+
+def _base64_size(value: str) -> int | None:
+    try:
+        return len(base64.b64decode(value, validate=True))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _keys(value: str) -> tuple[bytes, ...]:
+    try:
+        keys = tuple(bytes.fromhex(key) for key in value.split())
+    except ValueError:
+        raise Wrong("must be 64 hexadecimal digits; two, with a space, to rotate") from None
+    if not 1 <= len(keys) <= 2 or any(len(key) != 32 for key in keys):
+        raise Wrong("must be 64 hexadecimal digits; two, with a space, to rotate")
+    return keys
+
+
+_CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
+
+
+def _carry(value: str) -> frozenset[Channel]:
+    words = value.lower().replace(",", " ").split()
+    if not words or not set(words) <= set(_CARRIES):
+        raise Wrong(f"must be cellular, satellite or both, not {value!r}")
+    return frozenset(_CARRIES[word] for word in words)
+
+
+def _callsign(value: str) -> str:
+    if not re.fullmatch(r"[A-Z0-9]{1,6}(-(?:[0-9]|1[0-5]))?", value):
+        raise Wrong(f"must be a call of up to 6 capitals and digits, as N0CALL-7, not {value!r}")
+    return value
+
+
+def _fan_out(value: str) -> FanOut:
+    return FanOut(one_of(*(kind.value for kind in FanOut))(value))
+
+
+KEYS = (
+    Key("inbound-hook", text, None, "shell command run for every inbound payload"),
+    Key("inbound-hook-deadline", whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
+    Key("webhook-address", url, None, "URL that every inbound payload is posted to"),
+    Key("webhook-secret", webhook_secrets, (), "signs those posts (Standard Webhooks, whsec_…)"),
+    Key("satellite-port", text, None, "serial port of the 9602/9603, such as /dev/ttyUSB0"),
+    Key("satellite-baud", whole(1200, 921600, "baud"), 19200, "its speed (19200)"),
+    Key(
+        "satellite-credits-per-day",
+        whole(0, 1_000_000, "credits of 50 bytes"),
+        None,
+        "most credits of 50 bytes a UTC day may cost (no limit)",
+    ),
+    Key(
+        "satellite-sos-reserve",
+        whole(0, 1_000_000, "credits"),
+        0,
+        "credits of these that only priority 100 and above may use (0)",
+    ),
+    Key(
+        "satellite-mailbox-check",
+        _hours,
+        None,
+        "hours after which the mailbox is asked though no ring came; costs a credit (0: never)",
+    ),
+    Key("satellite-key", _keys, (), "64 hex digits that authenticate messages both ways"),
+    Key(
+        "satellite-receipts",
+        one_of("ride", "at-once"),
+        "ride",
+        "ride: tell the hub what has come with the next message, where it costs nothing; at-once:"
+        " with one of its own, for a credit (ride). An SOS is told at once",
+    ),
+    Key("hub-address", _hub, None, "the hub: https://host or https://host:port"),
+    Key("hub-token", _token, None, "this kit's link token, as `fieldagent hub` shows it once"),
+    Key(
+        "hub-ca-file",
+        absolute_path,
+        None,
+        "PEM file of the authority that signed a private hub's own",
+    ),
+    Key("cellular-interface", _interface, None, "the link goes over this and no other: wwan0"),
+    Key(
+        "cellular-ping",
+        _ping,
+        300,
+        "seconds of silence after which the link is tested; 0 for never (300)",
+    ),
+    Key(
+        "cellular-recovery-command",
+        text,
+        None,
+        "shell command run when the hub stays out of reach, such as one that resets the modem",
+    ),
+    Key(
+        "cellular-recovery-after",
+        whole(60, 604_800, "seconds"),
+        600,
+        "seconds out of reach before that (600)",
+    ),
+    Key(
+        "radio-port",
+        text,
+        None,
+        "serial port of the radio, such as /dev/ttyACM0; a KISS modem may be tcp://host:port too",
+    ),
+    Key(
+        "radio-protocol",
+        one_of("node", "kiss"),
+        "node",
+        "node: docs/node-link.md; kiss: any KISS modem, with AX.25 (node)",
+    ),
+    Key("radio-baud", whole(1200, 921600, "baud"), 115200, "speed of its serial port (115200)"),
+    Key("radio-callsign", _callsign, "", "for kiss: this station's call, such as N0CALL-7"),
+    Key(
+        "radio-station",
+        whole(1, 2**32 - 1, "the device's number"),
+        None,
+        "this kit's number on the air, as the hub shows it; no other kit in earshot has the same",
+    ),
+    Key("radio-name", text, "", "what neighbours call this kit (its station)"),
+    Key("radio-key", _keys, (), "64 hex digits that all kits of a group share, to know each other"),
+    Key(
+        "radio-carry",
+        _carry,
+        frozenset[Channel](),
+        "bring what neighbours ask for to the hub over these: cellular, satellite (none)",
+    ),
+    Key(
+        "radio-carry-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        10,
+        "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
+    ),
+    Key(
+        "fan-out",
+        _fan_out,
+        FanOut.EVERY,
+        "after the first success the other channels go on: every; what has not left there is"
+        " withdrawn: first; and dearer channels begin later: cheapest (every). An SOS takes all",
+    ),
+    Key(
+        "fan-out-head-start",
+        whole(1, 86_400, "seconds"),
+        120,
+        "seconds that `cheapest` gives cellular before radio, and radio before satellite (120)",
+    ),
+    Key(
+        "sos-repeat",
+        whole(0, 86_400, "seconds; 0 for never"),
+        600,
+        "seconds after which an SOS that nobody has confirmed goes again; 0 for never (600)",
+    ),
+    Key(
+        "package-time-to-live",
+        whole(1, 2**31 - 1, "seconds"),
+        86_400,
+        "seconds after which a waiting Package ends as Error, expired (86400)",
+    ),
+    Key("state-directory", text, None, "where the journal lives (~/.local/state/fieldagent)"),
+    Key("keep-ended-count", whole(0, 10_000_000, "Packages"), 10_000, "ended kept (10000)"),
+    Key("keep-ended-days", whole(0, 36_500, "days"), 7, "days ended ones are kept (7)"),
+    Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
+)
+
+
+def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """`$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
+    return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
+
+
+def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+    root = environ.get(variable, "")
+    # The XDG specification: a relative path is to be ignored.
+    base = Path(root) if root.startswith("/") else Path.home() / fallback
+    return base / "fieldagent"
+
+
+INSTALLED = Path("/etc/fieldagent/agent.properties")
+"""The settings of the unit, which has its state in /var/lib/fieldagent."""
+
+
+def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """What systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
+    if given := environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
+
+
+def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read the file at `path`; None is the default one, which may be missing.
+
+    Raises InvalidSettings with every fault, or OSError.
+    """
+    given = path or default_path(environ)
+    return parse(read_file(given, required=path is not None), given, environ)
+
+
+def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
+    values, pairs, faults = read(text, path, KEYS)
+    faults += _incomplete(pairs)
+    if faults:
+        raise InvalidSettings(path, faults)
+    if path == INSTALLED:
+        # Whoever else looks at them (`fieldagent check`) looks at the unit's state.
+        environ = {"STATE_DIRECTORY": "/var/lib/fieldagent", **environ}
+    directory = values["state_directory"]
+    values["state_directory"] = Path(directory) if directory else state_directory(environ)
+    return Settings(**values)
+
+
+_NEEDS = {
+    "hub-address": "hub-token",
+    "hub-token": "hub-address",
+    "hub-ca-file": "hub-address",
+    "cellular-interface": "hub-address",
+    "cellular-recovery-command": "hub-address",
+    "radio-port": "radio-station",
+    "radio-callsign": "radio-port",
+    "radio-key": "radio-port",
+    "radio-carry": "radio-port",
+}
+"""What means nothing without another."""
+
+
+def _incomplete(pairs: Mapping[str, str]) -> list[str]:
+    faults = [
+        f"{name} needs {other}: set that too, or remove {name}"
+        for name, other in _NEEDS.items()
+        if name in pairs and other not in pairs
+    ]
+    if pairs.get("radio-protocol") == "kiss" and "radio-callsign" not in pairs:
+        faults.append("radio-protocol=kiss needs radio-callsign: set that too")
+    return faults

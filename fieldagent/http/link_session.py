@@ -1,0 +1,237 @@
+"""An IP link at work, once its WebSocket is open: what both ends do alike.
+
+An end sends what its `Post` gives, a few messages at a time, and judges the link by what is
+acknowledged. When the link ends, what was not acknowledged goes back to the post.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar
+
+import trio
+
+from fieldagent.agent.channels.contract import first_error
+from fieldagent.http.web_socket import Closed, WebSocket
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.link import Acknowledged, Arrived, Close, Hello, Link, NoCommonVersion, Opened
+
+log = logging.getLogger(__name__)
+
+ANSWER_WITHIN = 30.0
+"""Seconds in which a message is acknowledged, and the peer's hello comes."""
+SLOWEST = 1_000.0
+"""Bytes per second that a link must carry: what is in flight gets that much longer."""
+CROWD_BYTES = 16_384
+"""With so many bytes in flight, as with one place left, only what is urgent may join them."""
+GOODBYE = 2.0
+"""Seconds for the last frame."""
+LOOK_EVERY = 60.0
+
+
+class Load(Protocol):
+    @property
+    def body(self) -> bytes: ...
+
+
+Item = TypeVar("Item", bound=Load)
+
+
+class Post(Protocol[Item]):
+    """Where an end's messages come from and go to."""
+
+    async def next(self, *, urgent: bool) -> Item:
+        """Wait for the next to be sent (with `urgent`, for an SOS). Cancelled, it loses nothing."""
+
+    async def stored(self, item: Item) -> None:
+        """The peer has it on disk."""
+
+    async def returned(self, items: list[Item], reason: str) -> None:
+        """The link ended before the peer said so, or forgot to: these wait again, in that order."""
+
+    async def take_in(self, body: bytes) -> None:
+        """What the peer sent; on disk once this returns."""
+
+
+class Ended(NamedTuple):
+    """How a link ended."""
+
+    code: int
+    """`wire.link.Close`, or another of RFC 6455."""
+    reason: str
+    by_peer: bool
+
+
+class _Silent(Exception):
+    pass
+
+
+class _InFlight(NamedTuple, Generic[Item]):
+    item: Item | None
+    """None for a ping."""
+    due: float
+
+
+class Exchange(Generic[Item]):
+    """One link from hello to end. `ping` is in seconds, 0 for never."""
+
+    def __init__(
+        self,
+        socket: WebSocket,
+        post: Post[Item],
+        *,
+        ping: float = 0,
+        opened: Callable[[], None] = lambda: None,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.acknowledged = 0
+        """How many messages and pings the peer has acknowledged."""
+        self.farewell = Ended(Close.GOING_AWAY, "this end stops", by_peer=False)
+        """What the peer is told when `run` is cancelled."""
+        self._socket = socket
+        self._post = post
+        self._ping = ping
+        self._opened = opened
+        self._progress = progress
+        self._link = Link(Hello(silence=round(ping)))
+        self._in_flight: dict[int, _InFlight[Item]] = {}
+        self._peer_silence = inf
+        now = trio.current_time()
+        self._heard = now
+        self._said = now
+        self._pause = trio.CancelScope()
+        """What the speaking task waits in; cancelled when it should think again."""
+        self._patience = trio.CancelScope()
+        """What the judging task waits in; its deadline is the next that may be missed."""
+
+    async def run(self) -> Ended:
+        """Talk until the link ends, for whatever reason, or until cancelled."""
+        ended = None
+        try:
+            ended = await self._until_the_end()
+            return ended
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._part(ended or self.farewell)
+
+    async def _part(self, ended: Ended) -> None:
+        if not ended.by_peer:
+            with trio.move_on_after(GOODBYE):
+                await self._socket.close(ended.code, ended.reason)
+        items = [sent.item for sent in self._in_flight.values() if sent.item is not None]
+        await self._post.returned(items, ended.reason)
+
+    async def _until_the_end(self) -> Ended:
+        found: list[BaseException] = []
+        try:
+            await self._greet()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen)
+                nursery.start_soon(self._speak)
+                nursery.start_soon(self._judge)
+        except* (Closed, RemoteProtocolError, _Silent) as trouble:
+            found.append(first_error(trouble))
+        return _end(found[0])
+
+    async def _greet(self) -> None:
+        with trio.move_on_after(ANSWER_WITHIN):
+            await self._socket.send(self._link.hello())
+            peer = self._link.receive(await self._socket.receive())
+            assert isinstance(peer, Opened)
+            self._peer_silence = 2 * peer.silence + ANSWER_WITHIN if peer.silence else inf
+            self._heard = self._said = trio.current_time()
+            self._opened()
+            return
+        raise _Silent(f"no hello within {ANSWER_WITHIN:g} s")
+
+    # Three tasks: one hears, one speaks, one judges.
+
+    async def _listen(self) -> NoReturn:
+        while True:
+            message = await self._socket.receive()
+            self._heard = trio.current_time()
+            event = self._link.receive(message)
+            if isinstance(event, Arrived):
+                await self._take_in(event)
+            elif isinstance(event, Acknowledged):
+                await self._settle(event.numbers)
+
+    async def _take_in(self, arrived: Arrived) -> None:
+        if arrived.body:
+            with trio.CancelScope(shield=True):  # as quick as the disk, and whole
+                await self._post.take_in(arrived.body)
+        await self._say(self._link.acknowledge(arrived.number))
+
+    async def _settle(self, numbers: tuple[int, ...]) -> None:
+        self.acknowledged += len(numbers)
+        with trio.CancelScope(shield=True):
+            for number in numbers:
+                item = self._in_flight.pop(number).item
+                if item is not None:
+                    await self._post.stored(item)
+        self._pause.cancel()
+
+    async def _speak(self) -> NoReturn:
+        while True:
+            item = None
+            with trio.CancelScope(deadline=self._ping_due()) as self._pause:
+                item = await self._next()
+            if item is not None:
+                await self._send(item, *self._link.send(item.body))
+            elif trio.current_time() >= self._ping_due():
+                await self._send(None, *self._link.ping())
+
+    async def _next(self) -> Item:
+        if self._link.free == 0:
+            await trio.sleep_forever()
+        crowded = bool(self._in_flight) and self._link.free == 1
+        return await self._post.next(urgent=crowded or self._bytes() >= CROWD_BYTES)
+
+    def _ping_due(self) -> float:
+        """A message that waits for its acknowledgement is as good as a ping."""
+        return inf if self._in_flight or not self._ping else self._said + self._ping
+
+    async def _send(self, item: Item | None, number: int, message: bytes) -> None:
+        waits = self._bytes() + len(message)
+        due = trio.current_time() + ANSWER_WITHIN + waits / SLOWEST
+        self._in_flight[number] = _InFlight(item, due)
+        self._patience.deadline = min(self._patience.deadline, due)
+        await self._say(message)
+
+    async def _say(self, message: bytes) -> None:
+        await self._socket.send(message)
+        self._said = trio.current_time()
+
+    def _bytes(self) -> int:
+        return sum(len(f.item.body) for f in self._in_flight.values() if f.item is not None)
+
+    async def _judge(self) -> NoReturn:
+        while True:
+            self._progress()
+            now = trio.current_time()
+            if self._answer_due() <= now:
+                raise _Silent("nothing was acknowledged for too long")
+            if self._word_due() <= now:
+                raise _Silent("the peer was silent for longer than it had promised")
+            look = min(self._answer_due(), self._word_due(), now + LOOK_EVERY)
+            with trio.CancelScope(deadline=look) as self._patience:
+                await trio.sleep_forever()
+
+    def _answer_due(self) -> float:
+        return next((f.due for f in self._in_flight.values()), inf)
+
+    def _word_due(self) -> float:
+        return self._heard + self._peer_silence
+
+
+def _end(trouble: BaseException) -> Ended:
+    match trouble:
+        case Closed():
+            return Ended(trouble.code, trouble.reason, by_peer=True)
+        case NoCommonVersion():
+            return Ended(Close.NO_COMMON_VERSION, str(trouble), by_peer=False)
+        case RemoteProtocolError():
+            return Ended(Close.PROTOCOL_ERROR, str(trouble), by_peer=False)
+    return Ended(Close.SILENT, str(trouble), by_peer=False)

@@ -1,0 +1,70 @@
+"""What the parts of the hub promise each other.
+
+A push or an agent's Package becomes an item in the ledger, with one delivery for every device that
+is to have it. A way (the IP link, the satellite operator) knows its protocol and nothing of
+items: it asks a device's `Mailbox` for the bytes of one message, makes them leave, and says how
+that went; what comes in, it hands to the mailbox. Whatever is awaited here returns once it is on
+disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import trio
+
+
+class Way(StrEnum):
+    """How the hub and a device reach each other."""
+
+    IP = "ip"
+    SATELLITE = "satellite"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One agent in the field, as its ways see it."""
+
+    id: int
+    workspace: int
+    member: int
+    """Whose agent it is: a user's number, which is also the origin of what it sends."""
+    name: str
+    imei: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """The bytes of one message to a device."""
+
+    number: int
+    """Names it between a way and the mailbox; never leaves the hub."""
+    body: bytes
+    """An envelope of `wire.envelope`."""
+
+
+class Mailbox(Protocol):
+    """One device's mail, as one way that reaches it sees it."""
+
+    device: Device
+
+    def news(self) -> trio.Event:
+        """Set at the next change that may bring `load` something; ask for it before `load`."""
+
+    async def load(self, room: int) -> Parcel | None:
+        """What waits next, in at most `room` bytes, and is not already loaded on this way."""
+
+    async def stored(self, parcel: Parcel) -> None:
+        """The agent has it on disk: this delivery has ended, and its sender gets a receipt."""
+
+    async def returned(self, parcel: Parcel, *, reason: str, retry_after: float = 0.0) -> None:
+        """It did not leave, or nobody knows: it waits again."""
+
+    async def take_in(self, body: bytes) -> None:
+        """One message from the agent, of any content; damage in it is logged, never raised."""
+
+
+class Unknown(Exception):
+    """No device has that token or IMEI."""

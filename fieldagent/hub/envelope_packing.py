@@ -1,0 +1,173 @@
+"""What waits for one device, told as the entries of an envelope: items, receipts, introductions.
+
+An envelope holds the items of one sender. Receipts and introductions ride in any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from fieldagent.hub.contract import Device
+from fieldagent.hub.ledger import THE_HUB, WAITS
+from fieldagent.hub.store import Db
+from fieldagent.package.payload import Identity
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, Source, decode, encode
+
+LOOK_AT = 64
+"""Items looked at to fill one envelope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One item that waits for a device."""
+
+    item: int
+    sender: int
+    entry: Entry
+    """Under the number it has on air to this device."""
+    source: Source | None = None
+    """Which agent's item it is: a device may have heard it by radio."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """It and, where an agent sent it, what that called it."""
+        told = [] if self.source is None else [Entry(self.entry.sequence, self.source)]
+        return [self.entry, *told]
+
+
+@dataclass(slots=True)
+class Load:
+    """The entries of one envelope, with what they are in the store."""
+
+    origin: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)
+    receipts: list[int] = field(default_factory=list)
+    introduced: list[tuple[int, bytes]] = field(default_factory=list)
+
+    @property
+    def urgent(self) -> bool:
+        return any(entry.sos for entry in self.entries)
+
+    def encode(self, key: bytes | None = None) -> bytes:
+        return encode(self.entries, origin=self.origin, key=key)
+
+
+def waiting(
+    db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
+) -> list[Waiting]:
+    """What waits for `device` and has not expired, the most urgent first. `due` is a condition."""
+    rows = db.execute(
+        "SELECT item.id, delivery.sequence, item.sender, item.body, item.source_device,"
+        " item.source_sequence FROM delivery"
+        " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
+        f" AND delivery.state IN {WAITS} AND (item.expires IS NULL OR item.expires > ?) AND {due}"
+        " ORDER BY item.priority DESC, delivery.sequence LIMIT ?",
+        device,
+        now,
+        *parameters,
+        limit,
+    )
+    return [
+        Waiting(
+            item,
+            sender,
+            replace(stored_entry(body), sequence=sequence),
+            None if station is None else Source(station, number),
+        )
+        for item, sequence, sender, body, station, number in rows
+    ]
+
+
+def stored_entry(body: bytes) -> Entry:
+    """The one entry of an item's envelope, under no number yet."""
+    (stored,) = decode(bytes(body)).entries
+    return stored
+
+
+def receipts_for(
+    db: Db, device: int, *, limit: int, urgent_only: bool = False
+) -> list[tuple[int, Entry]]:
+    urgent = "AND urgent = 1 " if urgent_only else ""
+    rows = db.execute(
+        f"SELECT id, sequence, member, at FROM receipt WHERE device = ? AND state = 'waiting'"
+        f" {urgent}ORDER BY urgent DESC, id LIMIT ?",
+        device,
+        limit,
+    )
+    return [(id_, Entry(seq, Receipt(member), int(at))) for id_, seq, member, at in rows]
+
+
+def fill(
+    db: Db,
+    device: Device,
+    items: Iterable[Waiting],
+    receipts: Iterable[tuple[int, Entry]],
+    room: int,
+) -> Load:
+    """As many of both as fit in `room` bytes, in their order; only items of the first's sender."""
+    load = Load()
+    for each in items:
+        load.origin = load.origin or each.sender
+        mine = each.sender == load.origin
+        if mine and not _add(db, device, load, each.sender, each.entries, room):
+            break
+        if mine:
+            load.items.append(each.item)
+    for id_, entry in receipts:
+        assert isinstance(entry.content, Receipt)
+        if not _add(db, device, load, entry.content.by, [entry], room):
+            break
+        load.receipts.append(id_)
+    return load
+
+
+def _add(db: Db, device: Device, load: Load, member: int, added: list[Entry], room: int) -> bool:
+    """Add entries, and before them who `member` is unless the device knows; False: no room."""
+    new = introduction(db, device, member, {known for known, _ in load.introduced})
+    entries = [*load.entries, *(e for _, e in new), *added]
+    if len(encode(entries, origin=load.origin)) > room:
+        return False
+    load.entries = entries
+    load.introduced += [mark for mark, _ in new]
+    return True
+
+
+def introduction(
+    db: Db, device: Device, member: int, already: Collection[int] = ()
+) -> list[tuple[tuple[int, bytes], Entry]]:
+    """Who `member` is, as a mark for `mark_introduced` and an entry; empty when that is known."""
+    if member == THE_HUB or member in already:
+        return []
+    who = identity_of(db, member, device.workspace)
+    entry = Entry(member, Introduction(who))
+    digest = hashlib.blake2b(encode([entry]), digest_size=8).digest()
+    known = db.execute(
+        "SELECT digest FROM introduced WHERE device = ? AND member = ?", device.id, member
+    )
+    return [] if known and bytes(known[0][0]) == digest else [((member, digest), entry)]
+
+
+def identity_of(db: Db, member: int, workspace: int) -> Identity:
+    """A member as payloads name them; `account` is the workspace."""
+    rows = db.execute("SELECT type, name, email FROM member WHERE id = ?", member)
+    type_, name, email = rows[0] if rows else ("User", "", "")
+    return Identity(str(member), name, type_, email or "", str(workspace))
+
+
+def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:
+    for member, digest in introduced:
+        db.execute(
+            "INSERT INTO introduced (device, member, digest) VALUES (?, ?, ?)"
+            " ON CONFLICT (device, member) DO UPDATE SET digest = excluded.digest",
+            device,
+            member,
+            digest,
+        )
+
+
+def mark_receipts_sent(db: Db, receipts: Iterable[int], now: float) -> None:
+    for id_ in receipts:
+        db.execute("UPDATE receipt SET state = 'sent', sent = ? WHERE id = ?", now, id_)

@@ -1,0 +1,78 @@
+"""One Package over its channels until its terminal status. Decisions alone: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from fieldagent.package.package import Channel, Status
+
+CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
+
+
+class FanOut(Enum):
+    """What becomes of the other channels; an SOS goes over every one, whatever this says."""
+
+    EVERY = "every"
+    """Each goes on after the first success."""
+    FIRST = "first"
+    """All begin at once; what has not been transmitted at the first success is withdrawn."""
+    CHEAPEST = "cheapest"
+    """As FIRST, but each channel gets a head start before the next dearer one begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """How a Package stands on one channel; `status` is None while it waits or is being sent."""
+
+    status: Status | None = None
+    reason: str = ""
+
+
+def terminal_status(legs: Iterable[Leg]) -> Status | None:
+    """The first success is Delivered; anything else needs every leg to have ended.
+
+    Error only when no leg was withdrawn: a Package that was replaced or canceled on one channel
+    and failed on the others did not fail on every channel.
+    """
+    statuses = {leg.status for leg in legs}
+    if Status.DELIVERED in statuses:
+        return Status.DELIVERED
+    if None in statuses:
+        return None
+    for status in (Status.COLLAPSED, Status.CANCELED):
+        if status in statuses:
+            return status
+    return Status.ERROR
+
+
+@lru_cache(maxsize=16)
+def legs_of(
+    channels: frozenset[Channel] | None, configured: frozenset[Channel]
+) -> Mapping[Channel, Leg]:
+    """A Package at the start: it waits where a channel is configured, elsewhere it has failed."""
+    waiting = configured if channels is None else channels & configured
+    missing = frozenset[Channel]() if channels is None else channels - configured
+    unavailable = Leg(Status.ERROR, "not configured")
+    return {**dict.fromkeys(sorted(waiting), Leg()), **dict.fromkeys(sorted(missing), unavailable)}
+
+
+def delays(
+    legs: Mapping[Channel, Leg], fan_out: FanOut, head_start: float, *, sos: bool
+) -> dict[Channel, float]:
+    """After how many seconds each leg that waits may begin."""
+    waits = [channel for channel, leg in legs.items() if leg.status is None]
+    if fan_out is not FanOut.CHEAPEST or sos:
+        return dict.fromkeys(waits, 0.0)
+    waits.sort(key=CHEAPEST_FIRST.index)
+    return {channel: place * head_start for place, channel in enumerate(waits)}
+
+
+def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:
+    """The member `channels` of an answer: each channel's status, and why where there is a why."""
+    return {
+        channel: {"status": leg.status, **({"reason": leg.reason} if leg.reason else {})}
+        for channel, leg in legs.items()
+    }

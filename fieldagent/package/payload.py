@@ -1,0 +1,89 @@
+"""What comes in: one payload with its sender and its one event, in the JSON of the interface
+document, "Inbound payload"."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fieldagent.package.package import Data, Item, Location, Message, Waypoint, write_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who sent it. `type` is one of User, Device, Integration, Resource."""
+
+    id: str
+    name: str = ""
+    type: str = "User"
+    email: str = ""
+    account: str = ""
+
+
+def stranger(origin: int) -> Identity:
+    """Somebody who was not introduced: 0 is the far end of the link itself, below it are stations
+    on the air."""
+    kind = "Integration" if origin == 0 else "Device" if origin < 0 else "User"
+    return Identity(str(abs(origin)), type=kind)
+
+
+def payload_json(request_id: str, sender: Identity, item: Item, timestamp: datetime) -> str:
+    """Compact JSON of one delivery; ASCII, so that it fits an environment variable."""
+    document = {
+        "requestId": request_id,
+        "payloads": [
+            {
+                "identity": {
+                    "id": sender.id,
+                    "name": sender.name,
+                    "type": sender.type,
+                    "email": sender.email,
+                },
+                "account": {"id": sender.account},
+                "events": [event(item, timestamp)],
+            }
+        ],
+    }
+    return json.dumps(document, separators=(",", ":"))
+
+
+def event(item: Item, timestamp: datetime) -> dict[str, Any]:
+    write = _EVENTS[type(item)]
+    members = {"type": type(item).__name__, "timestamp": write_timestamp(timestamp), **write(item)}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _decimal(degrees: float) -> str:
+    """Decimal degrees as text with the seven places that the on-air format carries."""
+    return f"{degrees:.7f}".rstrip("0").rstrip(".")
+
+
+def _location(item: Location) -> dict[str, Any]:
+    return {
+        "latitude": _decimal(item.latitude),
+        "longitude": _decimal(item.longitude),
+        "altitude": item.altitude,
+        "speedOverGround": item.speed_over_ground,
+        "courseOverGround": item.course_over_ground,
+    }
+
+
+def _waypoint(item: Waypoint) -> dict[str, Any]:
+    return {
+        "latitude": _decimal(item.latitude),
+        "longitude": _decimal(item.longitude),
+        "name": item.name,
+        "notes": item.notes,
+    }
+
+
+_EVENTS: dict[type[Item], Callable[[Any], dict[str, Any]]] = {
+    Message: lambda item: {"content": item.content},
+    Location: _location,
+    Waypoint: _waypoint,
+    Data: lambda item: {"payload": base64.b64encode(item.payload).decode()},
+}

@@ -1,0 +1,101 @@
+"""The webhook: one POST of one delivery, by Standard Webhooks 1.0.0."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+import trio
+
+from fieldagent import __version__
+from fieldagent.http.client import Opener, Reply, RequestFailed, request
+from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.signature import headers
+
+REMEDY = "correct webhook-address and restart the agent"
+
+DEADLINE = 20.0
+"""Seconds for one attempt; the specification recommends 15 to 30."""
+
+
+async def post(
+    url: str,
+    delivery: Delivery,
+    *,
+    secrets: Sequence[str] = (),
+    clock: Callable[[], float],
+    deadline: float = DEADLINE,
+    ssl_context: ssl.SSLContext | None = None,
+    extra: tuple[tuple[str, str], ...] = (),
+    open_stream: Opener = trio.open_tcp_stream,
+    remedy: str = REMEDY,
+) -> Result:
+    """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers.
+
+    `remedy` is what people should do where the URL itself is wrong.
+    """
+    body = delivery.body.encode("utf-8", "backslashreplace")
+    try:
+        reply = await request(
+            "POST",
+            url,
+            headers=(
+                ("Content-Type", "application/json"),
+                ("User-Agent", f"fieldagent/{__version__}"),
+                *extra,
+                *headers(delivery.request_id, body, now=clock(), secrets=secrets),
+            ),
+            body=body,
+            deadline=deadline,
+            ssl_context=ssl_context,
+            max_body=0,
+            open_stream=open_stream,
+        )
+    except RequestFailed as failure:
+        return Result(Outcome.FAILED, failure.reason)
+    return judge(reply, clock(), remedy)
+
+
+def judge(reply: Reply, now: float, remedy: str = REMEDY) -> Result:
+    """Only 2xx is success, and 410 is the receiver's way to end it all."""
+    if 200 <= reply.status < 300:
+        return Result(Outcome.HANDED)
+    answer = f"the receiver answered {_named(reply.status)}"
+    if reply.status == HTTPStatus.GONE:
+        return Result(Outcome.GONE, f"{answer}; {remedy}")
+    if 300 <= reply.status < 400:
+        target = reply.headers.get("location", "nowhere")[:200]
+        answer += f", a redirect to {target}, which is not followed; {remedy}"
+    return Result(Outcome.FAILED, answer, retry_after(reply.headers, now))
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float:
+    """Seconds that `Retry-After` asks for (RFC 9110, 10.2.3); 0 when it is absent or no such thing.
+
+    A date is measured against the receiver's own `Date`: this machine's clock may be years off.
+    """
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    until = _moment(value)
+    if until is None:
+        return 0.0
+    return max(until - (_moment(headers.get("date", "")) or now), 0.0)
+
+
+def _moment(date: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _named(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

@@ -1,0 +1,61 @@
+"""What every driver owes its outbox, checked while any test of that driver runs."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.contract import Intent, Outbox, Outcome, Transmission
+
+
+class Checked:
+    """An outbox that complains of a driver which loads, intends or settles as it must not."""
+
+    def __init__(self, outbox: Outbox, *, in_flight: int) -> None:
+        self.in_flight: dict[int, Transmission] = {}
+        self._outbox = outbox
+        self._most = in_flight
+        self._known: Intent | None = outbox.unsettled()
+
+    async def ready(self, *, urgent: bool = False) -> None:
+        await self._outbox.ready(urgent=urgent)
+
+    def load(self, room: int) -> Transmission | None:
+        assert len(self.in_flight) < self._most, "more in flight than the driver may have"
+        assert self.unsettled() is None, "a new load before the intent was settled"
+        transmission = self._outbox.load(room)
+        if transmission is not None:
+            assert len(transmission.body) <= room
+            self.in_flight[transmission.number] = transmission
+        return transmission
+
+    def unsettled(self) -> Intent | None:
+        return self._outbox.unsettled()
+
+    async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
+        self._check(transmission)
+        await self._outbox.intend(transmission, modem=modem, momsn=momsn)
+
+    async def settle(
+        self,
+        transmission: Transmission,
+        outcome: Outcome,
+        *,
+        reason: str = "",
+        retry_after: float = 0.0,
+    ) -> None:
+        self._check(transmission)
+        if outcome is not Outcome.DOUBTFUL:
+            self.in_flight.pop(transmission.number, None)
+        await self._outbox.settle(transmission, outcome, reason=reason, retry_after=retry_after)
+
+    def _check(self, transmission: Transmission) -> None:
+        left = self._known is not None and transmission == self._known.transmission
+        known = left or self.in_flight.get(transmission.number) == transmission
+        assert known, "settled twice, or never loaded"
+
+    async def receive(self, body: bytes) -> None:
+        await self._outbox.receive(body)
+
+    def allowance(self, *, urgent: bool = False) -> int | None:
+        return self._outbox.allowance(urgent=urgent)
+
+    async def spend(self, credit: int) -> None:
+        await self._outbox.spend(credit)

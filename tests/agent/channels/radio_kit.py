@@ -1,0 +1,133 @@
+"""Agents' cores on simulated nodes: real ptys, a shared air, each with a journal of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import trio
+
+from fieldagent.agent.channels import radio
+from fieldagent.agent.channels.node import open_node
+from fieldagent.agent.events import Events
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.mesh.neighbours import Neighbours
+from fieldagent.agent.mesh.station import Terms, set_up
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.package import Channel, Status, read_package
+from fieldagent.simulator.air import SharedAir, Weather
+from fieldagent.simulator.nodes import Nodes
+from tests.kit import START, PatientJournal
+
+
+@dataclass
+class Station:
+    """One agent's core on the air."""
+
+    number: int
+    journal: PatientJournal
+    intake: Intake
+    outbox: ChannelOutbox
+    neighbours: Neighbours
+    outboxes: dict[Channel, ChannelOutbox]
+
+    async def post(self, **document: object) -> int:
+        """Post a Package, a message unless told otherwise; its number on air."""
+        if not {"message", "data", "location"} & document.keys():
+            document["message"] = {"content": "hello"}
+        return (await self.intake.accept(read_package(document))).sequence
+
+    async def outcome(self, sequence: int) -> Status | None:
+        return (await self.intake.outcome(sequence)).status
+
+    def inbox(self) -> list[str]:
+        """The contents of the messages that came, oldest first."""
+        bodies = [row["body"] for row in reversed(inbound.listing(self.journal, 1000))]
+        return [_content(body) for body in bodies]
+
+
+def _content(body: str) -> str:
+    event = json.loads(body)["payloads"][0]["events"][0]
+    return str(event.get("content") or event.get("payload"))
+
+
+@dataclass
+class OnAir:
+    air: SharedAir
+    nodes: Nodes
+    log: list[str]
+
+
+def clock() -> float:
+    return START + trio.current_time()
+
+
+@asynccontextmanager
+async def station(
+    path: Path,
+    number: int,
+    port: Path,
+    *,
+    keys: tuple[bytes, ...] = (),
+    pleads: Callable[[], bool] = lambda: False,
+    carries: frozenset[Channel] = frozenset(),
+    credits_per_day: int = 10,
+) -> AsyncIterator[Station]:
+    """With `carries`, channels to the hub whose driver is left to the test."""
+    folder = path / f"station-{number}"
+    folder.mkdir(exist_ok=True)
+    journal = PatientJournal(folder / "journal.sqlite3")
+    inbox = Inbox(journal, ["script"], clock=clock, events=Events())
+    outboxes: dict[Channel, ChannelOutbox] = {}
+    intake = Intake(
+        journal, outboxes, time_to_live=86_400, clock=clock, events=Events(), head_start=120.0
+    )
+    for name in sorted(carries):
+        outboxes[name] = ChannelOutbox(name, journal, inbox, clock=clock, end=intake.end)
+    terms = Terms(number, f"Kit {number}", keys, carries, credits_per_day, 86_400)
+    on_the_air = set_up(terms, journal, inbox, intake, pleads=pleads, clock=clock)
+    outbox = outboxes[Channel.RADIO] = on_the_air.outbox
+    neighbours = on_the_air.neighbours
+    intake.resume()
+    opener = partial(open_node, str(port), 115200, outbox.link)
+    try:
+        async with trio.open_nursery() as last:
+            last.start_soon(journal.run)
+            async with trio.open_nursery() as nursery:
+                for each in outboxes.values():
+                    nursery.start_soon(each.run)
+                driving = partial(radio.run, random=Random(number))
+                nursery.start_soon(driving, opener, outbox, outbox.link)
+                yield Station(number, journal, intake, outbox, neighbours, outboxes)
+                nursery.cancel_scope.cancel()
+            last.cancel_scope.cancel()
+    finally:
+        journal.close()
+
+
+@asynccontextmanager
+async def on_air(
+    path: Path, weather: Mapping[str, float] | None = None, count: int = 2
+) -> AsyncIterator[OnAir]:
+    """Nodes and the air between them; stations are opened by the test."""
+    log: list[str] = []
+    air = SharedAir(Random(3), Weather(**(weather or {})))
+    nodes = Nodes(air, [path / f"node-{n}" for n in range(1, count + 1)], log.append)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(nodes.run)
+        yield OnAir(air, nodes, log)
+        nursery.cancel_scope.cancel()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 3600.0) -> None:
+    """Wait in virtual time for what is known to come."""
+    with trio.fail_after(seconds):
+        while not condition():
+            await trio.sleep(1)

@@ -1,0 +1,722 @@
+"""The driver and a real hub's end over real TLS sockets, by a wire that fails, in virtual time.
+
+Counted where it matters: what the hub has on disk, and what the caller is told.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import socket
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels import cellular
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.hub_connection import Hub
+from fieldagent.agent.channels.recovery import Recovery, recover
+from fieldagent.http.link_session import ANSWER_WITHIN
+from fieldagent.http.message import Request, Response
+from fieldagent.package.package import ITEM_BYTES_MAX, Channel, Data, Message, Status
+from fieldagent.wire import link as link_protocol
+from fieldagent.wire.envelope import Entry, encode
+from tests.agent.channels.contract import Checked
+from tests.http.serving import serving
+from tests.hub.memory_mailbox import TOKEN, MemoryHub
+from tests.hub.serving import CA, STRANGER, Wire, hub_end, server_tls, wired
+from tests.kit import Kit, kit
+
+START = 1_790_000_000
+
+BLOB = bytes(ITEM_BYTES_MAX)
+"""The most that a Package may hold, and a little more than a message does."""
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    """All ends live in this process: little is waited for that is real."""
+    return trio.testing.MockClock(autojump_threshold=0.02)
+
+
+@pytest.fixture(scope="module")
+def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ca") / "ca.pem"
+    CA.cert_pem.write_to_path(str(path))
+    return path
+
+
+@asynccontextmanager
+async def agent(
+    path: Path, hub: Hub, *, ping: float = 300, recovery: Recovery | None = None, **how: Any
+) -> AsyncIterator[Kit]:
+    """The agent's core with the real driver, until the block ends: then its power fails."""
+    async with kit(path, Channel.CELLULAR, **how) as k, trio.open_nursery() as nursery:
+        nursery.start_soon(
+            partial(
+                cellular.run,
+                hub,
+                Checked(k.outbox, in_flight=link_protocol.WINDOW),
+                k.outbox.link,
+                random=random.Random(1),
+                ping=ping,
+                recovery=recovery,
+            )
+        )
+        yield k
+        nursery.cancel_scope.cancel()
+
+
+def over(wire: Wire, ca: Path, **how: Any) -> Hub:
+    return replace(Hub(f"https://127.0.0.1:{wire.port}", TOKEN, ca), **how)
+
+
+async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
+    with trio.fail_after(within):
+        return (await k.intake.outcome(k.intake.standing(id_).sequence)).status
+
+
+async def until(condition: Any, within: float = 900) -> None:
+    with trio.fail_after(within):
+        while not condition():
+            await trio.sleep(2)
+
+
+async def ready(k: Kit) -> None:
+    await until(lambda: k.outbox.link.state is LinkState.READY)
+
+
+def messages(k: Kit) -> list[str]:
+    """The contents that were spooled for the hooks."""
+    rows = k.journal.read("SELECT body FROM inbound ORDER BY rowid")
+    return [json.loads(body)["payloads"][0]["events"][0]["content"] for (body,) in rows]
+
+
+def mail(sequence: int, content: str) -> bytes:
+    return encode([Entry(sequence, Message(content), START)])
+
+
+# The plain way.
+
+
+async def test_a_package_reaches_the_hub(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert hub.mailbox.contents == ["hello"]
+        assert k.outbox.link.state is LinkState.READY
+        assert k.outbox.link.facts["hub"] == f"https://127.0.0.1:{wire.port}"
+        assert k.outbox.link.last_success is not None
+        assert k.outbox.spent().credits == 0
+        assert k.outbox.spent().bytes == len(hub.mailbox.copies[0])
+
+
+async def test_a_message_from_the_hub_is_on_disk_before_it_is_acknowledged(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        hub.mailbox.put(mail(1, "early"))
+        await until(lambda: len(hub.mailbox.delivered) == 1)
+        for number in range(2, 20):
+            hub.mailbox.put(mail(number, f"note {number}"))
+        await until(lambda: len(hub.mailbox.delivered) == 19)
+        assert messages(k) == ["early", *(f"note {n}" for n in range(2, 20))]
+        assert hub.mailbox.loaded == []
+
+
+async def test_many_both_ways_at_once(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        ids = [await k.post(message={"content": str(n)}, priority=n % 7) for n in range(200)]
+        for number in range(200):
+            hub.mailbox.put(mail(number, str(number)))
+        for id_ in ids:
+            assert await outcome(k, id_) is Status.DELIVERED
+        await until(lambda: len(hub.mailbox.delivered) == 200)
+        assert sorted(map(int, hub.mailbox.contents)) == list(range(200))
+        assert messages(k) == [str(n) for n in range(200)]
+        assert hub.links == 1
+
+
+async def test_the_largest_package_there_is_goes_in_one_message(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        id_ = await k.post(data={"payload": b64encode(BLOB).decode()})
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert hub.mailbox.contents == [Data(BLOB)]
+        assert [len(copy) <= 65_536 for copy in hub.mailbox.copies] == [True]
+
+
+async def test_no_tag_is_sent_or_asked_for_where_tls_has_spoken(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), keys=[bytes(32)]) as k:
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert hub.mailbox.copies == [encode([Entry(1, Message("hello"), START)])]
+        hub.mailbox.put(mail(1, "untagged"))
+        await until(lambda: messages(k) == ["untagged"])
+
+
+async def test_a_hub_on_this_machine_without_tls(tmp_path: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub, tls=None) as wire:
+        here = Hub(f"http://127.0.0.1:{wire.port}", TOKEN)
+        async with agent(tmp_path, here) as k:
+            assert await outcome(k, await k.post()) is Status.DELIVERED
+
+
+# What goes wrong on the way.
+
+CUTS = [0, 1, 300, 600, 900, 1200, 1500, 1700, 1750, 1800, 1850, 1900, 2000, 2500, 9000, 70_000]
+
+
+@pytest.mark.parametrize("after", CUTS)
+@pytest.mark.parametrize("side", ["cut_up", "cut_down"])
+async def test_cut_in_the_middle_of_anything(
+    tmp_path: Path, ca: Path, clock: Any, side: str, after: int
+) -> None:
+    """After so many bytes, be it handshake, hello, message or acknowledgement: once each."""
+    hub = MemoryHub()
+    for number in range(5):
+        hub.mailbox.put(mail(number, f"down {number}"))
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        setattr(wire, side, after)
+        texts = [f"up {n} " + "x" * 5000 for n in range(20)]
+        ids = [await k.post(message={"content": text}) for text in texts]
+        for id_ in ids:
+            assert await outcome(k, id_) is Status.DELIVERED
+        await until(lambda: len(hub.mailbox.delivered) == 5)
+        assert sorted(hub.mailbox.contents) == sorted(texts)
+        assert messages(k) == [f"down {n}" for n in range(5)]
+        assert hub.mailbox.loaded == []
+
+
+async def test_a_link_that_drops_again_and_again(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    dice = random.Random(4)
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        wire.next_cuts = lambda: (dice.randrange(1500, 30_000), dice.randrange(2000, 9000))
+        wire.cut_up, wire.cut_down = wire.next_cuts()
+        ids = [await k.post(message={"content": str(n) + "x" * 900}) for n in range(300)]
+        for number in range(100):
+            hub.mailbox.put(mail(number, str(number)))
+        for id_ in ids:
+            assert await outcome(k, id_, within=7200) is Status.DELIVERED
+        await until(lambda: len(hub.mailbox.delivered) == 100)
+        assert wire.connections > 10
+        assert sorted(int(c.rstrip("x")) for c in hub.mailbox.contents) == list(range(300))
+        assert sorted(map(int, messages(k))) == list(range(100))
+
+
+async def test_a_lost_acknowledgement_brings_the_same_bytes_first(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await ready(k)
+        wire.deaf = True
+        id_ = await k.post()
+        await until(lambda: len(hub.mailbox.copies) == 1)
+        later = await k.post(message={"content": "later"})
+        await until(lambda: len(hub.mailbox.copies) == 2)
+        wire.cut()
+        wire.deaf = False
+        await outcome(k, later)
+        assert k.status(id_) is Status.DELIVERED
+        first, second = hub.mailbox.copies[:2]
+        assert hub.mailbox.copies == [first, second, first, second]
+        assert hub.mailbox.contents == ["hello", "later"]
+
+
+async def test_what_the_hub_did_not_get_acknowledged_comes_again_and_counts_once(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await ready(k)
+        wire.cut_up = 1  # the first byte of the acknowledgement
+        hub.mailbox.put(mail(1, "once"))
+        await until(lambda: len(hub.mailbox.delivered) == 1)
+        assert len(hub.mailbox.reasons) == 1
+        assert messages(k) == ["once"]
+
+
+async def test_power_fails_with_messages_in_flight(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire:
+        async with agent(tmp_path, over(wire, ca)) as k:
+            await ready(k)
+            wire.deaf = True
+            ids = [await k.post(message={"content": str(n)}) for n in range(10)]
+            await until(lambda: hub.mailbox.copies)
+        wire.deaf = False
+        async with agent(tmp_path, over(wire, ca)) as k:
+            for id_ in ids:
+                assert await outcome(k, id_) is Status.DELIVERED
+        assert sorted(map(int, hub.mailbox.contents)) == list(range(10))
+
+
+async def test_the_hub_restarts(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    stuck = trio.Event()
+
+    async def never() -> None:
+        stuck.set()
+        await trio.sleep_forever()
+
+    async with hub_end(hub) as port, trio.open_nursery() as nursery:
+        wire = Wire(port)
+        await nursery.start(wire.run)
+        async with agent(tmp_path, over(wire, ca)) as k:
+            await ready(k)
+            async with hub_end(hub) as other:
+                wire.to = other
+                wire.cut()
+                await until(lambda: hub.links == 2)
+                id_ = await k.post()
+                await outcome(k, id_)
+                hub.mailbox.put(mail(1, "down"))
+                await until(lambda: len(hub.mailbox.delivered) == 1)
+            await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
+            assert "1001" in k.outbox.link.reason or "stops" in k.outbox.link.reason
+            wire.to = port
+            again = await k.post(message={"content": "again"})
+            assert await outcome(k, again) is Status.DELIVERED
+        nursery.cancel_scope.cancel()
+    assert hub.mailbox.contents == ["hello", "again"]
+
+
+async def test_a_hub_that_is_stopped_before_its_disk_has_it(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    """The acknowledgement comes after the commit, or not at all."""
+    hub = MemoryHub()
+    taken, disk = trio.Event(), trio.Event()
+
+    async def slow_disk() -> None:
+        taken.set()
+        await disk.wait()
+
+    hub.mailbox.before_disk = slow_disk
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        id_ = await k.post()
+        await taken.wait()
+        await trio.sleep(5)
+        assert k.status(id_) is None
+        disk.set()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert hub.mailbox.contents == ["hello"]
+
+
+@pytest.mark.parametrize("how", ["held", "deaf"])
+@pytest.mark.parametrize("busy", [True, False])
+async def test_a_silent_peer_is_given_up(
+    tmp_path: Path, ca: Path, clock: Any, how: str, busy: bool
+) -> None:
+    """Half-open: nothing ends the connection, and nothing comes any more."""
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=60) as k:
+        await ready(k)
+        await trio.sleep(1)
+        setattr(wire, how, True)
+        began = trio.current_time()
+        id_ = await k.post() if busy else None
+        await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
+        waited = trio.current_time() - began
+        assert "acknowledged" in k.outbox.link.reason
+        assert waited < (0 if busy else 60) + ANSWER_WITHIN + 5
+        setattr(wire, how, False)
+        await ready(k)
+        assert await outcome(k, id_ or await k.post()) is Status.DELIVERED
+        assert hub.mailbox.contents == ["hello"]
+
+
+async def test_a_hub_gives_up_an_agent_that_breaks_its_promise_to_ping(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=60) as k:
+        await ready(k)
+        wire.held = True
+        await until(lambda: not hub.linked, within=2 * 60 + ANSWER_WITHIN + 30)
+
+
+async def test_an_idle_link_costs_little_and_lives(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=600) as k:
+        await ready(k)
+        await trio.sleep(10)
+        up, down = wire.up, wire.down
+        await trio.sleep(2 * 3600)
+        pings = 2 * 6
+        assert wire.connections == 1
+        assert k.outbox.link.state is LinkState.READY
+        # 2 + 4 + 5 bytes and a record of TLS 1.3 (22) up, without the mask down.
+        assert 0 < wire.up - up <= pings * (22 + 11)
+        assert 0 < wire.down - down <= pings * (22 + 7)
+
+
+async def test_no_ping_where_none_is_wanted(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=0) as k:
+        await ready(k)
+        await trio.sleep(10)
+        up = wire.up
+        await trio.sleep(3600)
+        assert wire.up == up
+        assert wire.connections == 1
+
+
+# Order.
+
+
+async def test_an_sos_overtakes_bulk_and_little_is_in_flight(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await ready(k)
+        wire.deaf = True
+        for number in range(40):
+            await k.post(data={"payload": b64encode(bytes([number]) * 20_000).decode()})
+        await trio.sleep(5)
+        assert len(hub.mailbox.copies) == 1
+        sos = await k.post(message={"content": "help"}, priority=100)
+        await until(lambda: len(hub.mailbox.copies) == 2, within=5)
+        assert "help" in hub.mailbox.contents
+        wire.cut()
+        wire.deaf = False
+        await outcome(k, sos)
+        assert len(k.outbox) > 20
+
+
+async def test_small_messages_share_the_window_and_leave_a_place_for_an_sos(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await ready(k)
+        wire.deaf = True
+        for number in range(10):
+            await k.post(message={"content": str(number)})
+            await trio.sleep(1)
+        assert hub.mailbox.contents == ["0", "1", "2"]
+        await k.post(message={"content": "help"}, priority=100)
+        await until(lambda: "help" in hub.mailbox.contents, within=5)
+
+
+async def test_after_a_drop_an_sos_goes_before_what_was_in_flight(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await ready(k)
+        wire.deaf = True
+        await k.post(message={"content": "bulk" * 9000})
+        await until(lambda: len(hub.mailbox.copies) == 1)
+        wire.to, real = 1, wire.to
+        wire.cut()
+        await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
+        sos = await k.post(message={"content": "help"}, priority=100)
+        wire.to, wire.deaf = real, False
+        await outcome(k, sos, within=cellular.URGENT_PAUSE * 3)
+        await until(lambda: len(hub.mailbox.copies) == 3)
+        assert len(hub.mailbox.copies[1]) < 100
+        assert hub.mailbox.copies[2] == hub.mailbox.copies[0]
+
+
+# Who is at the other end, and what the user is told.
+
+
+async def test_a_wrong_token(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca, token="wrong")) as k:
+        id_ = await k.post()
+        await until(lambda: k.outbox.link.state is LinkState.FAULT)
+        assert k.outbox.link.reason == "the hub refuses the token: correct hub-token"
+        assert hub.asked[0] == "wrong"
+        await trio.sleep(600)
+        assert len(hub.asked) < 40
+        assert k.status(id_) is None
+        hub.tokens["wrong"] = hub.tokens[TOKEN]
+        assert await outcome(k, id_) is Status.DELIVERED
+
+
+DISTRUST = {
+    "another authority": (server_tls(STRANGER), "is not trusted.*set hub-ca-file"),
+    "another name": (server_tls(CA, "hub.example.org"), "is not trusted.*mismatch"),
+}
+
+
+@pytest.mark.parametrize("case", DISTRUST)
+async def test_a_certificate_that_proves_nothing(
+    tmp_path: Path, ca: Path, clock: Any, case: str
+) -> None:
+    tls, said = DISTRUST[case]
+    hub = MemoryHub()
+    async with wired(hub, tls) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await k.post()
+        await until(lambda: k.outbox.link.state is LinkState.FAULT)
+        assert re.search(said, k.outbox.link.reason)
+        await trio.sleep(300)
+        assert hub.asked == []
+
+
+async def test_an_expired_certificate_makes_one_look_at_the_clock(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    CA.issue_cert("127.0.0.1", not_after=datetime(2020, 1, 1, tzinfo=UTC)).configure_cert(tls)
+    hub = MemoryHub()
+    async with wired(hub, tls) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await until(lambda: k.outbox.link.state is LinkState.FAULT)
+        assert "clock" in k.outbox.link.reason
+
+
+async def test_without_a_ca_file_a_private_hub_is_not_trusted(tmp_path: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire:
+        there = Hub(f"https://127.0.0.1:{wire.port}", TOKEN)
+        async with agent(tmp_path, there) as k:
+            await until(lambda: k.outbox.link.state is LinkState.FAULT)
+            assert "set hub-ca-file" in k.outbox.link.reason
+            assert hub.asked == []
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), ("x", "no certificate")])
+async def test_a_ca_file_that_is_none(
+    tmp_path: Path, clock: Any, content: str | None, said: str
+) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    async with agent(tmp_path, Hub("https://127.0.0.1:1", TOKEN, path)) as k:
+        await until(lambda: k.outbox.link.state is LinkState.FAULT)
+        assert said in k.outbox.link.reason
+        assert str(path) in k.outbox.link.reason
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "said"),
+    [
+        (200, LinkState.FAULT, "no hub at hub-address"),
+        (302, LinkState.FAULT, "no hub at hub-address"),
+        (403, LinkState.FAULT, "HTTP 403"),
+        (404, LinkState.FAULT, "HTTP 404"),
+        (429, LinkState.NO_SERVICE, "cannot take the link now"),
+        (503, LinkState.NO_SERVICE, "cannot take the link now"),
+    ],
+)
+async def test_something_else_than_a_hub(
+    tmp_path: Path, clock: Any, status: int, state: LinkState, said: str
+) -> None:
+    async def portal(request: Request) -> Response:
+        return Response(status, b"<html>", content_type="text/html")
+
+    async with (
+        serving(portal, guarded=False) as server,
+        agent(tmp_path, Hub(f"http://127.0.0.1:{server.port}", TOKEN)) as k,
+    ):
+        await until(lambda: k.outbox.link.state is state)
+        assert said in k.outbox.link.reason
+
+
+@pytest.mark.parametrize("speech", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 400 Bad\r\n\r\n", b""])
+@pytest.mark.parametrize("secure", [True, False])
+async def test_a_peer_that_speaks_something_else(
+    tmp_path: Path, ca: Path, clock: Any, speech: bytes, secure: bool
+) -> None:
+    async def speak(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(speech)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, speak, listeners)
+        port = listeners[0].socket.getsockname()[1]
+        there = Hub(f"http{'s' * secure}://127.0.0.1:{port}", TOKEN, ca)
+        async with agent(tmp_path, there) as k:
+            await until(lambda: k.outbox.link.reason)
+            broken = LinkState.NO_SERVICE if not speech else LinkState.FAULT
+            assert k.outbox.link.state is broken, k.outbox.link.reason
+        nursery.cancel_scope.cancel()
+
+
+async def test_nobody_listens_there(tmp_path: Path, clock: Any) -> None:
+    async with agent(tmp_path, Hub("https://127.0.0.1:1", TOKEN)) as k:
+        await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
+        assert k.outbox.link.reason == "127.0.0.1: connection refused"
+
+
+async def test_no_such_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
+    async def nowhere(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", nowhere)
+    async with agent(tmp_path, Hub("https://hub.example.org", TOKEN)) as k:
+        await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
+        assert "hub.example.org is not found" in k.outbox.link.reason
+
+
+async def test_two_agents_with_one_token(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    (tmp_path / "other").mkdir()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        await ready(k)
+        async with agent(tmp_path / "other", over(wire, ca)) as other:
+            await ready(other)
+            await until(lambda: k.outbox.link.state is LinkState.FAULT)
+            assert "another agent uses this token" in k.outbox.link.reason
+            before = hub.links
+            await trio.sleep(3600)
+            assert hub.links - before < 200
+        await ready(k)
+
+
+async def test_no_version_in_common(
+    tmp_path: Path, ca: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hello = link_protocol.Hello
+    monkeypatch.setattr(
+        "fieldagent.http.link_session.Hello", lambda silence: hello(3 - silence, 3 - silence)
+    )
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=1) as k:
+        await until(lambda: k.outbox.link.state is LinkState.FAULT)
+        assert "update the older one" in k.outbox.link.reason
+
+
+# Interfaces.
+
+
+async def test_bound_to_an_interface(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca, interface="lo")) as k:
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+
+
+async def test_a_missing_interface_is_never_replaced_by_another(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca, interface="nosuch0")) as k:
+        await k.post()
+        await until(lambda: k.outbox.link.state is LinkState.ABSENT)
+        assert "there is no interface nosuch0" in k.outbox.link.reason
+        await trio.sleep(600)
+        assert wire.connections == 0
+
+
+async def test_who_may_not_bind_is_told(
+    tmp_path: Path, ca: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "SO_BINDTODEVICE", 10_000)  # ENOPROTOOPT
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca, interface="lo")) as k:
+        await until(lambda: k.outbox.link.state is LinkState.FAULT)
+        assert "nothing may be bound to lo" in k.outbox.link.reason
+        assert wire.connections == 0
+
+
+# Patience.
+
+
+async def test_a_hub_that_drops_every_link_is_not_flooded(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    times: list[float] = []
+
+    @asynccontextmanager
+    async def drop(device: Any) -> AsyncIterator[trio.Event]:
+        times.append(trio.current_time())
+        raise RuntimeError("as a test")
+        yield trio.Event()
+
+    hub.connected = drop  # type: ignore[method-assign]
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)):
+        await trio.sleep(3600)
+    pauses = [after - before for before, after in pairwise(times)]
+    assert 60 < len(pauses) < 240
+    assert max(pauses) <= cellular.PAUSE_MAX + 1
+    assert len({round(pause, 2) for pause in pauses}) > 50
+
+
+async def test_a_thousand_agents_do_not_come_back_at_one_moment(tmp_path: Path) -> None:
+    first = [random.Random(n).uniform(0.05, 1) * cellular.PAUSE_FIRST for n in range(1000)]
+    busiest = max(sum(at <= pause < at + 0.1 for pause in first) for at in first)
+    assert busiest < 60
+
+
+async def test_the_recovery_command_runs_when_the_hub_stays_away(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub, ran = MemoryHub(), tmp_path / "ran"
+    recovery = Recovery(f"echo once >>{ran}", after=300)
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), recovery=recovery) as k:
+        await ready(k)
+        await trio.sleep(900)
+        assert not ran.exists()
+        wire.to, real = 1, wire.to
+        wire.cut()
+        await trio.sleep(250)
+        assert not ran.exists()
+        await until(ran.exists, within=150)
+        await trio.sleep(900)
+        assert 2 <= len(ran.read_text().splitlines()) <= 4
+        wire.to = real
+        await ready(k)
+
+
+async def test_no_modem_is_reset_for_a_wrong_token(tmp_path: Path, ca: Path, clock: Any) -> None:
+    hub, ran = MemoryHub(), tmp_path / "ran"
+    recovery = Recovery(f"touch {ran}", after=60)
+    wrong = partial(over, token="wrong")
+    async with wired(hub) as wire, agent(tmp_path, wrong(wire, ca), recovery=recovery):
+        await trio.sleep(3600)
+        assert len(hub.asked) > 10
+        assert not ran.exists()
+
+
+def runs(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and ") Z " not in stat.read_text()
+
+
+async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fieldagent.agent.channels.recovery.DEADLINE", 0.5)
+    monkeypatch.setattr("fieldagent.agent.channels.recovery.GRACE", 0.5)
+    mark = tmp_path / "child"
+    await recover(f"trap '' TERM; sh -c 'echo $$ >{mark}; exec sleep 600' & sleep 600")
+    with trio.fail_after(10):
+        while runs(int(mark.read_text())):  # SIGKILL takes its moment
+            await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("exit 3", "exit 3"), ("no-such-command-here", "exit 127"), ("a\0", "not")],
+)
+async def test_a_recovery_command_that_fails_is_told(
+    command: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await recover(command)
+    assert said in caplog.text

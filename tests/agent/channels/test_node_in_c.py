@@ -1,0 +1,168 @@
+"""Agents and the radio node that was written in C from the description of the node link alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+
+from fieldagent.agent.channels.contract import Link
+from fieldagent.agent.channels.node import open_node
+from fieldagent.agent.channels.radio_modem import Fate
+from tests.agent.test_agent import HOOK
+from tests.postgres import lacking
+from tests.processes import PATIENCE, Agent, Running
+from tests.wire.test_node import VECTORS
+
+SOURCE = Path(__file__).parents[2] / "peers/node.c"
+LINES = {vector["name"]: bytes.fromhex(vector["line"]) for vector in VECTORS["frames"]}
+
+
+@pytest.fixture(scope="module")
+def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It ends at the first byte that it reads or writes where it should not."""
+    if shutil.which("gcc") is None:
+        lacking("no gcc: apt-get install gcc libc6-dev")
+    program = tmp_path_factory.mktemp("firmware") / "node"
+    strict = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_GNU_SOURCE"]
+    checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    subprocess.run(["gcc", *strict, *checks, SOURCE, "-o", program], check=True)
+    return program
+
+
+def free_ports(count: int) -> list[str]:
+    with ExitStack() as probes:
+        ports = []
+        for _ in range(count):
+            probe = probes.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            probe.bind(("127.0.0.1", 0))
+            ports.append(str(probe.getsockname()[1]))
+        return ports
+
+
+@contextmanager
+def nodes(firmware: Path, home: Path, count: int = 2) -> Iterator[list[Running]]:
+    """Each hears the others; the serial lines are `home`/node-1 and so on."""
+    ports = free_ports(count)
+    running = []
+    try:
+        for number, own in enumerate(ports, 1):
+            peers = [port for port in ports if port != own]
+            link = str(home / f"node-{number}")
+            running.append(Running([str(firmware), link, f"c-{number}", own, *peers]))
+            running[-1].expect("ready")
+        yield running
+    finally:
+        codes = [node.stop() for node in running]
+    assert codes == [0] * count, [node.lines for node in running]
+
+
+@contextmanager
+def kit(home: Path, number: int) -> Iterator[Agent]:
+    folder = home / f"kit-{number}"
+    folder.mkdir()
+    settings = {
+        "satellite-port": None,
+        "radio-port": str(home / f"node-{number}"),
+        "radio-station": str(number),
+        "radio-name": f"Kit {number}",
+        "inbound-hook": HOOK,
+    }
+    agent = Agent(folder, settings)
+    try:
+        yield agent
+    finally:
+        assert agent.stop() == 0
+
+
+def data(size: int) -> dict[str, object]:
+    return {"data": {"payload": "QUJD" * (size // 3)}}
+
+
+def test_two_agents_reach_each_other(firmware: Path, tmp_path: Path) -> None:
+    with nodes(firmware, tmp_path), kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
+        ada.expect("the node says: ready")
+        assert ada.post("Camp reached").body["status"] == "Delivered"
+        assert "Camp reached" in ben.expect("hook: ")
+        assert ben.call("POST", "/api/package", data(1500)).body["status"] == "Delivered"
+        assert "QUJDQUJD" in ada.expect("hook: ")
+        radio = ada.call("GET", "/api/status").body["channels"]["Radio"]
+        facts = (radio["node"], radio["battery"], radio["millivolts"], radio["signal"])
+        assert facts == ("c-1", 90, 3700, 4)
+
+
+def test_nodes_that_start_anew_meanwhile_lose_nothing(firmware: Path, tmp_path: Path) -> None:
+    with nodes(firmware, tmp_path) as both, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
+        assert ada.post("before").body["status"] == "Delivered"
+        posted = ada.call("POST", "/api/package/async", data(1500)).body["id"]
+        for node in (*both, *both):
+            ada.call("GET", "/api/status")
+            node.process.send_signal(signal.SIGUSR1)
+        assert ada.call("POST", "/api/package", {"id": posted, **data(1500)}).body["status"] == (
+            "Delivered"
+        )
+        listed = ben.call("GET", "/api/inbound").body["payloads"]
+        kinds = [each["body"]["payloads"][0]["events"][0]["type"] for each in listed]
+        assert kinds == ["Data", "Message"]
+        assert json.dumps(listed).count("QUJD" * 500) == 1
+
+
+def converse(line: Path, *frames: bytes, until: bytes) -> bytes:
+    """What the node says to these up to the frame that is waited for."""
+    handle = os.open(line, os.O_RDWR | os.O_NOCTTY)
+    try:
+        os.write(handle, b"".join(frames))
+        said = b""
+        while until not in said:
+            ready, _, _ = select.select([handle], [], [], PATIENCE)
+            assert ready, (until, said)
+            said += os.read(handle, 4096)
+        return said
+    finally:
+        os.close(handle)
+
+
+def test_it_says_the_vectors(firmware: Path, tmp_path: Path) -> None:
+    hello, send = LINES["hello of a gateway, which wants an answer"], LINES["send packet 1"]
+    with nodes(firmware, tmp_path, 1):
+        line = tmp_path / "node-1"
+        converse(line, b"\0\0", hello, send, until=LINES["packet 1 was transmitted"])
+
+
+@pytest.mark.parametrize("vector", VECTORS["dropped"], ids=lambda vector: vector["name"])
+def test_it_drops_what_must_be_dropped(
+    firmware: Path, tmp_path: Path, vector: dict[str, str]
+) -> None:
+    hello, send = LINES["hello of a gateway, which wants an answer"], LINES["send packet 1"]
+    dropped = bytes.fromhex(vector["line"])
+    with nodes(firmware, tmp_path, 1):
+        line = tmp_path / "node-1"
+        frames = (b"\0\0", dropped, hello, send, dropped)
+        converse(line, *frames, until=LINES["packet 1 was transmitted"])
+
+
+async def test_it_takes_up_after_any_noise(firmware: Path, tmp_path: Path) -> None:
+    chance = Random(7)
+    with nodes(firmware, tmp_path, 1):
+        path = tmp_path / "node-1"
+        for _ in range(20):
+            frame = bytearray(chance.choice(list(LINES.values())))
+            frame[chance.randrange(len(frame))] = chance.randrange(256)
+            noise = bytes(frame[: chance.randrange(len(frame))]) + chance.randbytes(300)
+            handle = os.open(path, os.O_RDWR | os.O_NOCTTY)
+            os.write(handle, noise)
+            os.close(handle)
+        with trio.fail_after(PATIENCE):
+            async with open_node(str(path), 115200, Link()) as air:
+                assert await air.transmit(bytes(range(200)), urgent=False) is Fate.TRANSMITTED

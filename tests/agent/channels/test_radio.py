@@ -1,0 +1,427 @@
+"""Between agents by radio: real ptys, simulated nodes, an air that loses, doubles and collides."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import Link, LinkState, Outcome
+from fieldagent.agent.channels.node import open_node
+from fieldagent.agent.journal import outbound, sos
+from fieldagent.package.package import Channel, Message, Status, read_package
+from fieldagent.wire.envelope import (
+    Entry,
+    Fragment,
+    Heard,
+    Plea,
+    Receipt,
+    decode,
+    derive_key,
+    encode,
+)
+from fieldagent.wire.fragments import split
+from tests.agent.channels.radio_kit import Station, on_air, station, until
+from tests.kit import START
+
+RADIO, CELLULAR, SATELLITE = Channel.RADIO, Channel.CELLULAR, Channel.SATELLITE
+KEY = derive_key(bytes(32), "AIR")
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    """Ptys on this machine are quicker than this; where one is not, the protocol repeats itself."""
+    return trio.testing.MockClock(autojump_threshold=0.03)
+
+
+def data(size: int) -> dict[str, Any]:
+    return {"payload": base64.b64encode(bytes(i * 7 % 256 for i in range(size))).decode()}
+
+
+async def test_delivered_means_that_a_neighbour_has_it(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as ada:
+        sequence = await ada.post(message={"content": "anybody there?"})
+        await until(lambda: len(sky.log) > 2)
+        assert ada.intake.standing(1).status is None
+        async with station(tmp_path, 2, tmp_path / "node-2") as ben:
+            assert await ada.outcome(sequence) is Status.DELIVERED
+            assert ben.inbox() == ["anybody there?"]
+        (receipt,) = ada.intake.receipts(ada.intake.standing(1))
+        assert (receipt.by.name, receipt.by.type) == ("Kit 2", "Device")
+
+
+@pytest.mark.parametrize(
+    "weather",
+    [
+        {},
+        {"loss": 0.3},
+        {"duplicates": 1.0},
+        {"loss": 0.3, "duplicates": 0.3, "bit_errors": 0.0002, "delay": 3.0},
+        {"bit_errors": 0.0005, "unnoticed": 1.0},
+    ],
+)
+async def test_both_ways_at_once_over_a_bad_air(
+    tmp_path: Path, clock: Any, weather: dict[str, float]
+) -> None:
+    # What passes the radio's own check damaged is caught by the tag.
+    keys = (KEY,)
+    async with (
+        on_air(tmp_path, weather),
+        station(tmp_path, 1, tmp_path / "node-1", keys=keys) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", keys=keys) as ben,
+    ):
+        posted = [
+            (sender, await sender.post(message={"content": f"{sender.number}.{number}"}))
+            for number in range(10)
+            for sender in (ada, ben)
+        ]
+        for sender, sequence in posted:
+            assert await sender.outcome(sequence) is Status.DELIVERED
+        assert sorted(ben.inbox()) == [f"1.{number}" for number in range(10)]
+        assert sorted(ada.inbox()) == [f"2.{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize("weather", [{}, {"loss": 0.3, "duplicates": 0.2}])
+async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_again(
+    tmp_path: Path, clock: Any, weather: dict[str, float]
+) -> None:
+    async with (
+        on_air(tmp_path, weather) as sky,
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+    ):
+        await until(lambda: bool(ada.outbox.link.facts.get("node")))
+        sequence = await ada.post(data=data(2000))
+        assert await ada.outcome(sequence) is Status.DELIVERED
+        assert ben.inbox() == [data(2000)["payload"]]
+        if not weather:
+            sizes = [line for line in sky.log if line.startswith("node 1 transmits")]
+            assert len(sizes) == ada.outbox.cost(_package(2000)).parts
+
+
+def _held(of: Station, sequence: int, count: int) -> set[int]:
+    """What its only neighbour has of it."""
+    held = outbound.fragments_held(of.journal, RADIO, sequence, count)
+    return next(iter(held.values()), set())
+
+
+async def test_what_two_stations_have_between_them_is_not_delivered(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        open_node(str(tmp_path / "node-2"), 115200, Link()) as ear,
+    ):
+        sequence = await ada.post(data=data(600))
+        count = ada.outbox.cost(_package(600)).parts
+        has = {5: set(range(0, count, 2)), 6: set(range(1, count, 2))}
+
+        async def says(number: int) -> None:
+            heard = Entry(sequence, Heard(1, count, frozenset(has[number])))
+            await ada.outbox.receive(encode([heard], origin=number))
+
+        await says(5)
+        await says(6)
+        offered: set[int] = set()
+        while len(offered) < count:
+            entries = decode(await ear.receive()).entries
+            offered |= {e.content.index for e in entries if isinstance(e.content, Fragment)}
+        assert ada.intake.standing(1).status is None
+        has[6] = set(range(count))
+        await says(6)
+        assert await ada.outcome(sequence) is Status.DELIVERED
+
+
+async def test_a_word_about_another_cut_of_it_is_no_delivery(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
+        sequence = await ada.post()
+        await until(lambda: ada.outbox.link.facts != {})
+        heard = Entry(sequence, Heard(1, 5, frozenset([0])))
+        await ada.outbox.receive(encode([heard], origin=5))
+        await trio.sleep(60)
+        assert ada.intake.standing(1).status is None
+
+
+def _package(size: int) -> Any:
+    return read_package({"data": data(size)})
+
+
+async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+    ):
+        large = await ada.post(data=data(3000))
+        count = ada.outbox.cost(_package(3000)).parts
+        await until(lambda: bool(outbound.fragments_held(ada.journal, RADIO, large, count)))
+        urgent = await ada.post(message={"content": "help"}, priority=100)
+        assert await ada.outcome(urgent) is Status.DELIVERED
+        assert ben.inbox() == ["help"]
+        assert ada.intake.standing(1).status is None
+        assert sos.state(ada.journal, urgent) == "confirmed"
+        assert await ada.outcome(large) is Status.DELIVERED
+
+
+async def test_a_restart_goes_on_and_doubles_nothing(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
+        async with station(tmp_path, 1, tmp_path / "node-1") as ada:
+            large = await ada.post(data=data(2000))
+            count = ada.outbox.cost(_package(2000)).parts
+            await until(lambda: len(_held(ada, large, count)) > 3)
+        async with station(tmp_path, 1, tmp_path / "node-1") as ada:
+            assert await ada.outcome(large) is Status.DELIVERED
+        assert ben.inbox() == [data(2000)["payload"]]
+
+
+async def test_a_node_that_is_unplugged_or_starts_anew_loses_nothing(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path) as sky,
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+    ):
+        first, second = sky.nodes.sockets
+        large = await ada.post(data=data(2500))
+        for trouble in (first, second, first):
+            await trio.sleep(2)
+            sky.nodes.reboot(trouble)
+            await trio.sleep(2)
+            sky.nodes.unplug(trouble)
+            await trio.sleep(30)
+            sky.nodes.plug(trouble)
+        assert await ada.outcome(large) is Status.DELIVERED
+        assert ben.inbox() == [data(2500)["payload"]]
+
+
+async def test_without_a_node_it_says_so_and_waits(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as ada:
+        await until(lambda: ada.outbox.link.state is LinkState.READY)
+        sky.nodes.unplug(sky.nodes.sockets[0])
+        await until(lambda: ada.outbox.link.state is LinkState.ABSENT)
+        await ada.post()
+        sky.nodes.plug(sky.nodes.sockets[0])
+        await until(lambda: ada.outbox.link.state is not LinkState.ABSENT)
+
+
+async def test_a_busy_channel_is_told_and_waited_for(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path) as sky,
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2"),
+    ):
+        for socket in sky.nodes.sockets:
+            socket.node.busy = True
+        sequence = await ada.post()
+        await until(lambda: ada.outbox.link.state is LinkState.NO_SERVICE)
+        assert ada.outbox.link.reason == "the channel is busy"
+        for socket in sky.nodes.sockets:
+            socket.node.busy = False
+        assert await ada.outcome(sequence) is Status.DELIVERED
+        events = [line.event for line in ada.intake.story(ada.intake.standing(1))]
+        assert "not sent" in events
+
+
+async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", keys=(derive_key(bytes([1] * 32), "AIR"),)) as x,
+        station(tmp_path, 2, tmp_path / "node-2", keys=(KEY,)) as ben,
+    ):
+        await x.post(timeToLive=600)
+        await trio.sleep(1200)
+        assert x.intake.standing(1).status is Status.ERROR
+        assert ben.inbox() == []
+        assert ben.neighbours.in_earshot() == []
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        b"\xff" * 200,
+        encode([Entry(1, Message("whose?"))]),
+        encode([Entry(1, Message("our own"))], origin=2),
+        encode([Entry(1, Receipt()), Entry(1, Heard(77))], origin=9),
+    ],
+)
+async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet: bytes) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
+        await ben.outbox.receive(packet)
+        assert ben.inbox() == []
+        assert ben.outbox.load(200) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "still_to_say"), [({0, 1, 2}, False), ({0, 1}, False), ({0, 2}, True)]
+)
+async def test_what_another_has_said_of_a_part_need_not_be_said_again(
+    tmp_path: Path, clock: Any, said: set[int], still_to_say: bool
+) -> None:
+    parts = split(encode([Entry(1, Message("x" * 500))]), 180)
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        for part in parts[:2]:
+            await ben.outbox.receive(encode([Entry(1, part)], origin=9))
+        other = Entry(1, Heard(9, len(parts), frozenset(said)))
+        await ben.outbox.receive(encode([other], origin=8))
+        assert (ben.outbox.load(200) is not None) is still_to_say
+
+
+async def test_who_has_it_whole_says_so_though_another_did(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        await ben.outbox.receive(encode([Entry(1, Message("x"))], origin=9))
+        await ben.outbox.receive(encode([Entry(1, Heard(9))], origin=8))
+        transmission = ben.outbox.load(200)
+        assert transmission is not None
+        assert Entry(1, Heard(9)) in decode(transmission.body).entries
+
+
+async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
+        for number in range(10, 1110):
+            await ben.outbox.receive(encode([Entry(1, Message("x"))], origin=number))
+        assert len(ben.neighbours.heard_at) == 1000
+        assert len(ben.neighbours._riders._answers) <= 256
+
+
+async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
+        await ada.post(timeToLive=30)
+        await until(lambda: ada.intake.standing(1).status is Status.ERROR)
+        await ada.outbox.receive(encode([Entry(1, Heard(1))], origin=5))
+        assert ada.intake.standing(1).status is Status.ERROR
+        (receipt,) = ada.intake.receipts(ada.intake.standing(1))
+        assert (receipt.by.id, receipt.by.type) == ("5", "Device")
+
+
+# Carrying for a neighbour.
+
+
+async def _carry_over(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
+    """What a driver of that channel would send to the hub."""
+    with trio.fail_after(600):
+        await outbox.ready()
+    transmission = outbox.load(340)
+    await outbox.settle(transmission, outcome)
+    return decode(transmission.body)
+
+
+async def test_a_linked_agent_carries_and_the_hub_sees_whose_it_is(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben,
+    ):
+        sequence = await ada.post(message={"content": "no link here"})
+        envelope = await _carry_over(ben.outboxes[CELLULAR])
+        assert envelope.origin == 1
+        (entry,) = envelope.entries
+        assert (entry.sequence, entry.content) == (sequence, Message("no link here"))
+        await until(lambda: "carried" in [line.event for line in _story(ada)])
+        assert len(ben.outboxes[CELLULAR]) == 0
+        assert ben.inbox() == ["no link here"]
+
+
+def _story(of: Any) -> Any:
+    return of.intake.story(of.intake.standing(1))
+
+
+async def test_who_has_a_link_of_its_own_is_not_carried(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: False) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben,
+    ):
+        assert await ada.outcome(await ada.post()) is Status.DELIVERED
+        assert len(ben.outboxes[CELLULAR]) == 0
+
+
+async def test_a_neighbour_s_item_is_carried_once_and_over_one_channel(
+    tmp_path: Path, clock: Any
+) -> None:
+    both = frozenset([CELLULAR, SATELLITE])
+    async with (
+        on_air(tmp_path, {"loss": 0.3, "duplicates": 0.5}),
+        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", carries=both) as ben,
+    ):
+        assert await ada.outcome(await ada.post()) is Status.DELIVERED
+        await _carry_over(ben.outboxes[CELLULAR])
+        await trio.sleep(600)
+        assert [len(outbox) for outbox in ben.outboxes.values()] == [0, 0, 0]
+
+
+async def test_a_neighbour_that_lost_its_journal_is_carried_under_its_old_numbers(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 2, tmp_path / "nowhere", carries=frozenset([CELLULAR])) as ben,
+    ):
+        for content in ("before", "before", "after"):
+            plea = [Entry(1, Message(content)), Entry(0, Plea())]
+            await ben.outbox.receive(encode(plea, origin=1))
+        envelope = await _carry_over(ben.outboxes[CELLULAR])
+        contents = [entry.content for entry in envelope.entries]
+        assert contents == [Message("before"), Message("after")]
+        assert len(ben.outboxes[CELLULAR]) == 0
+
+
+async def test_neighbours_cost_no_more_than_was_granted_but_an_sos_does(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
+        station(
+            tmp_path, 2, tmp_path / "node-2", carries=frozenset([SATELLITE]), credits_per_day=2
+        ) as ben,
+    ):
+        for number in range(4):
+            content = f"note {number}"
+            assert await ada.outcome(await ada.post(message={"content": content}))
+        assert len(ben.outboxes[SATELLITE]) == 2
+        await ada.outcome(await ada.post(message={"content": "help"}, priority=100))
+        envelope = await _carry_over(ben.outboxes[SATELLITE])
+        assert envelope.entries[0].content == Message("help")
+        assert envelope.entries[0].sos
+
+
+async def test_large_data_is_carried_whole(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path, {"loss": 0.2}),
+        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben,
+    ):
+        sequence = await ada.post(data=data(900))
+        assert await ada.outcome(sequence) is Status.DELIVERED
+        outbox = ben.outboxes[CELLULAR]
+        transmission = outbox.load(65_536)
+        assert transmission is not None
+        envelope = decode(transmission.body)
+        assert (envelope.origin, envelope.entries[0].sequence) == (1, sequence)
+
+
+async def test_what_is_carried_outlives_a_restart_of_the_carrier(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as a,
+    ):
+        async with station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])):
+            assert await a.outcome(await a.post(message={"content": "kept"})) is Status.DELIVERED
+        async with station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben:
+            envelope = await _carry_over(ben.outboxes[CELLULAR])
+            assert (envelope.origin, envelope.entries[0].content) == (1, Message("kept"))
+            assert envelope.entries[0].time >= int(START)

@@ -1,0 +1,460 @@
+"""The driver with a simulated modem at the other end of a real pty, in virtual time.
+
+Counted where it matters: at the operator's gateway, and in what the caller is told.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels import satellite
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.journal import inbound
+from fieldagent.package.package import Data, Message, Status
+from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.pty_port import PtyPort
+from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.wire.sbd_status import MO_STATUS, Verdict
+from tests.kit import Kit, kit
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    """Both ends of the pty live in this process: little is waited for that is real."""
+    return trio.testing.MockClock(autojump_threshold=0.02)
+
+
+@dataclass
+class Sky:
+    """Modem, gateway and serial line, which outlive any one run of the agent."""
+
+    path: Path
+    gateway: SimulatedGateway = field(default_factory=lambda: SimulatedGateway(lambda line: None))
+    latency: float = 5.0
+
+    def __post_init__(self) -> None:
+        self.modem = SimulatedModem(self.gateway)
+        self.port = PtyPort(self.modem, self.path / "modem", latency=self.latency)
+
+    @property
+    def contents(self) -> list[object]:
+        return [getattr(item, "content", item) for item in self.gateway.received]
+
+
+@asynccontextmanager
+async def agent(sky: Sky, **how: Any) -> AsyncIterator[Kit]:
+    """The agent's core with the real driver, until the block ends: then its power fails."""
+    async with kit(sky.path, **how) as k, trio.open_nursery() as nursery:
+
+        async def drive() -> None:
+            await satellite.run(
+                str(sky.path / "modem"), k.outbox, k.outbox.link, random=random.Random(1)
+            )
+
+        nursery.start_soon(drive)
+        yield k
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
+    sky = Sky(path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky, **how) as k:
+            yield sky, k
+        nursery.cancel_scope.cancel()
+
+
+async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
+    """The terminal status of a Package that was posted."""
+    with trio.fail_after(within):
+        return (await k.intake.outcome(k.intake.standing(id_).sequence)).status
+
+
+async def until(condition: Any, within: float = 900) -> None:
+    with trio.fail_after(within):
+        while not condition():
+            await trio.sleep(2)
+
+
+async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+        assert k.outbox.link.state in (LinkState.READY, LinkState.BUSY)
+        assert k.outbox.link.facts["imei"] == sky.modem.imei
+        assert k.outbox.link.signal == 4
+        assert sky.modem.volatile.session_timeout == satellite.SESSION_TIME
+        await until(lambda: not sky.modem.volatile.mo_flag)
+
+
+async def test_what_was_sent_is_not_sent_and_billed_again(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        for number in range(3):
+            await outcome(k, await k.post(message={"content": str(number)}))
+            await trio.sleep(300)
+        assert sky.gateway.sessions == 3
+        assert sky.contents == ["0", "1", "2"]
+
+
+async def test_large_data_is_cut_and_made_whole(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        assert await outcome(k, await k.post(data={"payload": "QUJD" * 400})) is Status.DELIVERED
+        assert sky.gateway.received == [Data(b"ABC" * 400)]
+        assert sky.gateway.sessions == 4
+
+
+async def test_fragments_lost_behind_the_gateway_go_again_alone(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.gateway.lose_fragments = 2
+        await outcome(k, await k.post(data={"payload": "QUJD" * 400}))
+        await until(lambda: sky.gateway.received)
+        assert sky.gateway.received == [Data(b"ABC" * 400)]
+        assert sky.gateway.sessions == 4 + 2
+
+
+@pytest.mark.parametrize("number", range(66))
+async def test_every_mo_status(tmp_path: Path, clock: Any, number: int) -> None:
+    """Once with this status, then a clear sky: never lost, never twice, unless refused."""
+    verdict = MO_STATUS[number].verdict if number in MO_STATUS else Verdict.NOT_SENT
+    sent = verdict is Verdict.SENT
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.append(NextStatus(number, delivered=sent, counted=sent))
+        id_ = await k.post()
+        status = await outcome(k, id_, within=3600)
+        if verdict is Verdict.REFUSED:
+            assert status is Status.ERROR
+            assert k.reason(id_) == MO_STATUS[number].means
+            assert sky.contents == []
+        else:
+            assert status is Status.DELIVERED
+            assert sky.contents == ["hello"]
+            assert sky.gateway.sessions == 1
+
+
+@pytest.mark.parametrize("number", [10, 13, 17, 18, 19, 32])
+async def test_a_message_that_left_all_the_same_is_known_by_the_momsn(
+    tmp_path: Path, clock: Any, number: int
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.append(NextStatus(number, delivered=True, counted=True))
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        await trio.sleep(400)
+        assert sky.gateway.sessions == 1
+
+
+@pytest.mark.parametrize("number", [10, 18, 32])
+async def test_where_the_modem_does_not_know_the_number_inside_makes_it_one(
+    tmp_path: Path, clock: Any, number: int
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.append(NextStatus(number, delivered=True, counted=False))
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.gateway.sessions == 2
+        assert sky.contents == ["hello"]
+
+
+async def test_after_a_doubtful_session_nothing_else_takes_the_number(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.append(NextStatus(18, delivered=True, counted=False))
+        first = await k.post()
+        await until(lambda: sky.gateway.sessions == 1)
+        await k.post(message={"content": "help"}, priority=100)
+        await until(lambda: sky.gateway.sessions == 3)
+        assert sky.contents == ["hello", "help"]
+        assert k.status(first) is Status.DELIVERED
+
+
+@pytest.mark.parametrize(("delivered", "sessions"), [(True, 1), (False, 1)])
+async def test_a_lost_reply_is_never_answered_by_asking_again_blindly(
+    tmp_path: Path, clock: Any, delivered: bool, sessions: int
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.lose_replies = 1
+        number = 0 if delivered else 32
+        sky.modem.statuses.append(NextStatus(number, delivered=delivered, counted=delivered))
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.gateway.sessions == sessions
+        assert sky.contents == ["hello"]
+
+
+@pytest.mark.parametrize("reached", [True, False])
+async def test_power_fails_between_intent_and_end(
+    tmp_path: Path, clock: Any, reached: bool
+) -> None:
+    sky = Sky(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            id_ = await k.post()
+            await until(lambda: sky.modem.session)
+        if reached:
+            sky.modem.finish_session()
+        else:
+            sky.modem.brown_out()
+        async with agent(sky) as k:
+            assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.gateway.sessions == 1
+        assert sky.contents == ["hello"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_another_modem_is_put_in_after_a_power_cut(tmp_path: Path, clock: Any) -> None:
+    sky = Sky(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            id_ = await k.post()
+            await until(lambda: sky.modem.session)
+        sky.modem.finish_session()
+        sky.modem.imei, sky.modem.momsn = "300234010999999", 77
+        async with agent(sky) as k:
+            assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.gateway.sessions == 2
+        assert sky.contents == ["hello"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_absent_at_the_start(tmp_path: Path, clock: Any) -> None:
+    sky = Sky(tmp_path)
+    async with agent(sky) as k:
+        id_ = await k.post()
+        await trio.sleep(120)
+        assert k.outbox.link.state is LinkState.ABSENT
+        assert "No such file" in k.outbox.link.reason
+        async with trio.open_nursery() as nursery:
+            await nursery.start(sky.port.run)
+            assert await outcome(k, id_) is Status.DELIVERED
+            nursery.cancel_scope.cancel()
+
+
+async def test_unplugged_and_plugged_in_again(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await outcome(k, await k.post(message={"content": "before"}))
+        sky.port.unplug()
+        await until(lambda: k.outbox.link.state is LinkState.ABSENT)
+        id_ = await k.post(message={"content": "after"})
+        await trio.sleep(100)
+        sky.port.plug()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.contents == ["before", "after"]
+
+
+async def test_unplugged_in_the_middle_of_a_session(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        id_ = await k.post()
+        await until(lambda: sky.modem.session)
+        sky.port.unplug()
+        await trio.sleep(30)
+        sky.port.plug()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.gateway.sessions == 1
+
+
+async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        id_ = await k.post()
+        await until(lambda: sky.modem.session)
+        sky.modem.brown_out()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.gateway.sessions == 1
+        assert sky.modem.volatile.session_timeout == satellite.SESSION_TIME
+
+
+async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await outcome(k, await k.post())
+        sky.modem.brown_out()
+        await trio.sleep(3 * satellite.LOOK_EVERY)
+        assert sky.modem.volatile.indications
+        assert not sky.modem.volatile.echo
+
+
+async def test_a_modem_that_hangs_is_absent_until_it_wakes(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await outcome(k, await k.post())
+        sky.modem.deaf = True
+        id_ = await k.post(message={"content": "x"})
+        await until(lambda: k.outbox.link.state is LinkState.ABSENT)
+        sky.modem.deaf = False
+        assert await outcome(k, id_) is Status.DELIVERED
+
+
+@pytest.mark.parametrize(
+    "quirk",
+    [
+        {"stubborn_echo": True},
+        {"odd_spacing": True},
+        {"unknown_commands": frozenset({"+CIER", "+SBDMTA", "+SBDST", "+CGMR"})},
+    ],
+    ids=lambda quirk: next(iter(quirk)),
+)
+async def test_modems_differ(tmp_path: Path, clock: Any, quirk: dict[str, Any]) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        for name, value in quirk.items():
+            setattr(sky.modem, name, value)
+        sky.gateway.send(Message("to the kit"))
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        await until(lambda: inbound.listing(k.journal, 9))
+
+
+async def test_no_network_waits_and_an_sos_tries_all_the_same(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await outcome(k, await k.post())
+        sky.modem.set_service(False)
+        sky.port.poke()
+        await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
+        began = trio.current_time()
+        sky.modem.service = True  # The indicator still says there is none.
+        sos = await k.post(message={"content": "help"}, priority=100)
+        await outcome(k, sos)
+        assert trio.current_time() - began < 60
+
+
+async def test_an_sos_does_not_sit_out_the_pause_of_others(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.extend([NextStatus(36, delivered=False, counted=False)])
+        await k.post()
+        await until(lambda: not sky.modem.statuses and not sky.modem.session)
+        began = trio.current_time()
+        await outcome(k, await k.post(message={"content": "help"}, priority=100))
+        assert trio.current_time() - began < 60
+        assert sky.contents[0] == "help"
+
+
+async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.append(NextStatus(15, delivered=False, counted=False))
+        id_ = await k.post()
+        await until(lambda: k.outbox.link.state is LinkState.FAULT)
+        assert "account" in k.outbox.link.reason
+        assert await outcome(k, id_, within=3600) is Status.DELIVERED
+        assert k.outbox.link.state is not LinkState.FAULT
+
+
+async def inbox_contents(k: Kit) -> list[str]:
+    import json
+
+    rows = reversed(inbound.listing(k.journal, 99))
+    return [json.loads(row["body"])["payloads"][0]["events"][0]["content"] for row in rows]
+
+
+async def test_a_ring_fetches_what_waits(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        for number in range(3):
+            sky.gateway.send(Message(f"OK\r\n{number}\r\nOK\r\n"))
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: len(inbound.listing(k.journal, 9)) == 3)
+        assert await inbox_contents(k) == [f"OK\r\n{number}\r\nOK\r\n" for number in range(3)]
+        assert not sky.modem.ring_flag
+        await trio.sleep(1200)
+        assert k.outbox.spent().credits == 3 * 1 + 1  # The first carries an introduction.
+
+
+async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, clock: Any) -> None:
+    sky = Sky(tmp_path)
+    sky.gateway.send(Message("hello kit"))
+    sky.modem.ring_flag = True
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            await until(lambda: inbound.listing(k.journal, 9))
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.append(NextStatus(32, delivered=False, counted=False))
+        await k.post()
+        await until(lambda: sky.modem.session)
+        sky.gateway.send(Message("during"))
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: inbound.listing(k.journal, 9))
+
+
+async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.gateway.send(Message("mail"))
+        sky.modem.statuses.append(NextStatus(4, delivered=True, counted=True))
+        await outcome(k, await k.post())
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["mail"]
+
+
+@pytest.mark.parametrize("wrong", [1, 4])
+async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.gateway.send(Message("precious"))
+        sky.modem.wrong_sums = wrong
+        await outcome(k, await k.post())
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["precious"]
+
+
+async def test_unread_mail_in_the_modem_survives_a_power_cut(tmp_path: Path, clock: Any) -> None:
+    sky = Sky(tmp_path)
+    sky.gateway.send(Message("unread"))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            await k.post()
+            await until(lambda: sky.modem.session)
+        sky.modem.finish_session()
+        assert sky.modem.volatile.mt_flag
+        for _ in range(2):
+            async with agent(sky) as k:
+                await until(lambda: not sky.modem.volatile.mt_flag)
+                assert await inbox_contents(k) == ["unread"]
+            # As if power had failed after the commit and before the modem was cleared.
+            sky.modem.volatile.mt_flag = True
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_budget_bounds_mailbox_checks(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path, budget=2) as (sky, k):
+        for number in range(5):
+            sky.gateway.send(Message(str(number)))
+        sky.modem.ring()
+        sky.port.poke()
+        await trio.sleep(1200)
+        assert k.outbox.spent().credits == 2
+        assert sky.gateway.waiting() == 4
+
+
+async def test_nothing_is_said_on_air_while_nothing_waits(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await trio.sleep(1200)
+        assert sky.gateway.sessions == 0
+        assert sky.modem.momsn == 0
+        assert k.outbox.spent().credits == 0
+
+
+async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.gateway.send(Message("x" * 900))
+        assert sky.gateway.lose()
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: sky.gateway.waiting() == 0 and not sky.modem.session)
+        await trio.sleep(60)
+        (((origin, sequence, count), _, arrived),) = inbound.incomplete(k.journal)
+        k.outbox.report(origin, sequence, count, arrived)
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["x" * 900]

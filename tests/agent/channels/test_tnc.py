@@ -1,0 +1,221 @@
+"""A KISS TNC played by the test, on a pty and on TCP: pacing, silence, damage, loss."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import Link
+from fieldagent.agent.channels.radio_modem import AirLost, Fate
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.channels.tnc import DESTINATION, TncAir, open_tnc
+from fieldagent.simulator.pty_port import open_pty
+from fieldagent.wire import ax25, kiss
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    """Both ends are in this process: nothing is under way for longer."""
+    return trio.testing.MockClock(autojump_threshold=0.01)
+
+
+ALL_BYTES = bytes(range(256))[:200]
+
+
+@dataclass
+class ScriptedTnc:
+    """The other end of the line; `waits` says what it answers, None for nothing."""
+
+    stream: Any
+    waits: Callable[[int], int | None]
+    frames: list[ax25.Frame | None] = field(default_factory=list)
+    asked: int = 0
+
+    async def run(self) -> None:
+        deframer = kiss.Deframer()
+        with suppress(trio.ClosedResourceError):
+            while data := await self.stream.receive_some(4096):
+                for command, content in deframer.receive_data(bytes(data)):
+                    await self.take(command, content)
+
+    async def take(self, command: int, content: bytes) -> None:
+        if command == kiss.DATA:
+            self.frames.append(ax25.decode(content))
+        elif content == kiss.QUERY:
+            self.asked += 1
+            waiting = self.waits(self.asked)
+            if waiting is not None:
+                answer = b"TXBUF:%d" % waiting
+                await self.stream.send_all(kiss.encode(answer, kiss.SET_HARDWARE))
+
+    async def hears(self, *frames: bytes, piece: int = 1000) -> None:
+        data = b"".join(kiss.encode(frame) for frame in frames)
+        for at in range(0, len(data), piece):
+            await self.stream.send_all(data[at : at + piece])
+
+
+def ui(info: bytes, source: str = "N0CALL-2", destination: str = str(DESTINATION)) -> bytes:
+    frame = ax25.Frame(ax25.read_call(source), ax25.read_call(destination), info)
+    return ax25.encode(frame)
+
+
+@asynccontextmanager
+async def tnc(
+    place: str, path: Path, waits: Callable[[int], int | None] = lambda asked: 0
+) -> AsyncIterator[tuple[ScriptedTnc, TncAir, Link]]:
+    link = Link()
+    async with trio.open_nursery() as nursery:
+        if place == "tcp":
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            port = listener.socket.getsockname()[1]
+            place = f"tcp://127.0.0.1:{port}"
+            async with (
+                listener,
+                open_tnc(place, 9600, "N0CALL-1", link) as air,
+                await listener.accept() as stream,
+            ):
+                scripted = ScriptedTnc(stream, waits)
+                nursery.start_soon(scripted.run)
+                yield scripted, air, link
+                nursery.cancel_scope.cancel()
+        else:
+            place = str(path / "tnc")
+            async with (
+                open_pty(path / "tnc") as line,
+                open_tnc(place, 9600, "N0CALL-1", link) as air,
+            ):
+                scripted = ScriptedTnc(line, waits)
+                nursery.start_soon(scripted.run)
+                yield scripted, air, link
+                nursery.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("place", ["tcp", "pty"])
+async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clock: Any) -> None:
+    async with tnc(place, tmp_path) as (scripted, air, _):
+        assert await air.transmit(ALL_BYTES, urgent=False) is Fate.TRANSMITTED
+        (frame,) = scripted.frames
+        assert frame == ax25.Frame(ax25.Call("N0CALL", 1), DESTINATION, ALL_BYTES)
+        await scripted.hears(ui(ALL_BYTES), ui(b"\xc0\xdb"), piece=3)
+        assert [await air.receive(), await air.receive()] == [ALL_BYTES, b"\xc0\xdb"]
+
+
+@pytest.mark.parametrize(
+    ("waits", "fate", "asked"),
+    [
+        (lambda asked: max(0, 400 - 100 * asked), Fate.TRANSMITTED, 4),
+        (lambda asked: None, Fate.UNKNOWN, 1),
+        (lambda asked: 0 if asked == 1 else None, Fate.TRANSMITTED, 1),
+    ],
+)
+async def test_a_packet_is_sent_when_nothing_waits_any_more(
+    tmp_path: Path, clock: Any, waits: Any, fate: Fate, asked: int
+) -> None:
+    async with tnc("tcp", tmp_path, waits) as (scripted, air, _):
+        assert await air.transmit(b"x", urgent=False) is fate
+        assert scripted.asked == asked
+
+
+async def test_a_buffer_that_never_empties_has_dropped_it(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path, lambda asked: 50) as (_, air, _):
+        assert await air.transmit(b"x", urgent=False) is Fate.DROPPED
+
+
+async def test_what_left_the_buffer_is_on_the_air_for_its_time(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path) as (_, air, _):
+        began = trio.current_time()
+        assert await air.transmit(bytes(200), urgent=False) is Fate.TRANSMITTED
+        assert trio.current_time() - began > 200 * 8 / 1200
+
+
+async def test_what_is_kept_for_a_minute_is_dropped_before_it_looks_sent(
+    tmp_path: Path, clock: Any
+) -> None:
+    began = trio.current_time()
+
+    def waits(asked: int) -> int:
+        return 50 if trio.current_time() - began < 60 else 0
+
+    async with tnc("tcp", tmp_path, waits) as (_, air, _):
+        assert await air.transmit(b"x", urgent=False) is Fate.DROPPED
+
+
+async def test_who_does_not_know_the_question_is_asked_once(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
+        for _ in range(3):
+            began = trio.current_time()
+            assert await air.transmit(bytes(200), urgent=False) is Fate.UNKNOWN
+            assert trio.current_time() - began > 200 * 8 / 1200
+        assert scripted.asked == 1
+
+
+async def test_what_is_not_for_us_is_nothing(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path) as (scripted, air, link):
+        await scripted.hears(
+            ui(b"beacon", destination="APRS"),
+            ui(b"our own, repeated", source="N0CALL-1"),
+            b"damaged",
+            ui(b"other layer")[:15] + b"\xcfother layer",
+            ui(b"for us"),
+        )
+        await scripted.stream.send_all(b"\xc0\x00\xdb\x01\xc0")
+        await scripted.hears(ui(b"and this"))
+        assert [await air.receive(), await air.receive()] == [b"for us", b"and this"]
+        assert (link.facts["ignoredFrames"], link.facts["damagedFrames"]) == (3, 2)
+
+
+async def test_a_first_answer_may_be_late(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
+        assert await air.transmit(b"x", urgent=False) is Fate.UNKNOWN
+        await scripted.stream.send_all(kiss.encode(b"TXBUF:0", kiss.SET_HARDWARE))
+        await scripted.hears(ui(b"behind it"))
+        assert await air.receive() == b"behind it"
+        scripted.waits = lambda asked: max(0, 3 - asked)
+        assert await air.transmit(b"x", urgent=False) is Fate.TRANSMITTED
+        assert scripted.asked == 3
+
+
+async def test_a_tnc_that_answers_no_more_is_gone(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path, lambda asked: 50 if asked == 1 else None) as (_, air, _):
+        with pytest.raises(AirLost, match="does not answer any more"):
+            await air.transmit(b"x", urgent=False)
+
+
+async def test_a_tnc_that_takes_nothing_any_more_is_gone(clock: Any) -> None:
+    async def stuck(*_: object) -> Any:
+        await trio.sleep_forever()
+
+    air = TncAir(stuck, stuck, ax25.Call("N0CALL", 1), Link())
+    with pytest.raises(AirLost, match="takes nothing any more"):
+        await air.transmit(b"x", urgent=False)
+
+
+async def test_frames_of_another_port_are_not_ours(tmp_path: Path, clock: Any) -> None:
+    async with tnc("tcp", tmp_path) as (scripted, air, link):
+        await scripted.stream.send_all(kiss.encode(ui(b"a second radio's"), port=1))
+        await scripted.hears(ui(b"ours"))
+        assert await air.receive() == b"ours"
+        assert link.facts["ignoredFrames"] == 1
+
+
+@pytest.mark.parametrize("place", ["tcp", "pty"])
+async def test_a_tnc_that_goes_away_mid_frame_is_told(place: str, tmp_path: Path) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc((AirLost, PortLost)), flatten_subgroups=True):
+        async with tnc(place, tmp_path) as (scripted, air, _):
+            await scripted.stream.send_all(kiss.encode(ui(b"cut"))[:9])
+            await scripted.stream.aclose()
+            await air.receive()
+
+
+async def test_a_tnc_that_is_not_there_is_told() -> None:
+    with pytest.raises(AirLost, match="does the TNC run"):
+        async with open_tnc("tcp://127.0.0.1:9", 9600, "N0CALL", Link()):
+            pass

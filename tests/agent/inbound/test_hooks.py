@@ -1,0 +1,140 @@
+"""Settings, journal, dispatch and real hooks together, up to a kill and a full disk."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.events import Events
+from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.inbound import Received
+from fieldagent.agent.journal.journal import FULL_PAUSE, Journal, Operation
+from fieldagent.agent.settings import parse
+from fieldagent.store.group import JournalFailed, JournalFull
+from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from tests.agent.inbound.spooling import of, spooled
+
+
+async def arrive(journal: Journal, inbox: Inbox, *names: str) -> None:
+    rows = [Received(name, "ada", f'{{"requestId":"{name}"}}', 0.0) for name in names]
+
+    def store(db: sqlite3.Connection) -> None:
+        for row in rows:
+            inbound.spool(db, row, inbox.hooks)
+
+    await journal.commit(store)
+    inbox.wake()
+
+
+async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
+    settings = parse(
+        "inbound-hook = cat\nwebhook-address = http://127.0.0.1:1/\n", tmp_path / "a", {}
+    )
+    printed: list[str] = []
+    three = trio.Event()
+
+    def emit(line: str) -> None:
+        printed.append(line)
+        if len(printed) == 3:
+            three.set()
+
+    found = hooks_of(settings, emit)
+    assert [hook.name for hook in found] == ["script", "webhook"]
+    journal = Journal(tmp_path / "journal.sqlite3")
+    inbox = Inbox(journal, ["script", "webhook"], clock=lambda: 0.0, events=Events())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        for hook in found:
+            nursery.start_soon(run_hook, hook, journal, inbox)
+        await arrive(journal, inbox, "a", "b", "c")
+        await three.wait()
+        while not inbound.listing(journal, 9)[-1]["hooks"]["webhook"]["reason"]:
+            await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    assert printed == ['{"requestId":"a"}', '{"requestId":"b"}', '{"requestId":"c"}']
+    stands = inbound.listing(journal, 9)[-1]["hooks"]["webhook"]
+    assert stands == {"state": "waiting", "attempts": 1, "reason": "connection refused"}
+    journal.close()
+
+
+def test_no_hook_is_no_trouble(tmp_path: Path) -> None:
+    assert hooks_of(parse("", tmp_path / "a", {}), print) == []
+
+
+async def test_a_hook_that_is_gone_says_so_and_the_agent_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def gone(delivery: Delivery) -> Result:
+        return Result(Outcome.GONE, "410 Gone")
+
+    journal = Journal(tmp_path / "journal.sqlite3")
+    inbox = Inbox(journal, ["webhook"], clock=lambda: 0.0, events=Events())
+    hook = Hook("webhook", gone)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await arrive(journal, inbox, "a")
+        await run_hook(hook, journal, inbox)
+        nursery.cancel_scope.cancel()
+    assert hook.gone == "410 Gone"
+    assert "the webhook is not used any more: 410 Gone" in caplog.text
+    journal.close()
+
+
+async def test_on_a_full_disk_a_payload_is_handed_over_once(
+    tmp_path: Path, clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    async def hook(delivery: Delivery) -> Result:
+        calls.append(delivery.request_id)
+        return Result(Outcome.HANDED)
+
+    full = True
+
+    async with spooled(tmp_path) as s:
+        await s.arrive(*of("ada", "ab"))
+        commit = s.journal.commit
+
+        async def refused(operation: Operation[None]) -> None:
+            if full:
+                raise JournalFull("the disk is full")
+            await commit(operation)
+
+        monkeypatch.setattr(s.journal, "commit", refused)
+        s.start(hook)  # type: ignore[arg-type]
+        await trio.sleep(600)
+        assert calls == ["a"]
+        full = False
+        await trio.sleep(2 * FULL_PAUSE)
+        assert calls == ["a", "b"]
+        assert set(s.states().values()) == {"handed"}
+
+
+async def test_a_failed_journal_ends_the_hook_and_leaves_the_agent_to_stop_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+
+    async def hook(delivery: Delivery) -> Result:
+        return Result(Outcome.HANDED)
+
+    async def failed(operation: Operation[None]) -> None:
+        raise JournalFailed("the journal cannot be written")
+
+    journal = Journal(tmp_path / "journal.sqlite3")
+    inbox = Inbox(journal, ["script"], clock=lambda: 0.0, events=Events())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await arrive(journal, inbox, "a")
+        monkeypatch.setattr(journal, "commit", failed)
+        await run_hook(Hook("script", hook), journal, inbox)
+        nursery.cancel_scope.cancel()
+    assert "the script stops" in caplog.text
+    journal.close()

@@ -1,0 +1,258 @@
+"""From the bytes of an MT message to the spool, with duplicates, fragments, damage and restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fieldagent.agent.events import Events
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.package.package import Data, Item, Location, Message, Waypoint
+from fieldagent.package.payload import Identity
+from fieldagent.wire.envelope import Entry, Introduction, derive_key, encode
+from fieldagent.wire.fragments import split
+
+TIME = 1_790_000_000
+MOMENT = datetime.fromtimestamp(TIME, UTC)
+ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
+
+
+class NobodyRepeats:
+    owes: str | None = None
+
+    def tell(self) -> None:
+        raise AssertionError("nothing is owed")
+
+    async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
+        raise AssertionError("no report was sent")
+
+
+@asynccontextmanager
+async def spool(path: Path, **how: Any) -> AsyncIterator[tuple[Inbox, Journal]]:
+    journal = Journal(path / "journal.sqlite3")
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(journal.run)
+            yield (
+                Inbox(journal, ["script"], clock=lambda: TIME + 60.0, events=Events(), **how),
+                journal,
+            )
+            nursery.cancel_scope.cancel()
+    finally:
+        journal.close()
+
+
+def bodies(journal: Journal) -> list[Any]:
+    rows = inbound.listing(journal, 1000)
+    return [json.loads(row["body"]) for row in reversed(rows)]
+
+
+def events(journal: Journal) -> list[Any]:
+    return [body["payloads"][0]["events"][0] for body in bodies(journal)]
+
+
+EVENTS: list[tuple[Item, dict[str, str | float]]] = [
+    (Message("hé"), {"type": "Message", "timestamp": "2026-09-21T14:13:20Z", "content": "hé"}),
+    (
+        Data(b"\x00\xff"),
+        {"type": "Data", "timestamp": "2026-09-21T14:13:20Z", "payload": "AP8="},
+    ),
+    (
+        Location(-33.5, 151.25, MOMENT),
+        {
+            "type": "Location",
+            "timestamp": "2026-09-21T14:13:20Z",
+            "latitude": "-33.5",
+            "longitude": "151.25",
+        },
+    ),
+    (
+        Location(47.3769123, 8.0, MOMENT, 408.0, 1.5, 270.0),
+        {
+            "type": "Location",
+            "timestamp": "2026-09-21T14:13:20Z",
+            "latitude": "47.3769123",
+            "longitude": "8",
+            "altitude": 408.0,
+            "speedOverGround": 1.5,
+            "courseOverGround": 270.0,
+        },
+    ),
+    (
+        Waypoint(1.0, 2.0, "Hut", MOMENT, "water"),
+        {
+            "type": "Waypoint",
+            "timestamp": "2026-09-21T14:13:20Z",
+            "latitude": "1",
+            "longitude": "2",
+            "name": "Hut",
+            "notes": "water",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "event"), EVENTS)
+async def test_the_json_is_exactly_the_interface_documents(
+    tmp_path: Path, item: Item, event: dict[str, str | float]
+) -> None:
+    async with spool(tmp_path) as (inbox, journal):
+        entries = [Entry(5, Introduction(ADA), TIME), Entry(1, item, TIME)]
+        await inbox.take_in(encode(entries, origin=5), NobodyRepeats())
+        (body,) = bodies(journal)
+        assert body == {
+            "requestId": body["requestId"],
+            "payloads": [
+                {
+                    "identity": {
+                        "id": "42",
+                        "name": "Ada",
+                        "type": "User",
+                        "email": "ada@example.org",
+                    },
+                    "account": {"id": "7"},
+                    "events": [event],
+                }
+            ],
+        }
+        assert [len(part) for part in body["requestId"].split("-")] == [8, 4, 4, 4, 12]
+        (listed,) = inbound.listing(journal, 10)
+        assert listed["hooks"] == {"script": {"state": "waiting", "attempts": 0, "reason": ""}}
+
+
+async def test_an_introduction_holds_for_later_messages_and_after_a_restart(tmp_path: Path) -> None:
+    async with spool(tmp_path) as (inbox, _):
+        await inbox.take_in(encode([Entry(5, Introduction(ADA), TIME)]), NobodyRepeats())
+    async with spool(tmp_path) as (inbox, journal):
+        await inbox.take_in(encode([Entry(1, Message("x"), TIME)], origin=5), NobodyRepeats())
+        assert bodies(journal)[0]["payloads"][0]["identity"]["name"] == "Ada"
+
+
+async def test_a_duplicate_goes_no_further_even_after_a_restart(tmp_path: Path) -> None:
+    entry = Entry(1, Message("once"), TIME)
+    for _ in range(2):
+        async with spool(tmp_path) as (inbox, journal):
+            await inbox.take_in(encode([entry]), NobodyRepeats())
+            # In other company and relative to another base it is still the same.
+            await inbox.take_in(
+                encode([Entry(2, Message("other"), TIME - 99), entry]), NobodyRepeats()
+            )
+            assert [event["content"] for event in events(journal)] == ["once", "other"]
+
+
+async def test_a_number_used_anew_is_no_duplicate(tmp_path: Path) -> None:
+    async with spool(tmp_path) as (inbox, journal):
+        for content in ("before the device was flashed", "after"):
+            await inbox.take_in(encode([Entry(1, Message(content), TIME)]), NobodyRepeats())
+        await inbox.take_in(encode([Entry(1, Message("after"), TIME)], origin=9), NobodyRepeats())
+        assert len(events(journal)) == 3
+
+
+async def test_fragments_come_in_any_order_twice_and_across_restarts(tmp_path: Path) -> None:
+    whole = encode([Entry(8, Data(bytes(range(256)) * 3), TIME)])
+    parts = [encode([Entry(8, part)]) for part in split(whole, 270)]
+    assert len(parts) > 2
+    for body in [parts[-1], parts[0], parts[-1], *parts[1:], *parts]:
+        async with spool(tmp_path) as (inbox, journal):
+            await inbox.take_in(body, NobodyRepeats())
+    async with spool(tmp_path) as (_, journal):
+        assert len(events(journal)) == 1
+        assert journal.read("SELECT count(*) FROM slice") == [(0,)]
+
+
+def cut(content: str) -> list[bytes]:
+    """Messages with the fragments of an item whose number is 8."""
+    whole = encode([Entry(8, Message(content * 300), TIME)])
+    return [encode([Entry(8, part)]) for part in split(whole, 120)]
+
+
+async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, found = cut("a"), cut("b")
+    assert len(lost) == len(found) == 4
+    async with spool(tmp_path) as (inbox, journal):
+        for body in [*lost[:2], *found[2:]]:
+            await inbox.take_in(body, NobodyRepeats())
+        assert "wrong CRC-32" in caplog.text
+        (gap,) = inbound.incomplete(journal)
+        assert gap.arrived == {3}
+        for body in found[:3]:
+            await inbox.take_in(body, NobodyRepeats())
+        assert [event["content"] for event in events(journal)] == ["b" * 300]
+
+
+async def test_fragments_that_were_forgotten_may_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = cut("a")
+    async with spool(tmp_path) as (inbox, journal):
+        for body in parts[:3]:
+            await inbox.take_in(body, NobodyRepeats())
+        await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
+        assert len(inbound.incomplete(journal)) == 1, "few are kept, as clocks jump"
+        monkeypatch.setattr(inbound, "SLICES_MAX", 2)
+        await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
+        assert inbound.incomplete(journal) == []
+        for body in parts:
+            await inbox.take_in(body, NobodyRepeats())
+        assert len(events(journal)) == 1
+
+
+async def test_fragments_within_fragments_end_there(tmp_path: Path) -> None:
+    inner = split(encode([Entry(1, Message("x" * 300), TIME)]), 200)
+    outer = split(encode([Entry(2, inner[0], TIME)]), 120)
+    async with spool(tmp_path) as (inbox, journal):
+        for part in outer:
+            await inbox.take_in(encode([Entry(2, part)]), NobodyRepeats())
+        assert events(journal) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"\xff\x00garbage", "not an envelope"),
+        (bytes.fromhex("840900008401010061"), "not CBOR"),
+        (bytes.fromhex("84070000840101006178"), "version 7"),
+        (bytes.fromhex("84010000841863010061"), "not CBOR"),
+        (bytes.fromhex("8401000084186301006178"), "kind 99 is not known"),
+    ],
+)
+async def test_what_cannot_be_read_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, body: bytes, said: str
+) -> None:
+    async with spool(tmp_path) as (inbox, journal):
+        await inbox.take_in(body, NobodyRepeats())
+        assert said in caplog.text
+        assert events(journal) == []
+
+
+async def test_only_the_right_key_opens_the_kit(tmp_path: Path) -> None:
+    old, new = derive_key(b"o" * 32, "MT"), derive_key(b"n" * 32, "MT")
+    async with spool(tmp_path, keys=[new, old]) as (inbox, journal):
+        for number, key in enumerate([old, new, derive_key(b"x" * 32, "MT"), None]):
+            body = encode([Entry(number, Message(str(number)), TIME)], key=key)
+            await inbox.take_in(body, NobodyRepeats())
+        assert [event["content"] for event in events(journal)] == ["0", "1"]
+
+
+async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
+    async with spool(tmp_path) as (inbox, journal):
+        for number in range(4):
+            await inbox.take_in(encode([Entry(number, Message("x"), TIME)]), NobodyRepeats())
+        for row in inbound.listing(journal, 10)[:3]:
+            await journal.commit(inbound.handed("script", row["requestId"]))
+        await journal.commit(inbound.forget(before=0, keep=1))
+        assert len(inbound.listing(journal, 10)) == 2
+        await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
+        (left,) = inbound.listing(journal, 10)
+        assert left["hooks"]["script"]["state"] == "waiting"

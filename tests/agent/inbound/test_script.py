@@ -1,0 +1,399 @@
+"""The script hook with real processes: the contract, and commands that behave badly."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.agent.inbound import script
+from fieldagent.agent.inbound.lines import LINE_MAX, OUTPUT_MAX, Lines
+from fieldagent.agent.inbound.script import environment, judge, run_script
+from fieldagent.webhook.delivery import Delivery, Outcome, Result
+
+BODY = '{"requestId":"r"}'
+LARGE = json.dumps({"content": "x" * 200_000}, separators=(",", ":"))
+NOT_ASCII = '{"content":"Grüße 🛰"}'
+SURROGATE = '{"content":"\ud800"}'
+NUL = '{"content":"a\0b"}'
+
+
+async def run(
+    command: str, body: str = BODY, *, deadline: float = 20.0
+) -> tuple[Result, list[str]]:
+    printed: list[str] = []
+    delivery = Delivery("r", "ada", body, 0.0)
+    return await run_script(command, delivery, emit=printed.append, deadline=deadline), printed
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For commands that ignore SIGTERM or leave children: don't wait as long as the product."""
+    monkeypatch.setattr(script, "GRACE", 0.3)
+    monkeypatch.setattr(script, "LINGER", 0.3)
+
+
+@pytest.mark.parametrize("body", [BODY, LARGE, NOT_ASCII])
+async def test_the_payload_is_on_standard_input_with_one_newline(body: str) -> None:
+    result, printed = await run("cat; echo end", body)
+    assert result == Result(Outcome.HANDED)
+    assert "".join(printed) == body + "end"
+    assert printed[-1] == "end"
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        (BODY, [BODY, "unset"]),
+        ("x" * script.ENVIRONMENT_MAX, ["x" * 8192] * 4 + ["unset"]),
+        ("x" * (script.ENVIRONMENT_MAX + 1), ["unset", "1"]),
+        (LARGE, ["unset", "1"]),
+        (NOT_ASCII, ["unset", "1"]),
+        (SURROGATE, ["unset", "1"]),
+        (NUL, ["unset", "1"]),
+    ],
+)
+async def test_the_payload_is_in_the_environment_when_that_can_hold_it(
+    body: str, seen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_PAYLOAD", "somebody else's")
+    monkeypatch.setenv("AGENT_PAYLOAD_OMITTED", "somebody else's")
+    show = 'echo "${AGENT_PAYLOAD-unset}"; echo "${AGENT_PAYLOAD_OMITTED-unset}"'
+    assert await run(show, body) == (Result(Outcome.HANDED), seen)
+
+
+async def test_a_lone_surrogate_reaches_standard_input_as_its_json_escape() -> None:
+    _, printed = await run("cat", SURROGATE)
+    assert printed == ['{"content":"\\ud800"}']
+
+
+def test_what_systemd_told_us_is_not_for_the_hook() -> None:
+    ours = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "1", "HOME": "/root"}
+    assert environment("{}", ours) == {"HOME": "/root", "AGENT_PAYLOAD": "{}"}
+
+
+EXITS = [
+    ("true", Outcome.HANDED, ""),
+    ("exit 75", Outcome.FAILED, "asked to be run again"),
+    ("exit 1", Outcome.REFUSED, "failed (exit 1)"),
+    ("exit 200", Outcome.REFUSED, "ended by signal 72"),
+    ("/nowhere/at/all", Outcome.REFUSED, "was not found (exit 127): correct inbound-hook"),
+    ("/etc/passwd", Outcome.REFUSED, "not executable (exit 126): chmod +x it"),
+    ("if", Outcome.REFUSED, "failed (exit 2)"),
+    ("kill -SEGV $$", Outcome.REFUSED, "ended by SIGSEGV"),
+    ("sh -c 'kill -KILL $$'; exit $?", Outcome.REFUSED, "ended by SIGKILL"),
+]
+
+
+@pytest.mark.parametrize(("command", "outcome", "reason"), EXITS, ids=[row[0] for row in EXITS])
+async def test_the_exit_status_tells_what_becomes_of_the_payload(
+    command: str, outcome: Outcome, reason: str
+) -> None:
+    result, _ = await run(command)
+    assert result.outcome is outcome
+    assert reason in result.reason
+
+
+@given(st.integers(-64, 255))
+def test_every_status_has_a_meaning(status: int) -> None:
+    result = judge(status)
+    assert (result.outcome is Outcome.HANDED) == (status == 0)
+    assert bool(result.reason) == (status != 0)
+
+
+async def test_a_shell_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result, _ = await run(f": {'x' * 200_000}")
+    assert result.outcome is Outcome.FAILED
+    assert result.reason == (
+        "/bin/sh could not be started: Argument list too long; shorten inbound-hook"
+    )
+
+
+async def test_a_command_that_no_process_can_have_is_refused() -> None:
+    result, _ = await run("echo a\0b")
+    assert result.outcome is Outcome.REFUSED
+
+
+async def test_lines_are_printed_as_they_come() -> None:
+    """The command goes on only after its first line was seen outside."""
+    read, write = os.pipe()
+    printed: list[str] = []
+
+    def emit(line: str) -> None:
+        printed.append(line)
+        os.write(write, b"seen\n")
+
+    gate = f"/proc/{os.getpid()}/fd/{read}"
+    delivery = Delivery("r", "ada", BODY, 0.0)
+    command = f"echo one; head -n 1 {gate} >/dev/null; echo two"
+    result = await run_script(command, delivery, emit=emit, deadline=20)
+    os.close(read)
+    os.close(write)
+    assert (result.outcome, printed) == (Outcome.HANDED, ["one", "two"])
+
+
+async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def emit(line: str) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    delivery = Delivery("r", "ada", BODY, 0.0)
+    result = await run_script("echo one; echo two", delivery, emit=emit)
+    assert result.outcome is Outcome.HANDED
+    assert "inbound-hook printed 'two', which has nowhere to go: Broken pipe" in caplog.text
+
+
+async def test_standard_error_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    assert await run("echo to the operator >&2") == (Result(Outcome.HANDED), [])
+    assert "inbound-hook says: to the operator" in caplog.text
+
+
+@pytest.mark.parametrize("body", [BODY, LARGE])
+@pytest.mark.parametrize("command", ["true", "exec <&-; true", "head -c 1 >/dev/null"])
+async def test_a_command_that_does_not_read_its_input_is_no_trouble(
+    command: str, body: str
+) -> None:
+    result, _ = await run(command, body)
+    assert result.outcome is Outcome.HANDED
+
+
+async def test_never_reading_a_large_payload_ends_with_the_deadline(brief: None) -> None:
+    result, _ = await run("exec sleep 1000", LARGE, deadline=0.3)
+    assert result.outcome is Outcome.REFUSED
+
+
+async def test_printing_without_end_fills_nothing_and_ends_with_the_deadline(
+    brief: None,
+) -> None:
+    result, printed = await run("yes", deadline=1.0)
+    assert result.outcome is Outcome.REFUSED
+    assert sum(len(line) + 1 for line in printed) < OUTPUT_MAX + 100
+    assert printed[-1] == f"[more than {OUTPUT_MAX} bytes: the rest is not printed]"
+
+
+async def test_much_output_does_not_stop_a_command_that_ends() -> None:
+    result, printed = await run("head -c 30000000 /dev/zero; exit 0")
+    assert result.outcome is Outcome.HANDED
+    assert len(printed) == OUTPUT_MAX // LINE_MAX + 1
+
+
+def alive(pid: int) -> bool:
+    """Zombies are dead: only their parent has not looked yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(10):
+        while not condition():
+            await trio.sleep(0.01)
+
+
+OVERDUE = {
+    "obeys SIGTERM": "echo $$; sleep 1000 & echo $!; wait",
+    "ignores SIGTERM": "trap '' TERM; echo $$; sleep 1000 & echo $!; while :; do wait; done",
+    "its child ignores SIGTERM": "echo $$; (trap '' TERM; exec sleep 1000) & echo $!; wait",
+    "leaves with its child still there": "echo $$; trap 'exit 0' TERM; (trap '' TERM; exec sleep"
+    " 1000) & echo $!; while :; do wait; done",
+    "is stopped": "echo $$; sleep 1000 & echo $!; kill -STOP $$",
+}
+
+
+@pytest.mark.parametrize("command", OVERDUE.values(), ids=OVERDUE)
+async def test_nothing_of_an_overdue_command_survives(command: str, brief: None) -> None:
+    result, printed = await run(command, deadline=0.5)
+    assert result.outcome is Outcome.REFUSED
+    assert "did not end within 0.5 s" in result.reason
+    pids = [int(line) for line in printed]
+    assert len(pids) == 2
+    await until(lambda: not any(alive(pid) for pid in pids))
+
+
+async def test_an_overdue_command_may_clear_up() -> None:
+    result, printed = await run(
+        "trap 'echo cleared; exit 0' TERM; while :; do sleep 0.05; done", deadline=0.5
+    )
+    assert result.outcome is Outcome.REFUSED
+    assert printed == ["cleared"]
+
+
+async def test_a_child_may_clear_up_though_its_shell_ended_at_once() -> None:
+    child = "trap 'sleep 0.3; echo cleared; exit' TERM; while :; do sleep 0.05; done"
+    result, printed = await run(f"({child}); true", deadline=0.5)
+    assert result.outcome is Outcome.REFUSED
+    assert printed == ["cleared"]
+
+
+@pytest.mark.parametrize("child", ["sleep 1000", "sh -c 'trap \"\" TERM; sleep 1000; sleep 1000'"])
+async def test_a_child_that_holds_the_output_open_is_ended(
+    brief: None, child: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result, printed = await run(f"{child} & echo $!; exit 0")
+    assert result.outcome is Outcome.HANDED
+    assert "left children that hold its output open" in caplog.text
+    await until(lambda: not alive(int(printed[0])))
+
+
+async def test_a_child_that_let_go_of_the_output_goes_on(brief: None) -> None:
+    result, printed = await run("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; exit 0")
+    assert result.outcome is Outcome.HANDED
+    child = int(printed[0])
+    assert alive(child), "what a hook leaves behind on purpose is not ours to end"
+    os.kill(child, signal.SIGKILL)
+
+
+# Python warns of a process that is given up: that is the case here.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_command_that_nobody_can_end_does_not_hold_us_up(
+    brief: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What `exec sudo ...` becomes is root's: the kernel refuses our signals."""
+    end_group = os.killpg
+
+    def refused(group: int, number: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "killpg", refused)
+    result, printed = await run("echo $$; exec sleep 1000", deadline=0.5)
+    end_group(int(printed[0]), signal.SIGKILL)
+    assert result.outcome is Outcome.REFUSED
+    assert f"(process {printed[0]}) could not be ended" in caplog.text
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        UnicodeEncodeError("ascii", "é", 0, 1, "ordinal not in range(128)"),
+        ValueError("I/O operation on closed file"),
+    ],
+    ids=lambda trouble: type(trouble).__name__,
+)
+async def test_a_line_that_cannot_be_shown_is_logged_and_the_next_is_printed(
+    trouble: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    printed: list[str] = []
+
+    def emit(line: str) -> None:
+        if line == "é":
+            raise trouble
+        printed.append(line)
+
+    delivery = Delivery("r", "ada", BODY, 0.0)
+    result = await run_script("echo é; echo b", delivery, emit=emit, deadline=20)
+    assert (result.outcome, printed) == (Outcome.HANDED, ["b"])
+    assert "inbound-hook printed 'é', which" in caplog.text
+    assert str(trouble.args[-1]) in caplog.text
+
+
+async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief: None) -> None:
+    pids: list[int] = []
+    started = trio.Event()
+
+    def emit(line: str) -> None:
+        pids.append(int(line))
+        started.set()
+
+    async with trio.open_nursery() as nursery:
+        command = "trap '' TERM; echo $$; sleep 1000; sleep 1000"
+        delivery = Delivery("r", "ada", BODY, 0.0)
+
+        async def never_ends() -> None:
+            await run_script(command, delivery, emit=emit, deadline=1000)
+            raise AssertionError("it counts as not tried")
+
+        nursery.start_soon(never_ends)
+        await started.wait()
+        nursery.cancel_scope.cancel()
+    await until(lambda: not alive(pids[0]))
+
+
+async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_lingers() -> None:
+    """Or it would be run once more for the same payload after the restart."""
+    finished: list[Result] = []
+    with trio.CancelScope() as agent:
+        printed: list[str] = []
+
+        def emit(line: str) -> None:
+            printed.append(line)
+
+        async def stop_soon() -> None:
+            await until(lambda: bool(printed) and not alive(int(printed[0])))
+            await trio.sleep(0.05)
+            agent.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop_soon)
+            command = "echo $$; sleep 3 & exit 0"
+            delivery = Delivery("r", "ada", BODY, 0.0)
+            finished.append(await run_script(command, delivery, emit=emit))
+    assert finished == [Result(Outcome.HANDED)]
+
+
+async def test_no_descriptor_is_left_open() -> None:
+    await run("true")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for command in ("true", "/nowhere", "echo a; exit 1"):
+        await run(command)
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+async def test_the_command_has_a_session_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    _, printed = await run("cut -d ' ' -f 1,5,6 /proc/$$/stat")
+    pid, group, session = printed[0].split()
+    assert pid == group == session != str(os.getsid(0))
+
+
+def lines_of(*pieces: bytes) -> list[str]:
+    lines = Lines()
+    found = [line for piece in pieces for line in lines.feed(piece)]
+    return found + list(lines.end())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ((b"a\nb",), ["a", "b"]),
+        ((b"a\n\n",), ["a", ""]),
+        ((b"\xc3", b"\xa9\n"), ["é"]),
+        ((b"\xff\n",), ["\ufffd"]),
+        ((b"\xc3",), ["\ufffd"]),
+        ((b"x" * LINE_MAX + b"\n",), ["x" * LINE_MAX]),
+        ((b"x" * LINE_MAX, b"y"), ["x" * LINE_MAX, "y"]),
+        ((b"x" * 3 * LINE_MAX,), ["x" * LINE_MAX] * 3),
+        ((b"",), []),
+    ],
+)
+def test_lines_are_cut_from_any_bytes(pieces: tuple[bytes, ...], expected: list[str]) -> None:
+    assert lines_of(*pieces) == expected
+
+
+@given(st.lists(st.binary(max_size=50)))
+def test_lines_do_not_depend_on_how_the_bytes_arrive(pieces: list[bytes]) -> None:
+    assert lines_of(*pieces) == lines_of(b"".join(pieces))
+
+
+def test_output_ends_at_its_limit_and_says_so_once() -> None:
+    piece = b"x" * 99 + b"\n"
+    found = lines_of(*[piece] * (OUTPUT_MAX // 100 + 500))
+    assert sum(len(line) + 1 for line in found[:-2]) <= OUTPUT_MAX
+    assert [line for line in found if line.startswith("[more")] == found[-1:]
+    exact = lines_of(b"x\n" * (OUTPUT_MAX // 2))
+    assert exact == ["x"] * (OUTPUT_MAX // 2)

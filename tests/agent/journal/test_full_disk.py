@@ -1,0 +1,179 @@
+"""A real agent on a disk that others have filled."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.agent.journal.journal import RESERVE_FROM, RESERVE_PAGES, Journal, Operation
+from fieldagent.store.group import JournalFull
+from tests.postgres import lacking
+from tests.processes import MODULE, PATIENCE, Agent, sky
+
+MIB = 1 << 20
+NO_RESERVE = RESERVE_FROM - MIB
+"""Room from which the journal takes none for later."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """64 MiB."""
+    if os.geteuid() != 0:
+        lacking("only root may mount a disk that is small enough to be filled")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Others leave so many bytes free."""
+    statistics = os.statvfs(disk)
+    room = statistics.f_bavail * statistics.f_frsize - leave
+    logs = disk / "logs"
+    with logs.open("ab") as file:
+        os.posix_fallocate(file.fileno(), file.tell(), room)
+    return logs
+
+
+def agent_on(disk: Path, home: Path) -> Agent:
+    hook = f"cat >>{home}/came && echo handed"
+    return Agent(home, {"state-directory": str(disk / "state"), "inbound-hook": hook})
+
+
+def test_the_last_room_is_kept_for_an_sos(disk: Path, tmp_path: Path) -> None:
+    with sky(tmp_path):
+        agent = agent_on(disk, tmp_path)
+        logs = fill(disk, leave=MIB)
+        refused = agent.post("ordinary")
+        assert refused.status == 507
+        assert "kept for an SOS; free some space" in refused.body["detail"]
+        assert agent.post("help", priority=100).body["status"] == "Delivered"
+        logs.unlink()
+        assert agent.post("ordinary").body["status"] == "Delivered"
+        assert agent.stop() == 0
+
+
+def test_an_sos_is_taken_and_leaves_on_a_disk_without_a_byte_of_room(
+    disk: Path, tmp_path: Path
+) -> None:
+    with sky(tmp_path):
+        agent = agent_on(disk, tmp_path)
+        log = disk / "state/journal.sqlite3-wal"
+        deadline = time.monotonic() + PATIENCE
+        while log.stat().st_size < RESERVE_PAGES * 4096:
+            assert time.monotonic() < deadline, "no reserve was taken"
+            time.sleep(0.1)
+        assert agent.post("before").body["status"] == "Delivered"
+        fill(disk)
+        for number in range(3):
+            assert agent.post(f"help {number}", priority=100).body["status"] == "Delivered"
+            assert agent.post("ordinary").status == 507
+        assert agent.stop() == 0
+
+
+def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) -> None:
+    fill(disk, leave=NO_RESERVE)
+    with sky(tmp_path) as above:
+        agent = agent_on(disk, tmp_path)
+        assert agent.post("before").body["status"] == "Delivered"
+        logs = fill(disk)
+        above.type("mt hello")
+        agent.expect("the disk is full: make room on it")
+        assert agent.post("help", priority=100).status == 507
+        shown = subprocess.run(
+            [*MODULE, "status", "--port", str(agent.port)], capture_output=True, text=True
+        )
+        assert "the disk is full" in shown.stdout
+        logs.unlink()
+        agent.expect("there is room on the disk again")
+        agent.expect("handed")
+        assert "hello" in (tmp_path / "came").read_text()
+        assert agent.post("after").body["status"] == "Delivered"
+        assert agent.stop() == 0
+
+
+def test_it_stops_in_order_though_the_disk_is_full(disk: Path, tmp_path: Path) -> None:
+    fill(disk, leave=NO_RESERVE)
+    with sky(tmp_path) as above:
+        agent = agent_on(disk, tmp_path)
+        logs = fill(disk)
+        above.type("mt hello")
+        agent.expect("the disk is full: make room on it")
+        assert agent.stop() == 0
+        assert not any("Traceback" in line for line in agent.lines)
+        logs.unlink()
+        agent = agent_on(disk, tmp_path)
+        agent.expect("handed")
+        assert agent.stop() == 0
+
+
+def note(text: str) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE IF NOT EXISTS note (text TEXT)")
+        db.execute("INSERT INTO note VALUES (?)", (text,))
+
+    return store
+
+
+@pytest.mark.parametrize("notes", [0, 700, 3000])
+async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: int) -> None:
+    async with journal_on(disk) as journal:
+        await journal.keep_reserve()
+        # However far SQLite's log has got, which it writes anew after 1 000 pages.
+        for number in range(notes):
+            await journal.commit(note(f"note {number}"))
+        logs = fill(disk)
+        for number in range(1500):
+            await journal.commit(note(f"SOS {number}"))
+        with pytest.raises(JournalFull):
+            await journal.commit(note("x" * 10_000_000))
+        await journal.commit(note("and on it goes"))
+        assert journal.read("SELECT count(*) FROM note") == [(notes + 1501,)]
+        with pytest.raises(JournalFull):
+            for _ in range(2 * RESERVE_PAGES):
+                await journal.commit(note("x" * 4000))
+        logs.unlink()
+        await journal.keep_reserve()
+        assert journal.read("PRAGMA freelist_count")[0][0] >= RESERVE_PAGES
+
+
+async def test_a_reserve_that_is_there_is_not_taken_again(disk: Path) -> None:
+    async with journal_on(disk) as journal:
+        await journal.keep_reserve()
+        commits = journal.commits
+        await journal.keep_reserve()
+        assert journal.commits == commits
+
+
+async def test_no_reserve_is_taken_where_there_is_little_room(disk: Path) -> None:
+    async with journal_on(disk) as journal:
+        fill(disk, leave=NO_RESERVE)
+        await journal.keep_reserve()
+        assert journal.read("PRAGMA freelist_count") == [(0,)]
+
+
+@asynccontextmanager
+async def journal_on(disk: Path) -> AsyncIterator[Journal]:
+    journal = Journal(disk / "journal.sqlite3")
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(journal.run)
+            yield journal
+            nursery.cancel_scope.cancel()
+    finally:
+        journal.close()

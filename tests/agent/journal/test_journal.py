@@ -1,0 +1,312 @@
+"""The journal: shared syncs, damage, a full disk, and real power cuts."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.store.group import JournalFailed, JournalFull
+
+
+def remember(text: str) -> Callable[[sqlite3.Connection], None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "INSERT INTO inbound (request_id, sender, body, received) VALUES (?, '1', '', 0)",
+            (text,),
+        )
+
+    return store
+
+
+def remembered(journal: Journal) -> list[str]:
+    return [row[0] for row in journal.read("SELECT request_id FROM inbound ORDER BY number")]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    yield journal
+    journal.close()
+
+
+async def test_sixteen_callers_share_their_syncs(journal: Journal) -> None:
+    async def caller(name: int) -> None:
+        for number in range(20):
+            await journal.commit(remember(f"{name}.{number}"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        async with trio.open_nursery() as callers:
+            for name in range(16):
+                callers.start_soon(caller, name)
+        nursery.cancel_scope.cancel()
+    assert len(remembered(journal)) == 320
+    assert journal.commits <= 320 / 8
+
+
+async def test_one_that_fails_does_not_take_the_others_with_it(journal: Journal) -> None:
+    failures = []
+
+    async def caller(name: str) -> None:
+        try:
+            await journal.commit(remember(name))
+        except sqlite3.IntegrityError:
+            failures.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        async with trio.open_nursery() as callers:
+            for name in ["a", "b", "a", "c"]:
+                callers.start_soon(caller, name)
+        nursery.cancel_scope.cancel()
+    assert sorted(remembered(journal)) == ["a", "b", "c"]
+    assert failures == ["a"]
+
+
+async def test_what_was_ordered_is_carried_out_though_the_agent_stops(journal: Journal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        nursery.start_soon(journal.commit, remember("last words"))
+        await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert remembered(journal) == ["last words"]
+
+
+async def test_an_order_after_the_end_is_refused_and_does_not_wait(journal: Journal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    with trio.fail_after(5), pytest.raises(JournalFailed, match="program stops"):
+        await journal.commit(remember("too late"))
+
+
+async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) -> None:
+    def broken(db: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        raise error
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        with pytest.raises(JournalFailed, match="cannot be written"):
+            await journal.commit(broken)
+        with pytest.raises(JournalFailed):
+            await journal.commit(remember("after"))
+    assert journal.failed is not None
+    assert remembered(journal) == []
+
+
+async def test_a_full_disk_loses_nothing_and_the_journal_goes_on(journal: Journal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await journal.commit(remember("before"))
+        pages = journal.read("PRAGMA page_count")[0][0]
+        await journal.commit(lambda db: db.execute(f"PRAGMA max_page_count={pages}").fetchall())
+        with pytest.raises(JournalFull):
+            await journal.commit(remember("x" * 100_000))
+        await journal.commit(lambda db: db.execute("PRAGMA max_page_count=100000").fetchall())
+        await journal.commit(remember("after"))
+        nursery.cancel_scope.cancel()
+    assert remembered(journal) == ["before", "after"]
+
+
+async def _full(journal: Journal) -> None:
+    pages = journal.read("PRAGMA page_count")[0][0]
+    await journal.commit(lambda db: db.execute(f"PRAGMA max_page_count={pages}").fetchall())
+
+
+async def test_what_has_happened_is_written_once_there_is_room(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE", 0.01)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await _full(journal)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as waiting:
+                waiting.start_soon(journal.persist, remember("x" * 100_000))
+                while not journal.full:
+                    await trio.sleep(0.01)
+                assert remembered(journal) == []
+                await journal.commit(
+                    lambda db: db.execute("PRAGMA max_page_count=100000").fetchall()
+                )
+        assert (journal.full, len(remembered(journal))) == (False, 1)
+        nursery.cancel_scope.cancel()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+async def test_who_leaves_does_not_wait_for_room(journal: Journal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await _full(journal)
+        with trio.fail_after(5), trio.CancelScope(shield=True):
+            async with trio.open_nursery() as waiting:
+                waiting.start_soon(_is_refused, journal)
+                await trio.testing.wait_all_tasks_blocked(0.1)
+                journal.leave()
+        nursery.cancel_scope.cancel()
+
+
+async def _is_refused(journal: Journal) -> None:
+    with pytest.raises(JournalFull):
+        await journal.persist(remember("x" * 100_000))
+
+
+@pytest.mark.parametrize("damage", ["not a database", "wrong page", "newer version"])
+async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "journal.sqlite3"
+    journal = Journal(path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        for number in range(200):
+            await journal.commit(remember(f"{number:0200}"))
+        nursery.cancel_scope.cancel()
+    journal.close()
+    if damage == "newer version":
+        database = sqlite3.connect(path)
+        database.execute("PRAGMA user_version=99")
+        database.close()
+    else:
+        content = bytearray(path.read_bytes())
+        at = 0 if damage == "not a database" else 8192
+        content[at : at + 4096] = b"\xa5" * 4096
+        path.write_bytes(content)
+    again = Journal(path)
+    assert remembered(again) == []
+    again.close()
+    assert (tmp_path / "journal.sqlite3.1.bad").exists()
+
+
+ACKNOWLEDGE = """
+import sqlite3, sys, trio
+from pathlib import Path
+from fieldagent.journal.commit import Journal
+
+async def main():
+    journal = Journal(Path(sys.argv[1]))
+    if sys.argv[2] == "off":
+        journal._writer.execute("PRAGMA synchronous=OFF")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        for number in range(int(sys.argv[3])):
+            await journal.commit(lambda db: db.execute(
+                "INSERT INTO inbound (request_id, sender, body, received)"
+                " VALUES (?, '1', ?, 0)", (str(number), "x" * 200)))
+            print(number, flush=True)
+        sys.stdin.read()
+trio.run(main)
+"""
+EXT4_IOC_SHUTDOWN = 0x8004587D
+NO_LOG_FLUSH = 2
+
+
+def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
+    """Acknowledged and surviving commits of a writer whose disk loses power."""
+    image, mount = directory / "disk.img", directory / "disk"
+    mount.mkdir()
+    with image.open("wb") as file:
+        file.truncate(32 * 1024 * 1024)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, mount], check=True)
+    try:
+        with subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                ACKNOWLEDGE,
+                mount / "journal.sqlite3",
+                synchronous,
+                str(after),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as writer:
+            assert writer.stdout is not None
+            acknowledged = 0
+            for line in writer.stdout:
+                acknowledged = int(line) + 1
+                if acknowledged == after:
+                    handle = os.open(mount, os.O_RDONLY)
+                    fcntl.ioctl(handle, EXT4_IOC_SHUTDOWN, struct.pack("i", NO_LOG_FLUSH))
+                    os.close(handle)
+                    writer.kill()
+        subprocess.run(["umount", mount], check=True)
+        subprocess.run(["mount", "-o", "loop", image, mount], check=True)
+        journal = Journal(mount / "journal.sqlite3")
+        numbers = [int(text) for text in remembered(journal)]
+        journal.close()
+        assert numbers == list(range(len(numbers)))
+        return acknowledged, len(numbers)
+    finally:
+        subprocess.run(["umount", mount], check=False)
+
+
+def can_mount(directory: Path) -> str | None:
+    if os.geteuid() != 0:
+        return "needs root to mount a disk whose power can be cut"
+    if shutil.which("mkfs.ext4") is None:
+        return "needs mkfs.ext4 (e2fsprogs)"
+    try:
+        os.close(os.open("/dev/loop-control", os.O_RDWR))
+    except OSError as error:
+        return f"needs loop devices: {errno.errorcode[error.errno or 0]}"
+    return None
+
+
+@pytest.mark.parametrize("after", [1, 17, 100])
+def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, after: int) -> None:
+    if why := can_mount(tmp_path):
+        pytest.skip(why)
+    acknowledged, survived = cut_power(tmp_path, "full", after)
+    assert acknowledged >= after
+    assert survived >= acknowledged
+
+
+def test_the_power_cut_has_teeth(tmp_path: Path) -> None:
+    if why := can_mount(tmp_path):
+        pytest.skip(why)
+    acknowledged, survived = cut_power(tmp_path, "off", 100)
+    assert survived < acknowledged
+
+
+def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite3"
+    Journal(path).close()
+    database = sqlite3.connect(path)
+    database.executescript(
+        "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE sos;"
+        "DROP TABLE carried; DROP TABLE fragment_held; DROP TABLE reserve; PRAGMA user_version=1;"
+        "CREATE TABLE fragment_sent (sequence, channel, count, position);"
+    )
+    database.execute(
+        "INSERT INTO package (id, body, digest, accepted) VALUES (5, '{}', x'00', 1.0)"
+    )
+    database.execute("INSERT INTO fragment_sent VALUES (1, 'Satellite', 3, 2), (1, 'Radio', 3, 0)")
+    database.commit()
+    database.close()
+    journal = Journal(path)
+    assert journal.read("SELECT id FROM package") == [(5,)]
+    assert journal.read("SELECT * FROM receipt") == []
+    assert journal.read("SELECT * FROM fragment_held") == [(1, "Satellite", 0, 3, 2)]
+    assert journal.read("PRAGMA user_version") == [(JOURNAL.version,)]
+    journal.close()
+    assert not list(tmp_path.glob("*.bad"))

@@ -1,0 +1,260 @@
+"""Fragments on the air, several of a Package under way together, with the stations played here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fieldagent.agent.channels.contract import Outcome, Transmission
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.outbound import Ended
+from fieldagent.package.package import Channel, Status
+from fieldagent.wire.envelope import Fragment, Heard, decode
+from tests.kit import Kit, kit
+
+RADIO = Channel.RADIO
+SENT, NOT_SENT = Outcome.SENT, Outcome.NOT_SENT
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+@dataclass
+class Sky:
+    """Stations that have what they say to have of Package 1, which is cut into `count`."""
+
+    k: Kit
+    count: int = 0
+    has: dict[int, set[int]] = field(default_factory=dict)
+
+    def load(self) -> tuple[Transmission, Any]:
+        """What goes next, and what is in it."""
+        transmission = self.k.load(200)
+        (entry, *_) = decode(transmission.body).entries
+        return transmission, entry.content
+
+    def burst(self) -> list[tuple[Transmission, int]]:
+        """Fragments that go one behind the other, with their positions."""
+        found = []
+        while True:
+            transmission, content = self.load()
+            assert isinstance(content, Fragment)
+            self.count = content.count
+            found.append((transmission, content.index))
+            if not transmission.more:
+                return found
+
+    async def hears(self, station: int, *positions: int) -> None:
+        has = self.has.setdefault(station, set())
+        has |= set(positions)
+        heard = Heard(1, self.count, frozenset(has))
+
+        def note(db: Any) -> bool:
+            return outbound.note_held(db, RADIO, 1, station, self.count, has)
+
+        if await self.k.journal.commit(note) or heard.whole:
+            await self.k.outbox.heard(1, heard)
+
+    async def settle(self, outcome: Outcome, *transmissions: Transmission) -> None:
+        for transmission in transmissions:
+            await self.k.outbox.settle(transmission, outcome, retry_after=3.0)
+
+
+@asynccontextmanager
+async def under_the_sky(path: Path, size: int = 1100) -> AsyncIterator[Sky]:
+    async with kit(path, RADIO, station=1) as k:
+        await k.post(message={"content": "x" * size}, collapseKey=7)
+        yield Sky(k)
+
+
+async def _probed(sky: Sky) -> None:
+    ((probe, position),) = sky.burst()
+    await sky.hears(5, position)
+    await sky.settle(SENT, probe)
+
+
+async def test_one_goes_until_somebody_hears_and_then_four_together(tmp_path: Path) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        flight = sky.burst()
+        assert [position for _, position in flight] == [1, 2, 3, 4]
+        assert sky.k.outbox.load(200) is None
+        await sky.hears(5, 1, 2, 4)
+        for transmission, position in flight:
+            await sky.settle(NOT_SENT if position == 3 else SENT, transmission)
+        assert [position for _, position in sky.burst()][:1] == [3]
+
+
+async def test_what_is_missed_while_a_later_one_is_heard_is_known_at_once(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        flight = sky.burst()
+        await sky.hears(5, 1, 3)
+        with trio.fail_after(1):
+            heard = [
+                await sky.k.outbox.acknowledged(transmission) for transmission, _ in flight[:3]
+            ]
+        assert heard == [True, False, True]
+        with trio.move_on_after(1) as nothing_known:
+            await sky.k.outbox.acknowledged(flight[3][0])
+        assert nothing_known.cancelled_caught
+
+
+async def test_the_same_stay_under_way_until_all_are_settled(tmp_path: Path) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        (first, _), (second, _), *rest = sky.burst()
+        await sky.settle(NOT_SENT, first, second)
+        assert sky.k.outbox.load(200) is None
+        await sky.settle(NOT_SENT, *(transmission for transmission, _ in rest))
+        assert sky.k.outbox.load(200) is None, "it waits for its next try"
+
+
+async def test_when_none_is_heard_it_counts_as_one_try(tmp_path: Path, clock: Any) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        for tries in range(3):
+            flight = sky.burst()
+            assert {transmission.tries for transmission, _ in flight} == {tries}
+            await sky.settle(NOT_SENT, *(transmission for transmission, _ in flight))
+            await trio.sleep(4)
+        flight = sky.burst()
+        await sky.hears(5, flight[0][1])
+        await sky.settle(SENT, flight[0][0])
+        await sky.settle(NOT_SENT, *(transmission for transmission, _ in flight[1:]))
+        assert sky.load()[0].tries == 0
+
+
+async def test_an_sos_goes_between_and_the_rest_behind_it(tmp_path: Path) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        first, _ = sky.load()
+        assert first.more
+        await sky.k.post(message={"content": "help"}, priority=100)
+        sos, content = sky.load()
+        assert (sos.urgent, content.content) == (True, "help")
+        second, content = sky.load()
+        assert (second.urgent, content.index) == (False, 2)
+
+
+async def test_what_is_canceled_half_way_sends_no_more_and_ends_when_it_is_settled(
+    tmp_path: Path,
+) -> None:
+    async with under_the_sky(tmp_path) as sky, trio.open_nursery() as nursery:
+        await _probed(sky)
+        first, _ = sky.load()
+        second, _ = sky.load()
+        nursery.start_soon(sky.k.intake.cancel, 1, RADIO)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sky.k.outbox.load(200) is None
+        await sky.settle(SENT, first)
+        assert sky.k.status(1) is None
+        await sky.settle(NOT_SENT, second)
+        assert sky.k.status(1) is Status.CANCELED
+        assert len(sky.k.outbox) == 0
+
+
+async def test_a_newer_one_takes_its_place_once_the_burst_is_over(tmp_path: Path) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        flight = sky.burst()
+        await sky.k.post(message={"content": "newer"}, collapseKey=7)
+        newer, content = sky.load()
+        assert content.content == "newer"
+        await sky.settle(NOT_SENT, *(transmission for transmission, _ in flight))
+        assert sky.k.status(1) is Status.COLLAPSED
+        await sky.settle(SENT, newer)
+        assert (sky.k.status(2), len(sky.k.outbox)) == (Status.DELIVERED, 0)
+
+
+async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        flight = sky.burst()
+        ends: list[int] = []
+        end = sky.k.outbox._end
+
+        async def counted(ended: list[Ended], record: Any = None) -> None:
+            ends.extend(each.sequence for each in ended)
+            await end(ended, record)
+
+        monkeypatch.setattr(sky.k.outbox, "_end", counted)
+        await sky.hears(6, *range(sky.count))
+        with trio.fail_after(1):
+            for transmission, _ in flight:
+                await sky.k.outbox.acknowledged(transmission)
+        await sky.settle(SENT, flight[0][0])
+        assert sky.k.status(1) is Status.DELIVERED
+        await sky.settle(SENT, *(transmission for transmission, _ in flight[1:]))
+        assert (len(sky.k.outbox), sky.k.outbox.load(200)) == (0, None)
+        assert ends == [1]
+
+
+async def test_who_went_away_before_it_had_the_rest_does_not_stop_another(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with under_the_sky(tmp_path) as sky:
+        await _probed(sky)
+        await sky.hears(5, *range(5, sky.count))
+        await sky.hears(6, *range(5))
+        with trio.fail_after(60):
+            while sky.k.status(1) is None:
+                await sky.k.outbox.ready()
+                flight = sky.burst()
+                new = {position for _, position in flight} - sky.has[6]
+                await sky.hears(6, *new)
+                for transmission, position in flight:
+                    await sky.settle(SENT if position in new else NOT_SENT, transmission)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_whatever_is_lost_it_is_delivered_when_one_station_has_it_and_not_before(
+    data: st.DataObject,
+) -> None:
+    trio.run(_over_a_bad_air, data, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def _over_a_bad_air(data: st.DataObject) -> None:
+    """Each packet is heard by some, and what they say by the sender or not; then all is heard."""
+    with TemporaryDirectory() as folder:
+        async with under_the_sky(Path(folder), data.draw(st.integers(300, 1100))) as sky:
+            for turn in range(200):
+                heard_by = [5, 6, 7] if turn > 30 else data.draw(_some_stations)
+                with trio.fail_after(3600):
+                    await sky.k.outbox.ready()
+                flight = sky.burst()
+                positions = [position for _, position in flight]
+                assert len(set(positions)) == len(positions)
+                gone = set[int]()
+                for station in heard_by:
+                    lost = set() if turn > 30 else data.draw(st.sets(st.sampled_from(positions)))
+                    gone |= set(positions) - lost
+                    await sky.hears(station, *set(positions) - lost)
+                for transmission, position in flight:
+                    await sky.settle(SENT if position in gone else NOT_SENT, transmission)
+                is_whole = any(len(has) == sky.count for has in sky.has.values())
+                assert (sky.k.status(1) is Status.DELIVERED) is is_whole
+                if is_whole:
+                    assert len(sky.k.outbox) == 0
+                    return
+            raise AssertionError("never delivered")
+
+
+_some_stations = st.lists(st.sampled_from([5, 6, 7]), unique=True)

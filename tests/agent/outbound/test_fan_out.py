@@ -1,0 +1,130 @@
+"""One Package over several channels: who begins when, and what a success or a failure changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import Outcome
+from fieldagent.package.delivery import FanOut
+from fieldagent.package.package import Channel, Status
+from tests.kit import HEAD_START, Kit, kit
+
+SATELLITE, CELLULAR = Channel.SATELLITE, Channel.CELLULAR
+
+
+def has(k: Kit, channel: Channel) -> bool:
+    """Whether that channel would send something now."""
+    transmission = k.outboxes[channel].load(340)
+    return transmission is not None
+
+
+def legs(k: Kit, id_: int) -> dict[Channel, tuple[Status | None, str]]:
+    return {name: (leg.status, leg.reason) for name, leg in k.intake.standing(id_).legs.items()}
+
+
+async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
+        id_ = await k.post()
+        await k.send(channel=CELLULAR)
+        assert k.status(id_) is Status.DELIVERED
+        await k.send(channel=SATELLITE)
+        assert {status for status, _ in legs(k, id_).values()} == {Status.DELIVERED}
+
+
+@pytest.mark.parametrize("fan_out", [FanOut.FIRST, FanOut.CHEAPEST])
+async def test_what_has_not_left_is_withdrawn_after_the_first_success(
+    tmp_path: Path, fan_out: FanOut
+) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=fan_out) as k:
+        id_ = await k.post()
+        await k.send(channel=CELLULAR)
+        assert legs(k, id_) == {
+            CELLULAR: (Status.DELIVERED, ""),
+            SATELLITE: (Status.CANCELED, "delivered over Cellular"),
+        }
+        assert k.status(id_) is Status.DELIVERED
+        assert not has(k, SATELLITE)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "leg"),
+    [
+        (Outcome.NOT_SENT, (Status.CANCELED, "delivered over Cellular")),
+        (Outcome.SENT, (Status.DELIVERED, "")),
+    ],
+)
+async def test_what_is_on_its_way_is_not_recalled_and_not_tried_again(
+    tmp_path: Path, outcome: Outcome, leg: tuple[Status, str]
+) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.FIRST) as k:
+        id_ = await k.post()
+        in_session = k.load()
+        await k.send(channel=CELLULAR)
+        assert legs(k, id_)[SATELLITE] == (None, "")
+        await k.outbox.settle(in_session, outcome, reason="no service")
+        assert legs(k, id_)[SATELLITE] == leg
+        assert not has(k, SATELLITE)
+
+
+async def test_the_cheapest_has_a_head_start(tmp_path: Path, clock: trio.testing.MockClock) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
+        await k.post()
+        began = trio.current_time()
+        await k.outboxes[SATELLITE].ready()
+        assert trio.current_time() - began == pytest.approx(HEAD_START)
+        assert has(k, SATELLITE)
+
+
+async def test_without_the_cheapest_the_next_begins_at_once(tmp_path: Path) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
+        await k.post(channels=["Satellite"])
+        assert has(k, SATELLITE)
+
+
+async def test_where_the_cheapest_fails_the_next_hurries(tmp_path: Path) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
+        await k.post()
+        assert not has(k, SATELLITE)
+        await k.send(Outcome.REFUSED, CELLULAR)
+        assert has(k, SATELLITE)
+
+
+async def test_the_rest_of_a_head_start_outlives_a_restart(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    how = {"also": [CELLULAR], "fan_out": FanOut.CHEAPEST}
+    async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
+        await k.post()
+        await trio.sleep(HEAD_START / 2)
+    began = trio.current_time()
+    async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
+        await k.outboxes[SATELLITE].ready()
+    assert trio.current_time() - began == pytest.approx(HEAD_START / 2)
+
+
+async def test_an_sos_takes_every_channel_at_once_and_to_the_end(tmp_path: Path) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
+        id_ = await k.post(priority=100)
+        await k.send(channel=CELLULAR)
+        await k.send(channel=SATELLITE)
+        assert {status for status, _ in legs(k, id_).values()} == {Status.DELIVERED}
+
+
+async def test_collapse_and_cancel_are_each_channel_s_own(tmp_path: Path) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
+        older = await k.post(collapseKey=7)
+        in_session = k.load()
+        newer = await k.post(collapseKey=7)
+        assert legs(k, older)[CELLULAR][0] is Status.COLLAPSED
+        assert legs(k, older)[SATELLITE] == (None, "")
+        await k.outbox.settle(in_session, Outcome.SENT)
+        assert k.status(older) is Status.DELIVERED
+        await k.intake.cancel(newer, CELLULAR)
+        assert legs(k, newer) == {
+            CELLULAR: (Status.CANCELED, "by a call"),
+            SATELLITE: (None, ""),
+        }

@@ -1,0 +1,122 @@
+"""When a peer is asked for missing fragments, and over which channel."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import LinkState, Outcome
+from fieldagent.agent.outbound import missing_fragments as gaps
+from fieldagent.package.package import Channel, Message
+from fieldagent.wire.envelope import Entry, Report, decode, encode
+from fieldagent.wire.fragments import ASK_LAST, split
+from tests.kit import START, Kit, kit
+
+SATELLITE, CELLULAR = Channel.SATELLITE, Channel.CELLULAR
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+def minutes() -> int:
+    return round(trio.current_time() / 60)
+
+
+def now() -> float:
+    return START + trio.current_time()
+
+
+PARTS = split(encode([Entry(9, Message("x" * 300), int(START))]), 120)
+
+
+async def comes(k: Kit, index: int) -> None:
+    await k.outbox.receive(encode([Entry(9, PARTS[index])]))
+
+
+async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
+    """At which minutes a question left, and what it said to be there."""
+    found = []
+    with trio.move_on_after(days * 86_400):
+        while True:
+            await k.outboxes[channel].ready()
+            transmission = k.outboxes[channel].load(340)
+            assert transmission is not None
+            (entry,) = decode(transmission.body).entries
+            assert isinstance(entry.content, Report)
+            found.append((minutes(), entry.content.arrived))
+            await k.outboxes[channel].settle(transmission, Outcome.SENT)
+    return found
+
+
+async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        await comes(k, 1)
+        found = await asked(k, SATELLITE, 20)
+        assert [at for at, _ in found] == [10, 40, 160, 640, 2560]
+        assert {arrived for _, arrived in found} == {frozenset([1])}
+
+
+async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        await comes(k, 1)
+        await trio.sleep(3600)
+        await comes(k, 2)
+        found = await asked(k, SATELLITE, 0.4)
+        # What was asked before the second came left only now, with both.
+        assert [at for at, _ in found] == [60, 70, 100, 220]
+        assert found[-1][1] == {1, 2}
+
+
+@pytest.mark.parametrize("jump", [-30 * 86_400.0, 30 * 86_400.0])
+async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, jump: float) -> None:
+    set_by = 0.0
+    async with kit(tmp_path) as k:
+        asking = partial(gaps.keep_asking, k.journal, k.outboxes, clock=lambda: now() + set_by)
+        k.nursery.start_soon(asking)
+        await trio.sleep(gaps.LOOK_EVERY * 4)
+        await comes(k, 1)
+        await trio.sleep(gaps.LOOK_EVERY * 2)
+        set_by = jump
+        found = await asked(k, SATELLITE, 5)
+        assert [at for at, _ in found] == [20, 50, 170, 650, 2570]
+
+
+async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with kit(tmp_path) as k:
+        await comes(k, 1)
+    await trio.sleep(ASK_LAST)
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        assert await asked(k, SATELLITE, 5) == []
+
+
+async def test_what_has_come_whole_is_not_asked_for(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        for index in range(len(PARTS)):
+            await comes(k, index)
+        assert await asked(k, SATELLITE, 5) == []
+
+
+async def test_it_is_asked_over_what_is_up_and_costs_least(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path, also=[CELLULAR]) as k:
+        k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
+        await comes(k, 1)
+        k.outboxes[CELLULAR].link.state = LinkState.READY
+        assert len(await asked(k, CELLULAR, 0.01)) == 1
+        k.outboxes[CELLULAR].link.state = LinkState.NO_SERVICE
+        k.outboxes[SATELLITE].link.state = LinkState.READY
+        assert len(await asked(k, SATELLITE, 0.05)) == 1

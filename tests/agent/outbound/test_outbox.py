@@ -1,0 +1,509 @@
+"""A Package from acceptance to its end, with a channel played by the test and restarts between."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import Outcome
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.outbound.intake import Conflict, Standing, Stopped, Unknown
+from fieldagent.package.package import Channel, Message, Status, read_package
+from fieldagent.package.payload import Identity
+from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Report, decode, encode
+from fieldagent.wire.fragments import join
+from tests.kit import kit
+
+
+async def test_delivered_once_the_channel_has_sent_it(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        assert k.status(id_) is None
+        (entry,) = await k.send()
+        assert entry.content == Message("hello")
+        assert k.status(id_) is Status.DELIVERED
+        assert len(k.outbox) == 0
+        assert k.outbox.spent().credits == 1
+
+
+async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
+        answers: list[Standing] = []
+
+        async def caller() -> None:
+            answers.append(await k.intake.outcome(accepted.sequence))
+
+        async with trio.open_nursery() as callers:
+            callers.start_soon(caller)
+            callers.start_soon(caller)
+            await trio.testing.wait_all_tasks_blocked()
+            await k.send()
+        assert [answer.status for answer in answers] == [Status.DELIVERED] * 2
+
+
+async def test_small_packages_ride_together_and_the_urgent_one_leads(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        for number in range(4):
+            await k.post(message={"content": f"note {number}"})
+        await k.post(message={"content": "help"}, priority=100)
+        transmission = k.load()
+        assert transmission.urgent
+        contents = [entry.content for entry in decode(transmission.body).entries]
+        assert contents == [Message("help"), *(Message(f"note {n}") for n in range(4))]
+
+
+async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        await k.post(message={"content": "a" * 200})
+        large = await k.post(message={"content": "b" * 200})
+        small = await k.post(message={"content": "c" * 20})
+        assert len(await k.send()) == 2
+        assert (k.status(large), k.status(small)) == (None, Status.DELIVERED)
+
+
+async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: Path) -> None:
+    payload = bytes(range(256)) * 4
+    async with kit(tmp_path) as k:
+        id_ = await k.post(data={"payload": __import__("base64").b64encode(payload).decode()})
+        slices: dict[int, bytes] = {}
+
+        async def send_fragment() -> int:
+            (entry,) = await k.send()
+            assert isinstance(entry.content, Fragment)
+            slices[entry.content.index] = entry.content.slice
+            return entry.content.count
+
+        count = await send_fragment()
+        sos = await k.post(message={"content": "help"}, priority=100)
+        (between,) = await k.send()
+        assert between.sos
+        assert (k.status(sos), k.status(id_)) == (Status.DELIVERED, None)
+    async with kit(tmp_path) as k:
+        while len(slices) < count:
+            await send_fragment()
+        assert k.status(id_) is Status.DELIVERED
+        (whole,) = decode(join(slices)).entries
+        assert getattr(whole.content, "payload", None) == payload
+
+
+async def test_only_the_fragments_that_a_peer_lacks_go_again(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        id_ = await k.post(message={"content": "x" * 1500})
+        sent: list[Entry] = []
+        while k.status(id_) is None:
+            sent += await k.send()
+        report = Entry(sent[0].sequence, Report(len(sent), frozenset({0, 2, 4})))
+        await k.outbox.receive(encode([report]))
+        again = [*await k.send(), *await k.send()]
+        assert again == [sent[1], sent[3]]
+        assert k.outbox.load(340) is None
+        assert k.status(id_) is Status.DELIVERED
+
+
+async def test_a_newer_position_collapses_the_waiting_one(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        older = await k.post(collapseKey=7)
+        newer = await k.post(collapseKey=7, message={"content": "newer"})
+        assert k.status(older) is Status.COLLAPSED
+        (entry,) = await k.send()
+        assert entry.content == Message("newer")
+        assert k.status(newer) is Status.DELIVERED
+
+
+async def test_what_is_being_sent_collapses_only_if_it_was_not_sent(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        for outcome, expected in [
+            (Outcome.SENT, Status.DELIVERED),
+            (Outcome.NOT_SENT, Status.COLLAPSED),
+        ]:
+            older = await k.post(collapseKey=7)
+            transmission = k.load()
+            await k.post(collapseKey=7)
+            assert k.status(older) is None
+            await k.outbox.settle(transmission, outcome)
+            assert k.status(older) is expected
+            await k.send()
+
+
+async def test_cancel_takes_a_waiting_package_out(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        assert (await k.intake.cancel(id_)).status is Status.CANCELED
+        assert k.outbox.load(340) is None
+        with pytest.raises(Unknown):
+            await k.intake.cancel(4711)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [(Outcome.SENT, Status.DELIVERED), (Outcome.NOT_SENT, Status.CANCELED)],
+)
+async def test_cancel_awaits_the_end_of_a_session(
+    tmp_path: Path, outcome: Outcome, expected: Status
+) -> None:
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        transmission = k.load()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(k.intake.cancel, id_)
+            await trio.testing.wait_all_tasks_blocked()
+            await k.outbox.settle(transmission, outcome)
+        assert k.status(id_) is expected
+
+
+async def test_clearing_the_queue_tells_how_many(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        ids = [await k.post() for _ in range(3)]
+        assert await k.intake.clear(Channel.RADIO) == 0
+        assert await k.intake.clear() == 3
+        assert {k.status(id_) for id_ in ids} == {Status.CANCELED}
+
+
+async def test_not_sent_waits_for_its_retry(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path) as k:
+        await k.post()
+        await k.send(Outcome.NOT_SENT, reason="no signal", retry_after=30)
+        assert k.outbox.load(340) is None
+        began = trio.current_time()
+        await k.outbox.ready()
+        assert trio.current_time() - began == pytest.approx(30, abs=1)
+        assert k.load().tries == 1
+
+
+async def test_an_sos_does_not_wait_behind_a_retry(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path) as k:
+        await k.post()
+        await k.send(Outcome.NOT_SENT, retry_after=300)
+        with trio.move_on_after(100) as scope:
+            await k.outbox.ready(urgent=True)
+        assert scope.cancelled_caught
+        await k.post(message={"content": "help"}, priority=100)
+        with trio.fail_after(1):
+            await k.outbox.ready(urgent=True)
+        assert k.load().urgent
+
+
+async def test_a_package_expires_and_an_sos_does_not(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path) as k:
+        plain = await k.post(timeToLive=60)
+        sos = await k.post(priority=100, timeToLive=60)
+        outcome = await k.intake.outcome(outbound.by_id(k.journal, plain).sequence)  # type: ignore[union-attr]
+        assert (outcome.status, k.reason(plain)) == (Status.ERROR, "expired")
+        await trio.sleep(80_000)
+        assert k.status(sos) is None
+
+
+async def test_a_refused_transmission_fails_the_one_that_cannot_be_sent(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        ids = [await k.post(), await k.post()]
+        assert len(await k.send(Outcome.REFUSED, reason="too long for the gateway")) == 2
+        assert len(await k.send(Outcome.REFUSED, reason="too long for the gateway")) == 1
+        assert len(await k.send()) == 1
+        assert [k.status(id_) for id_ in ids] == [Status.ERROR, Status.DELIVERED]
+        assert k.reason(ids[0]) == "too long for the gateway"
+
+
+async def test_a_channel_that_is_not_configured_has_failed(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        assert k.status(await k.post(channels=["Radio"])) is Status.ERROR
+        both = await k.post(channels=["Radio", "Satellite"])
+        assert k.status(both) is None
+        await k.send()
+        assert k.status(both) is Status.DELIVERED
+
+
+async def test_restart_resumes_in_order(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        low, high = await k.post(priority=5), await k.post(priority=50)
+    async with kit(tmp_path) as k:
+        assert len(k.outbox) == 2
+        entries = await k.send()
+        assert [entry.sequence for entry in entries] == [high, low]
+    async with kit(tmp_path) as k:
+        assert k.outbox.load(340) is None
+        assert await k.post() == 3
+
+
+async def test_after_a_crash_the_intent_is_there_and_nothing_else_takes_its_package(
+    tmp_path: Path,
+) -> None:
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        transmission = k.load()
+        await k.outbox.intend(transmission, modem="300", momsn=41)
+    for outcome in (Outcome.DOUBTFUL, Outcome.SENT):
+        async with kit(tmp_path) as k:
+            intent = k.outbox.unsettled()
+            assert intent is not None
+            assert (intent.transmission.body, intent.momsn) == (transmission.body, 41)
+            assert k.outbox.load(340) is None
+            await k.outbox.settle(intent.transmission, outcome)
+            assert k.status(id_) is (Status.DELIVERED if outcome is Outcome.SENT else None)
+    async with kit(tmp_path) as k:
+        assert k.outbox.unsettled() is None
+
+
+@pytest.mark.parametrize("size", [5, 600])
+async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, cuts = tmp_path / "live", list[Path]()
+    live.mkdir()
+    async with kit(live) as k:
+        document: dict[str, Any] = {"message": {"content": "x" * size}}
+        id_ = await k.post(**document)
+        for _ in range(k.outbox.cost(read_package(document)).parts - 1):
+            await k.send()
+        transmission = k.load()
+        await k.outbox.intend(transmission, modem="300", momsn=41)
+        commit = k.journal.commit
+
+        async def commit_and_cut(operation: Any) -> Any:
+            result = await commit(operation)
+            cuts.append(Path(shutil.copytree(live, tmp_path / f"cut-{len(cuts)}")))
+            return result
+
+        monkeypatch.setattr(k.journal, "commit", commit_and_cut)
+        await k.outbox.settle(transmission, Outcome.SENT)
+        assert k.status(id_) is Status.DELIVERED
+    assert cuts
+    for cut in cuts:
+        async with kit(cut) as k:
+            assert k.outbox.unsettled() or k.status(id_) is Status.DELIVERED
+
+
+async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
+    tmp_path: Path,
+) -> None:
+    async with kit(tmp_path) as k:
+        document: dict[str, Any] = {"message": {"content": "x" * 600}}
+        id_ = await k.post(**document)
+        parts = k.outbox.cost(read_package(document)).parts
+        pieces = [outbound.Piece(1, position, parts) for position in range(parts)]
+        await k.journal.commit(outbound.sent(Channel.SATELLITE, pieces, "day", outbound.Spent()))
+        await k.send()
+        assert k.status(id_) is Status.DELIVERED
+
+
+async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path, budget=10, reserve=4) as k:
+        await k.post(message={"content": "x" * 280})
+        await k.send()
+        waits = await k.post(message={"content": "y"})
+        with trio.move_on_after(600) as scope:
+            await k.outbox.ready()
+        assert scope.cancelled_caught
+        await k.post(message={"content": "help"}, priority=100)
+        await k.outbox.ready(urgent=True)
+        assert k.load().urgent
+        assert k.status(waits) is None
+
+
+async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path, budget=1) as k:
+        await k.post()
+        await k.send()
+        await k.post(timeToLive=2**31 - 1)
+        await k.outbox.ready()
+        assert 3600 < trio.current_time() <= 86_400
+
+
+async def test_the_same_id_joins_and_another_body_conflicts(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        assert await k.post(id=5) == await k.post(id=5) == 5
+        assert len(k.outbox) == 1
+        with pytest.raises(Conflict, match="still pending"):
+            await k.post(id=5, message={"content": "other"})
+        await k.send()
+        await k.post(id=5, message={"content": "other"})
+        assert k.status(5) is None
+        assert await k.post() == 6
+
+
+async def test_two_posts_of_one_id_at_one_moment_are_one_package(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        async with trio.open_nursery() as callers:
+            for _ in range(8):
+                callers.start_soon(lambda: k.post(id=5, key="same"))
+        assert len(k.outbox) == 1
+
+
+async def test_an_idempotency_key_holds_across_restarts(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        first = await k.post(key="k1")
+        await k.send()
+    async with kit(tmp_path) as k:
+        assert await k.post(key="k1") == first
+        assert len(k.outbox) == 0
+        with pytest.raises(Conflict, match="another body"):
+            await k.post(key="k1", message={"content": "other"})
+
+
+async def test_stopping_lets_go_of_callers_and_keeps_their_package(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
+        k.intake.stop()
+        with pytest.raises(Stopped, match="kept"):
+            await k.intake.outcome(accepted.sequence)
+    async with kit(tmp_path) as k:
+        assert len(k.outbox) == 1
+
+
+async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        ids = [await k.post() for _ in range(6)]
+        await k.send()
+        waiting = await k.post()
+        await k.journal.commit(outbound.forget(before=0, keep=2))
+        kept = [id_ for id_ in ids if outbound.by_id(k.journal, id_)]
+        assert len(kept) == 2
+        await k.journal.commit(outbound.forget(before=1e12, keep=100))
+        assert not any(outbound.by_id(k.journal, id_) for id_ in ids)
+        assert k.status(waiting) is None
+
+
+async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        report = Entry(77, Report(5, frozenset({0, 3})))
+        k.outbox.report(0, 77, 5, frozenset({0, 3}))
+        with trio.fail_after(5):
+            await k.outbox.ready()
+        assert await k.send() == [report]
+        assert k.outbox.load(340) is None
+        await k.post()
+        k.outbox.report(0, 77, 5, frozenset({0, 3}))
+        assert (await k.send(Outcome.NOT_SENT))[-1] == report
+        assert (await k.send())[-1] == report
+        assert len(k.outbox) == 0
+
+
+async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path) -> None:
+    ada = Identity("42", "Ada", "User", "ada@example.org", "7")
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        (entry,) = await k.send()
+        told = [
+            Entry(3, Introduction(ada)),
+            Entry(entry.sequence, Receipt(3), 1_790_000_100),
+            Entry(entry.sequence, Receipt(9), 1_790_000_200),
+            Entry(entry.sequence + 77, Receipt(3), 1_790_000_200),
+        ]
+        await k.outbox.receive(encode(told))
+        await k.outbox.receive(encode([Entry(entry.sequence, Receipt(3), 1_790_000_999)]))
+        known = k.intake.receipts(k.intake.standing(id_))
+        assert [(each.by.name, each.by.id, each.at) for each in known] == [
+            ("Ada", "42", 1_790_000_100),
+            ("", "9", 1_790_000_200),
+        ]
+
+
+# Several transmissions at once, on a channel's own terms.
+
+
+async def test_loads_are_settled_in_any_order(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        ids = [await k.post(message={"content": str(n) * 3000}) for n in range(3)]
+        first, second, third = k.load(65_536), k.load(65_536), k.load(65_536)
+        assert k.outbox.load(65_536) is None
+        await k.outbox.settle(third, Outcome.SENT)
+        await k.outbox.settle(first, Outcome.NOT_SENT)
+        assert [k.status(id_) for id_ in ids] == [None, None, Status.DELIVERED]
+        assert k.load(65_536).body == first.body
+        await k.outbox.settle(second, Outcome.SENT)
+        assert k.status(ids[1]) is Status.DELIVERED
+
+
+async def test_a_settled_load_leaves_anothers_intent(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        await k.post(message={"content": "a" * 5000})
+        await k.post(message={"content": "b" * 5000})
+        first, second = k.load(65_536), k.load(65_536)
+        await k.outbox.intend(first, modem="300", momsn=1)
+        await k.outbox.settle(second, Outcome.SENT)
+        intent = k.outbox.unsettled()
+        assert intent is not None
+        assert intent.transmission == first
+
+
+async def test_cellular_costs_no_credit_and_is_filled_little(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        for number in range(100):
+            await k.post(message={"content": f"{number:03}" * 100})
+        transmission = k.load(65_536)
+        assert 3_500 < len(transmission.body) <= 4_096
+        await k.outbox.settle(transmission, Outcome.SENT)
+        assert (k.outbox.spent().bytes, k.outbox.spent().credits) == (len(transmission.body), 0)
+
+
+async def test_what_is_larger_than_the_filling_goes_whole(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        await k.post(message={"content": "x" * 60_000})
+        await k.post(message={"content": "small"})
+        assert len(decode(k.load(65_536).body).entries) == 1
+        assert len(decode(k.load(65_536).body).entries) == 1
+
+
+def arriving(number: int, text: str = "hello", *, sos: bool = False) -> bytes:
+    return encode([Entry(number, Message(text), 1_790_000_000, sos)], origin=7)
+
+
+def receipts_in(entries: list[Entry]) -> list[int]:
+    return [entry.sequence for entry in entries if isinstance(entry.content, Receipt)]
+
+
+async def test_what_came_is_told_with_the_next_message_where_that_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    async with kit(tmp_path) as k:
+        await k.outbox.receive(arriving(5))
+        await k.outbox.receive(arriving(6))
+        assert k.outbox.load(340) is None
+        await k.post(message={"content": "x" * 36})
+        assert receipts_in(await k.send()) == []
+        await k.post(message={"content": "y"})
+        assert receipts_in(await k.send()) == [5, 6]
+        await k.post(message={"content": "z"})
+        assert receipts_in(await k.send()) == []
+
+
+async def test_an_sos_is_told_at_once_and_a_lost_receipt_again(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with kit(tmp_path) as k:
+        await k.outbox.receive(arriving(5))
+        await k.outbox.receive(arriving(6, "help", sos=True))
+        with trio.fail_after(1):
+            await k.outbox.ready()
+        assert receipts_in(await k.send(Outcome.NOT_SENT)) == [6, 5]
+    async with kit(tmp_path) as k:  # what is owed survives a restart
+        assert receipts_in(await k.send()) == [6, 5]
+        assert k.outbox.load(340) is None
+        await k.outbox.receive(arriving(6, "help", sos=True))
+        assert receipts_in(await k.send()) == [6]
+
+
+async def test_where_it_is_asked_for_everything_is_told_at_once(tmp_path: Path) -> None:
+    async with kit(tmp_path, receipts_at_once=True) as k:
+        await k.outbox.receive(arriving(5))
+        assert receipts_in(await k.send()) == [5]
+
+
+async def test_a_link_that_confirms_owes_no_receipts(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.CELLULAR) as k:
+        await k.outbox.receive(arriving(5, sos=True))
+        assert k.outbox.load(65_536) is None
+
+
+async def test_an_id_at_the_end_of_its_range_leaves_room_for_ours(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        assert await k.post(id=7) == 7
+        assert await k.post(id=2**31 - 1) == 2**31 - 1
+        assert await k.post() == 8
+    async with kit(tmp_path) as k:
+        assert await k.post() == 9

@@ -1,0 +1,211 @@
+"""The queue against a naive model that keeps a list and sorts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fieldagent.agent.outbound.queue import SLACK, Queue
+
+
+def drain(queue: Queue, now: float = 0.0) -> list[int]:
+    taken = []
+    while (key := queue.take(now)) is not None:
+        taken.append(key)
+    return taken
+
+
+def test_priority_goes_first_and_arrival_decides_among_equals() -> None:
+    queue = Queue()
+    for key, priority in enumerate([10, 12, 100, 12, 10]):
+        queue.add(key, priority=priority)
+    assert drain(queue) == [2, 1, 3, 0, 4]
+
+
+def test_a_newer_position_keeps_the_place_of_the_one_it_replaces() -> None:
+    queue = Queue()
+    queue.add(1, priority=10, collapse_key=7)
+    queue.add(2, priority=10)
+    assert queue.add(3, priority=10, collapse_key=7) == [1]
+    assert drain(queue) == [3, 2]
+
+
+def test_of_another_priority_it_queues_anew() -> None:
+    queue = Queue()
+    queue.add(1, priority=12, collapse_key=7)
+    queue.add(2, priority=11)
+    assert queue.add(3, priority=10, collapse_key=7) == [1]
+    assert drain(queue) == [2, 3]
+
+
+def test_what_is_being_sent_is_not_recalled_but_yields_before_its_next_try() -> None:
+    queue = Queue()
+    queue.add(1, priority=10, collapse_key=7)
+    queue.add(2, priority=10)
+    assert queue.take(0) == 1
+    assert queue.add(3, priority=10, collapse_key=7) == []
+    assert queue.put_back(1, due=50) is False
+    assert 1 not in queue
+    assert queue.take(49) == 2
+    assert queue.take(49) is None, "the newer one inherits the retry time too"
+    assert queue.take(50) == 3
+
+
+def test_an_sos_is_collapsed_by_another_sos_only() -> None:
+    queue = Queue()
+    queue.add(1, priority=100, collapse_key=7, sos=True)
+    assert queue.add(2, priority=200, collapse_key=7) == []
+    assert queue.add(3, priority=100, collapse_key=7, sos=True) == [2, 1]
+    assert drain(queue) == [3]
+
+
+def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
+    queue = Queue()
+    assert queue.next_change(0) == inf
+    queue.add(1, priority=10, due=30, expires=90)
+    assert queue.next_change(0) == 30
+    assert queue.take(30) == 1
+    queue.put_back(1, due=100)
+    assert queue.next_change(31) == 90
+    assert queue.expire(90) == [1]
+    assert queue.next_change(90) == inf
+
+
+@dataclass
+class Entry:
+    key: int
+    priority: int
+    order: int
+    collapse: int | None
+    sos: bool
+    expires: float
+    due: float
+    taken: bool = False
+
+
+class AgainstTheModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = Queue()
+        self.model: list[Entry] = []
+        self.now = 0.0
+        self.next_key = 1
+
+    def find(self, key: int) -> Entry:
+        return next(entry for entry in self.model if entry.key == key)
+
+    @rule(
+        priority=st.sampled_from([10, 12, 100]),
+        collapse=st.none() | st.integers(1, 2),
+        sos=st.booleans(),
+        life=st.sampled_from([inf, 5.0, 20.0]),
+    )
+    def add(self, priority: int, collapse: int | None, sos: bool, life: float) -> None:
+        key, self.next_key = self.next_key, self.next_key + 1
+        new = Entry(key, priority, key, collapse, sos, self.now + life, -inf)
+        # An older taken one hides those before it, as only the newest of a kind can be replaced.
+        rivals: list[Entry] = []
+        for kind in [False, True][: 1 + sos]:
+            same = [e for e in self.model if e.collapse == collapse and e.sos is kind]
+            if collapse is not None and same:
+                newest = max(same, key=lambda entry: entry.key)
+                rivals += [] if newest.taken else [newest]
+        for old in rivals:
+            self.model.remove(old)
+            self.inherit(new, old)
+        self.model.append(new)
+        replaced = self.queue.add(
+            key, priority=priority, collapse_key=collapse, sos=sos, expires=new.expires
+        )
+        assert replaced == [entry.key for entry in rivals]
+
+    @staticmethod
+    def inherit(new: Entry, old: Entry) -> None:
+        if new.priority == old.priority:
+            new.order = min(new.order, old.order)
+            new.due = max(new.due, old.due)
+
+    def due(self) -> list[Entry]:
+        ready = [e for e in self.model if not e.taken and e.due <= self.now]
+        return sorted(ready, key=lambda entry: (-entry.priority, entry.order))
+
+    @rule()
+    def take(self) -> None:
+        expected = self.due()
+        assert self.queue.take(self.now) == (expected[0].key if expected else None)
+        if expected:
+            expected[0].taken = True
+
+    @precondition(lambda self: any(entry.taken for entry in self.model))
+    @rule(data=st.data(), delay=st.sampled_from([-inf, 3.0, 10.0]))
+    def put_back(self, data: st.DataObject, delay: float) -> None:
+        key = data.draw(st.sampled_from([e.key for e in self.model if e.taken]))
+        old = self.find(key)
+        kinds = [True] if old.sos else [True, False]
+        rivals = [
+            e
+            for e in self.model
+            if old.collapse is not None
+            and e.collapse == old.collapse
+            and e.sos in kinds
+            and e.key > key
+            and e.key
+            == max(r.key for r in self.model if (r.collapse, r.sos) == (e.collapse, e.sos))
+        ]
+        old.taken, old.due = False, self.now + delay
+        assert self.queue.put_back(key, old.due) is not bool(rivals)
+        if rivals:
+            self.model.remove(old)
+            newest = max(rivals, key=lambda entry: entry.key)
+            if not newest.taken:
+                self.inherit(newest, old)
+
+    @precondition(lambda self: bool(self.model))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from([entry.key for entry in self.model]))
+        assert self.queue.remove(key)
+        assert not self.queue.remove(key)
+        self.model.remove(self.find(key))
+
+    @rule(step=st.sampled_from([0.5, 4.0, 30.0]))
+    def time_passes(self, step: float) -> None:
+        self.now += step
+        ended = [e for e in self.model if not e.taken and e.expires <= self.now]
+        assert sorted(self.queue.expire(self.now)) == [entry.key for entry in ended]
+        for entry in ended:
+            self.model.remove(entry)
+
+    @invariant()
+    def agrees(self) -> None:
+        assert len(self.queue) == len(self.model)
+        expected = self.due()
+        assert self.queue.foremost(self.now) == (expected[0].key if expected else None)
+
+    @invariant()
+    def next_change_is_not_late(self) -> None:
+        waiting = [e for e in self.model if not e.taken]
+        times = [t for e in waiting for t in (e.due, e.expires) if t > self.now]
+        assert self.queue.next_change(self.now) <= min(times, default=inf)
+
+    @invariant()
+    def stays_bounded(self) -> None:
+        sizes = self.queue.sizes()
+        assert max(sizes.heaps) <= 2 * sizes.live + SLACK
+
+
+TestAgainstTheModel = AgainstTheModel.TestCase
+TestAgainstTheModel.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+
+
+def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
+    queue = Queue()
+    for key in range(10_000):
+        queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due=5.0)
+    sizes = queue.sizes()
+    assert sizes.live == 1
+    assert max(sizes.heaps) <= 2 + SLACK

@@ -1,0 +1,117 @@
+"""The agent as its users have it, a real process, linked to a hub's end in this one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.agent.test_agent import HOOK
+from tests.hub.memory_mailbox import TOKEN, MemoryHub
+from tests.hub.serving import CA, hub_end
+from tests.processes import MODULE, Agent, Answer
+
+
+@contextmanager
+def linked(home: Path, port: int, **more: str) -> Iterator[Agent]:
+    """An agent with no other channel than the link."""
+    ca = home / "ca.pem"
+    CA.cert_pem.write_to_path(str(ca))
+    settings = {
+        "hub-address": f"https://127.0.0.1:{port}",
+        "hub-token": TOKEN,
+        "hub-ca-file": str(ca),
+        "satellite-port": None,
+        **more,
+    }
+    running = Agent(home, settings)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+async def post(agent: Agent, content: str) -> Answer:
+    return await trio.to_thread.run_sync(agent.post, content)
+
+
+async def test_both_ways(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with hub_end(hub) as port:
+        with linked(tmp_path, port, **{"inbound-hook": HOOK}) as agent:
+            answer = await post(agent, "Camp reached")
+            assert answer.body["status"] == "Delivered"
+            assert answer.body["channels"] == {"Cellular": {"status": "Delivered"}}
+            assert hub.mailbox.contents == ["Camp reached"]
+            status = (await trio.to_thread.run_sync(agent.call, "GET", "/api/status")).body
+            cellular = status["channels"]["Cellular"]
+            assert (cellular["state"], cellular["hub"]) == ("ready", f"https://127.0.0.1:{port}")
+            assert cellular["creditsToday"] == 0 < cellular["bytesToday"]
+            assert status["channels"]["Satellite"]["configured"] is False
+
+
+async def test_killed_again_and_again_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    contents = [f"note {number}" for number in range(60)]
+    async with hub_end(hub) as port:
+        for start in range(0, 60, 20):
+            with linked(tmp_path, port) as agent:
+                for content in contents[start : start + 20]:
+                    message = {"message": {"content": content}}
+                    accept = partial(agent.call, "POST", "/api/package/async", message)
+                    assert (await trio.to_thread.run_sync(accept)).status == 202
+        with linked(tmp_path, port) as agent:
+            assert (await post(agent, "last")).body["status"] == "Delivered"
+            while len(hub.mailbox.contents) < 61:
+                await trio.sleep(0.05)
+    assert sorted(hub.mailbox.contents) == sorted([*contents, "last"])
+
+
+async def test_it_stops_in_order_while_it_is_linked(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with hub_end(hub) as port:
+        with linked(tmp_path, port) as agent:
+            await post(agent, "x")
+            assert await trio.to_thread.run_sync(agent.stop) == 0
+        while hub.linked:
+            await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("token", "good", "said"),
+    [(TOKEN, True, "answers over lo and knows the token"), ("wrong", False, "correct hub-token")],
+)
+async def test_check_asks_the_hub_and_ends_no_link(
+    tmp_path: Path, token: str, good: bool, said: str
+) -> None:
+    hub = MemoryHub()
+    CA.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    async with hub_end(hub) as port:
+        properties = tmp_path / "agent.properties"
+        properties.write_text(
+            f"api-port=0\nstate-directory={tmp_path}\nhub-address=https://127.0.0.1:{port}\n"
+            f"hub-token={token}\nhub-ca-file={tmp_path}/ca.pem\ncellular-interface=lo\n"
+        )
+        command = [*MODULE, "check", "--json", "--config", str(properties)]
+        done = await trio.run_process(command, capture_stdout=True, check=False)
+    told = json.loads(done.stdout)
+    assert told["good"] is good
+    assert any(said in finding["text"] for finding in told["findings"])
+    assert hub.links == 0
+
+
+def test_an_agent_without_a_hub_does_without_what_a_link_needs() -> None:
+    code = (
+        "import sys, fieldagent.agent.agent, fieldagent.cli.run;"
+        "ours = {'fieldagent.http.link_session', 'fieldagent.agent.channels.cellular'};"
+        "bad = {'websockets'} | ours;"
+        "assert not bad & sys.modules.keys(), bad & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

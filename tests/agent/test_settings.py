@@ -1,0 +1,156 @@
+"""agent.properties: every key, every fault at once, and the nearest known key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.settings import KEYS, default_path, load, parse, state_directory
+from fieldagent.system.properties import InvalidSettings
+
+PATH = Path("agent.properties")
+GOOD = {
+    "inbound-hook": "/opt/hook.sh --now",
+    "inbound-hook-deadline": "90",
+    "webhook-address": "https://example.org:8443/in?x=1",
+    "webhook-secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
+    "satellite-port": "/dev/ttyUSB0",
+    "satellite-baud": "19200",
+    "satellite-credits-per-day": "100",
+    "satellite-sos-reserve": "20",
+    "satellite-mailbox-check": "12",
+    "satellite-key": "00" * 32 + " " + "ff" * 32,
+    "satellite-receipts": "at-once",
+    "hub-address": "https://hub.example.org:8443/",
+    "hub-token": "fal_c29tZSBieXRlcyBvZiBhIHRva2Vu",
+    "hub-ca-file": "/etc/fieldagent/ca.pem",
+    "cellular-interface": "wwan0",
+    "cellular-ping": "120",
+    "cellular-recovery-command": "mmcli --modem 0 --reset",
+    "cellular-recovery-after": "900",
+    "radio-port": "/dev/ttyACM0",
+    "radio-protocol": "kiss",
+    "radio-baud": "9600",
+    "radio-callsign": "N0CALL-7",
+    "radio-station": "7",
+    "radio-name": "Hut",
+    "radio-key": "00" * 32,
+    "radio-carry": "Cellular, satellite",
+    "radio-carry-credits-per-day": "20",
+    "fan-out": "cheapest",
+    "fan-out-head-start": "300",
+    "sos-repeat": "0",
+    "package-time-to-live": "3600",
+    "state-directory": "/var/lib/kit",
+    "keep-ended-count": "5",
+    "keep-ended-days": "3",
+    "api-port": "0",
+}
+
+
+def test_every_key_is_read() -> None:
+    assert GOOD.keys() == {key.name for key in KEYS}
+    settings = parse("".join(f"{name}={value}\n" for name, value in GOOD.items()), PATH)
+    assert settings.inbound_hook == "/opt/hook.sh --now"
+    assert settings.satellite_mailbox_check == 12 * 3600
+    assert settings.satellite_receipts == "at-once"
+    assert settings.satellite_key == (bytes(32), b"\xff" * 32)
+    assert settings.state_directory == Path("/var/lib/kit")
+    assert settings.hub_address == "https://hub.example.org:8443"
+    assert settings.hub_ca_file == Path("/etc/fieldagent/ca.pem")
+    assert settings.cellular_ping == 120
+
+
+def test_java_properties_as_java_writes_them() -> None:
+    text = "# a comment\n! another\ninbound-hook : echo \\\n    h\\u00e9\nsatellite-port /dev/x\n"
+    settings = parse(text, PATH)
+    assert settings.inbound_hook == "echo hé"
+    assert settings.satellite_port == "/dev/x"
+
+
+def test_nothing_set_is_a_valid_agent() -> None:
+    settings = parse("", PATH, {"STATE_DIRECTORY": "/var/lib/fieldagent"})
+    assert settings.api_port == 9091
+    assert settings.satellite_port is None
+    assert settings.state_directory == Path("/var/lib/fieldagent")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("satelite-port=/dev/ttyUSB0", "nearest is satellite-port"),
+        ("webhook-adress=http://x", "nearest is webhook-address"),
+        ("satellite-baud=fast", "satellite-baud must be a whole number"),
+        ("satellite-baud=٩٦٠٠", "satellite-baud must be"),
+        ("api-port=70000", "from 0 to 65535"),
+        ("radio-callsign=n0call\nradio-port=/dev/x\nradio-station=1", "must be a call of up to 6"),
+        ("radio-port=/dev/x", "radio-port needs radio-station"),
+        ("radio-carry=pigeon\nradio-port=/dev/x\nradio-station=1", "cellular, satellite or both"),
+        (
+            "radio-protocol=kiss\nradio-port=/dev/x\nradio-station=1",
+            "radio-protocol=kiss needs radio-callsign",
+        ),
+        ("fan-out=all", "fan-out must be every, first or cheapest, not 'all'"),
+        ("package-time-to-live=0", "from 1 to"),
+        ("webhook-address=ftp://example.org", "must be a URL"),
+        ("webhook-address=http://", "must be a URL"),
+        ("webhook-address=http://a:b:c/", "not a URL"),
+        ("webhook-secret=whsec_short", "whsec_"),
+        ("satellite-key=abc", "64 hexadecimal digits"),
+        ("satellite-receipts=never", "must be ride or at-once"),
+        ("inbound-hook=", "is empty"),
+        ("hub-address=http://hub.example.org", "must be https://"),
+        ("hub-address=https://hub.example.org/path", "a host, with a port"),
+        ("hub-address=https://user@hub.example.org", "a host, with a port"),
+        ("hub-address=hub.example.org", "must be a URL"),
+        ("hub-address=https://hub.example.org", "hub-address needs hub-token"),
+        ("hub-token=abc", "hub-token needs hub-address"),
+        ("hub-token=a b", "in one piece"),
+        ("hub-ca-file=ca.pem", "begins with /"),
+        ("cellular-interface=much-too-long-a-name", "such as wwan0"),
+        ("cellular-interface=wwan 0", "such as wwan0"),
+        ("cellular-interface=wwan0", "cellular-interface needs hub-address"),
+        ("cellular-ping=2", "from 5 to 86400"),
+        ("cellular-recovery-after=9", "from 60 to"),
+        ("x=\\u12", "u"),
+    ],
+)
+def test_a_fault_names_key_and_remedy(line: str, said: str) -> None:
+    with pytest.raises(InvalidSettings, match=said) as caught:
+        parse(line, PATH)
+    assert "agent.properties" in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:8080"])
+def test_a_hub_on_this_machine_needs_no_tls(host: str) -> None:
+    settings = parse(f"hub-address=http://{host}\nhub-token=t\ncellular-ping=0\n", PATH)
+    assert settings.hub_address == f"http://{host}"
+    assert settings.cellular_ping == 0
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        parse("api-port=x\nsatelite-port=/dev/x\nkeep-ended-days=-1\n", PATH)
+    assert len(caught.value.faults) == 3
+
+
+def test_a_named_file_must_be_there_and_the_default_may_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing.properties")
+    assert load(None, {"XDG_CONFIG_HOME": str(tmp_path)}).api_port == 9091
+    (tmp_path / "latin.properties").write_bytes(b"inbound-hook=\xe9")
+    with pytest.raises(InvalidSettings, match="UTF-8"):
+        load(tmp_path / "latin.properties")
+
+
+def test_directories_follow_xdg() -> None:
+    assert default_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/fieldagent/agent.properties")
+    home = Path.home()
+    assert default_path({"XDG_CONFIG_HOME": "relative"}).is_relative_to(home / ".config")
+    assert state_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/fieldagent")
+
+
+def test_who_looks_at_the_unit_s_settings_looks_at_its_state() -> None:
+    installed = Path("/etc/fieldagent/agent.properties")
+    assert parse("", installed, {"HOME": "/root"}).state_directory == Path("/var/lib/fieldagent")

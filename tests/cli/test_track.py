@@ -1,0 +1,206 @@
+"""Which positions are worth a Package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.cli.track_policy import Policy, Track, distance
+from fieldagent.wire.gpsd import Fix
+
+HOME = Fix(1_800_000_000.0, 47.0, 8.0, speed=0.0)
+METRE = 1 / 111_195
+"""Degrees of latitude."""
+POLICY = Policy()
+
+
+def after(seconds: float, metres: float = 0.0, speed: float | None = 0.0) -> Fix:
+    return HOME._replace(
+        time=HOME.time + seconds, latitude=HOME.latitude + metres * METRE, speed=speed
+    )
+
+
+def shown(*fixes: Fix, policy: Policy = POLICY) -> Track:
+    """A track whose first fix has been posted, and none since."""
+    track = Track(policy)
+    for number, fix in enumerate(fixes):
+        track.see(fix)
+        if not number:
+            track.posted()
+    return track
+
+
+def driving() -> Track:
+    """A track that has been in motion for a minute, and was posted at HOME in the midst of it."""
+    track = shown(*(after(second, speed=9.0) for second in range(-60, 1)))
+    track.posted()
+    return track
+
+
+def count(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 24) -> int:
+    """How many are posted of a fix each second, which wanders a little about one place."""
+    track, posted = Track(policy), 0
+    for second in range(hours * 3600):
+        track.see(after(second, metres=second * 7 % 13 - 6, speed=speed(second)))
+        if track.due(costly=False):
+            track.posted()
+            posted += 1
+    return posted
+
+
+def test_nothing_is_due_without_a_fix_and_the_first_at_once() -> None:
+    track = Track()
+    assert not track.due(costly=False)
+    track.see(HOME)
+    assert track.due(costly=True)
+
+
+@pytest.mark.parametrize(
+    ("fix", "cheap", "costly"),
+    [
+        (after(1), False, False),
+        (after(1799), False, False),
+        (after(1800), True, False),
+        (after(7200), True, True),
+        (after(7200, speed=None), True, True),
+        (after(60, metres=499), False, False),
+        (after(60, metres=501), True, False),
+        (after(29, metres=5000), False, False),
+        (after(120, metres=2001), True, True),
+        (after(-1800), True, False),
+        (after(-5), False, False),
+        (after(31, metres=40, speed=3.0), False, False),
+    ],
+)
+def test_from_rest(fix: Fix, cheap: bool, costly: bool) -> None:
+    track = shown(HOME, fix)
+    assert track.due(costly=False) is cheap
+    assert track.due(costly=True) is costly
+
+
+@pytest.mark.parametrize(
+    ("seconds", "speed", "cheap", "costly"),
+    [
+        (59, 3.0, False, False),
+        (60, 3.0, True, False),
+        (150, 3.0, True, True),
+        (60, 1.0, True, False),
+        (60, 0.9, False, False),
+        (60, None, False, False),
+    ],
+)
+def test_setting_out_counts_once_it_has_lasted(
+    seconds: int, speed: float | None, cheap: bool, costly: bool
+) -> None:
+    track = shown(HOME, *(after(second, speed=speed) for second in range(seconds + 1)))
+    assert track.due(costly=False) is cheap
+    assert track.due(costly=True) is costly
+
+
+@pytest.mark.parametrize(
+    ("seconds", "speed", "due"),
+    [
+        (299, 9.0, False),
+        (300, 9.0, True),
+        (299, None, False),
+        (300, None, True),
+        (59, 0.2, False),
+        (60, 0.2, True),
+        (299, 0.5, False),
+    ],
+)
+def test_in_motion_oftener_and_where_it_came_to_rest(
+    seconds: int, speed: float | None, due: bool
+) -> None:
+    track = driving()
+    for second in range(seconds + 1):
+        track.see(after(second, speed=speed))
+    assert track.due(costly=False) is due
+
+
+def test_what_came_to_rest_is_posted_once() -> None:
+    track = driving()
+    due = []
+    for second in range(1860):
+        track.see(after(second, speed=0.1))
+        if track.due(costly=False):
+            track.posted()
+            due.append(second)
+    assert due == [60]
+
+
+def test_speed_since_before_a_clock_that_jumped_counts() -> None:
+    track = shown(HOME, after(10, speed=3.0), after(-5000, speed=3.0))
+    assert track.due(costly=False)
+    track.posted()
+    track.see(after(-5000 + 300, speed=3.0))
+    assert track.due(costly=False)
+
+
+@pytest.mark.parametrize(
+    ("speed", "posted"),
+    [
+        (lambda second: 0.3, 48),
+        # A receiver indoors, which now and then believes that it moves.
+        (lambda second: 1.4 if second % 45 < 5 else 0.2, 48),
+        # A slow walk: about the threshold, never for long below its half.
+        (lambda second: (0.7, 0.9, 1.1, 1.3)[second // 20 % 4] if second > 60 else 1.2, 289),
+        # A town: each 2 minutes there is a red light.
+        (lambda second: 0.0 if second % 120 > 75 else 12.0, 289),
+    ],
+    # One more in motion: that it set out.
+    ids=["rest", "noise", "walk", "town"],
+)
+def test_a_day_costs_what_the_intervals_say(speed: Callable[[int], float], posted: int) -> None:
+    assert count(speed) == posted
+
+
+def test_another_interval_costs_accordingly() -> None:
+    assert count(lambda second: 0.3, replace(POLICY, interval=3600)) == 24
+
+
+def test_distances() -> None:
+    assert distance(HOME, HOME) == 0
+    assert distance(HOME, after(0, metres=1000)) == pytest.approx(1000, rel=1e-3)
+    zurich, sydney = Fix(0, 47.3769, 8.5417), Fix(0, -33.8688, 151.2093)
+    assert distance(zurich, sydney) == pytest.approx(16_569_000, rel=0.01)
+    west, east = Fix(0, 0, 179.999), Fix(0, 0, -179.999)
+    assert distance(west, east) == pytest.approx(222, rel=0.01)
+
+
+fixes = st.builds(
+    Fix,
+    st.floats(0, 4e9),
+    st.floats(-90, 90),
+    st.floats(-180, 180),
+    speed=st.none() | st.floats(0, 100),
+)
+
+
+@given(fixes, st.lists(fixes, max_size=20))
+def test_costly_is_never_oftener(first: Fix, later: list[Fix]) -> None:
+    track = shown(first, *later)
+    if track.due(costly=True):
+        assert track.due(costly=False)
+
+
+@given(fixes, st.lists(fixes, max_size=20))
+def test_what_was_just_posted_is_not_due_and_a_day_later_something_is(
+    first: Fix, later: list[Fix]
+) -> None:
+    track = shown(first, *later)
+    track.posted()
+    newest = [first, *later][-1]
+    assert not track.due(costly=False)
+    track.see(newest._replace(time=newest.time + 86_400))
+    assert track.due(costly=True)
+
+
+@given(fixes, fixes)
+def test_the_distance_is_the_same_both_ways(one: Fix, other: Fix) -> None:
+    assert 0 <= distance(one, other) <= 20_100_000
+    assert distance(one, other) == pytest.approx(distance(other, one), abs=1e-3)

@@ -1,0 +1,136 @@
+"""Both descriptions against the code, and against running programs by schemathesis."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from fieldagent.agent.api.routes import LocalApi
+from fieldagent.http import openapi
+from fieldagent.http.routes import Route
+from fieldagent.hub import push
+from fieldagent.hub.api import HubApi
+from fieldagent.hub.ip_link import Links
+from fieldagent.package.package import ITEMS, SOS_PRIORITY, Channel, Status
+from tests.processes import administer, agent, hub
+
+ROOT = Path(__file__).parents[2]
+SEED = "20261121"
+NOT_MEANT = "use_after_free"
+"""DELETE withdraws a Package, and what became of it can be looked at for a while after."""
+
+
+def description(name: str) -> Any:
+    return json.loads((files(openapi) / f"{name}.json").read_text())
+
+
+def routes(name: str) -> list[Route]:
+    nothing = cast(Any, None)
+    if name == "local":
+        return LocalApi(nothing, nothing, nothing, nothing, nothing).routes()
+    api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
+    return [*api.routes(), Links(nothing, nothing, nothing).route()]
+
+
+@pytest.mark.parametrize("name", ["local", "hub"])
+def test_every_route_is_described_and_nothing_else(name: str) -> None:
+    described = {
+        (method.upper(), path)
+        for path, item in description(name)["paths"].items()
+        for method in item
+        if method != "parameters"
+    }
+    served = {(route.method, route.pattern) for route in routes(name)}
+    # It is there when an account at RockBLOCK is named in the settings.
+    assert described - {("POST", "/operator/rockblock")} == served
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "items", "routing"),
+    [
+        ("local", "Package", ITEMS, "fieldagent.package.package"),
+        ("hub", "Push", push.ITEM_KINDS, "fieldagent.hub.push"),
+    ],
+)
+def test_members_are_those_that_are_read(name: str, schema: str, items: Any, routing: str) -> None:
+    schemas = description(name)["components"]["schemas"]
+    for kind, (_, _, members) in items.items():
+        described = schemas[kind.capitalize()]
+        assert described["properties"].keys() == members.keys()
+        required = {member for member, field in members.items() if field.required}
+        assert set(described["required"]) == required
+    known = sys.modules[routing].ROUTING.keys() | items.keys()
+    for variant in schemas[schema]["oneOf"]:
+        assert variant["properties"].keys() == known
+
+
+def test_words_are_the_code_s() -> None:
+    schemas = description("local")["components"]["schemas"]
+    assert set(schemas["Answer"]["properties"]["status"]["enum"]) == set(Status)
+    channels = schemas["Package"]["oneOf"][0]["properties"]["channels"]["items"]["enum"]
+    assert set(channels) == set(Channel)
+    assert f"{SOS_PRIORITY} and above" in schemas["Package"]["description"]
+
+
+def explore(address: str, *arguments: str) -> None:
+    """Every phase, every check; what fails is told with the seed that shows it again."""
+    command = [
+        str(Path(sys.executable).parent / "schemathesis"),
+        "run",
+        f"{address}/openapi.json",
+        *("--url", address),
+        *("--seed", SEED),
+        *("--max-examples", "40"),
+        *("--request-timeout", "20"),
+        *("--exclude-checks", NOT_MEANT),
+        "--no-color",
+        *arguments,
+    ]
+    environment = {
+        **os.environ,
+        "SCHEMATHESIS_HOOKS": "tests.openapi_hooks",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT
+    )
+    told = "\n".join(line[:500] for line in done.stdout.splitlines())
+    assert done.returncode == 0, told[-8_000:] + done.stderr[-2_000:]
+    assert "generated" in told
+
+
+def test_the_local_api_is_as_described(tmp_path: Path) -> None:
+    """Without a channel every Package ends at once, so that the call that waits is explored too."""
+    with agent(tmp_path, {"satellite-port": None}) as running:  # type: ignore[dict-item]
+        address = f"http://127.0.0.1:{running.port}"
+        # The stream of events has no end to wait for.
+        explore(address, "--exclude-path", "/api/events")
+
+
+def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> None:
+    settings = {"satellite-port": str(tmp_path / "absent"), "inbound-hook": "true"}
+    with agent(tmp_path, settings) as running:
+        address = f"http://127.0.0.1:{running.port}"
+        explore(address, "--exclude-path", "/api/events", "--exclude-path", "/api/package")
+
+
+def test_the_push_api_is_as_described(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    fast = ("key", "add", "fast", "--per-minute", "6000000", "--burst", "1000000")
+    key = administer(database, *fast)["apiKey"]
+    with hub(tmp_path, {"database": database}) as running:
+        # A link is a WebSocket, and RockBLOCK's webhook is there for those who have an account.
+        explore(
+            running.address,
+            *("--exclude-path", "/link", "--exclude-path", "/operator/rockblock"),
+            *("--header", f"x-api-key: {key}"),
+            *("--header", f"Authorization: Bearer {first['token']}"),
+        )

@@ -1,0 +1,77 @@
+"""Bodies of JSON that nobody sends in good faith: each is refused in words, at little cost."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.package.package import InvalidPackage, parse_package
+from fieldagent.package.strict_json import MEMBERS_MAX, NotJson, load_document
+from tests.hostile_bodies import BODIES
+
+MANY = ",".join(f'"m{number}":1' for number in range(40_000))
+OBJECT = f"more than {MEMBERS_MAX} members in the object at line"
+ARRAY = f"more than {MEMBERS_MAX} members in the array at line"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (f'{{{MANY},"m39999":1}}', f"{OBJECT} 1, column 1$"),
+        (f'{{"message":\n  {{{MANY}}}}}', f"{OBJECT} 2, column 3$"),
+        ('{"channels": [' + ",".join(['"Radio"'] * 65) + "]}", f"{ARRAY} 1, column 14$"),
+        ("[" + "[]," * 300_000, f"{ARRAY} 1, column 1$"),
+        ("[" * 17, "nested deeper than 16 at line 1, column 17$"),
+        ('{"a":' * 100_000, "nested deeper than 16 at line 1, column 81$"),
+        ('""' * 100_000, "more parts than anything here takes at line 1, column 4001$"),
+        ("[" + ",".join(["[" + ",".join("1" * 60) + "]"] * 60) + "]", "more parts"),
+        ('{"x": "' + "\\" * 100_001, "Unterminated string"),
+        ('\\"' * 100_000, "Expecting value at line 1, column 1$"),
+        ("}" * 50 + "]" * 50, "Expecting value"),
+    ],
+)
+def test_what_is_too_large_in_structure_is_refused_with_its_place(body: str, said: str) -> None:
+    with pytest.raises(NotJson, match=said):
+        load_document(body.encode())
+
+
+@pytest.mark.parametrize("at", [0, 1, 40, 62])
+def test_a_member_that_is_there_twice_is_named_wherever_it_stands(at: int) -> None:
+    names = [f"m{number}" for number in range(MEMBERS_MAX - 1)]
+    members = ",".join(f'"{name}":1' for name in [*names, names[at]])
+    with pytest.raises(NotJson, match=f'the member "m{at}" is there more than once'):
+        load_document(f"{{{members}}}".encode())
+
+
+documents = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda children: st.lists(children, max_size=5) | st.dictionaries(st.text(), children),
+    max_leaves=12,
+)
+
+
+@given(documents, st.booleans(), st.sampled_from([None, 1]))
+def test_what_is_small_is_read_as_json_reads_it(
+    document: Any, ascii_only: bool, indent: int | None
+) -> None:
+    text = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
+    assert load_document(text.encode()) == json.loads(text)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_no_body_costs_more_than_its_length(name: str) -> None:
+    """What was quadratic took minutes for these: a second is generous."""
+    before = time.thread_time()
+    with suppress(NotJson, InvalidPackage):
+        parse_package(BODIES[name])
+    assert time.thread_time() - before < 1
