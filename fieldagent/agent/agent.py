@@ -19,8 +19,8 @@ import trio
 from fieldagent import __version__
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.channels import satellite
-from fieldagent.agent.channels.contract import Link, LinkState
-from fieldagent.agent.channels.radio_modem import Air
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.radio_modem import RadioModem
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
 from fieldagent.agent.inbound.reception import Inbox
@@ -39,7 +39,7 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
-from fieldagent.store.group import JournalFull
+from fieldagent.store.group import StoreFull
 from fieldagent.system import waits
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.systemd_notify import notify, watchdog_interval
@@ -87,7 +87,7 @@ class Agent:
     def _channel(self, channel: Channel) -> dict[str, Any]:
         outbox = self.outboxes.get(channel)
         if outbox is None:
-            return _channel_status(configured=False, link=Link(), queued=0, spent=Spent())
+            return _channel_status(configured=False, link=ChannelLink(), queued=0, spent=Spent())
         if channel is Channel.RADIO and self.station is not None:
             outbox.link.facts["neighbours"] = len(self.station.neighbours.in_earshot())
         return _channel_status(True, outbox.link, len(outbox), outbox.spent())
@@ -100,7 +100,9 @@ class Agent:
         return f"no progress in: {', '.join(silent)}" if silent else None
 
 
-def _channel_status(configured: bool, link: Link, queued: int, spent: Spent) -> dict[str, Any]:
+def _channel_status(
+    configured: bool, link: ChannelLink, queued: int, spent: Spent
+) -> dict[str, Any]:
     return {
         "configured": configured,
         "state": link.state.value if configured else None,
@@ -183,10 +185,10 @@ def _station(
     intake: Intake,
     outboxes: Mapping[Channel, ChannelOutbox],
 ) -> Station:
-    from fieldagent.agent.mesh.station import Terms, set_up
+    from fieldagent.agent.mesh.station import StationTerms, set_up
 
     assert settings.radio_station is not None, "radio-port needs radio-station"
-    terms = Terms(
+    terms = StationTerms(
         settings.radio_station,
         settings.radio_name,
         [derive_key(master, "AIR") for master in settings.radio_key],
@@ -222,7 +224,7 @@ async def run(
                 agent = assemble(settings, journal, emit)
                 try:
                     await _run_parts(agent, listeners, stopping, task_status)
-                except* JournalFull:
+                except* StoreFull:
                     log.error("stopped with a full disk: what is not on it happens again")
                 nursery.cancel_scope.cancel()
         finally:
@@ -305,13 +307,13 @@ async def _run_satellite(agent: Agent) -> None:
 async def _run_cellular(agent: Agent) -> None:
     # An agent without a hub does without the memory that TLS and WebSockets take.
     from fieldagent.agent.channels import cellular
-    from fieldagent.agent.channels.hub_connection import Hub
+    from fieldagent.agent.channels.hub_connection import HubAddress
     from fieldagent.agent.channels.recovery import Recovery
 
     settings, outbox = agent.settings, agent.outboxes[Channel.CELLULAR]
     assert settings.hub_address is not None
     assert settings.hub_token is not None
-    hub = Hub(
+    hub = HubAddress(
         settings.hub_address,
         settings.hub_token,
         settings.hub_ca_file,
@@ -336,7 +338,7 @@ async def _run_radio(agent: Agent) -> None:
     place, baud, link = settings.radio_port, settings.radio_baud, outbox.link
     assert place is not None
 
-    def open_air() -> AbstractAsyncContextManager[Air]:
+    def open_air() -> AbstractAsyncContextManager[RadioModem]:
         if settings.radio_protocol == "kiss":
             from fieldagent.agent.channels.tnc import open_tnc
 
@@ -368,7 +370,7 @@ async def _keep_room(agent: Agent) -> None:
     # A start is to be quick.
     await trio.sleep(ROOM_FIRST)
     while True:
-        with suppress(JournalFull):
+        with suppress(StoreFull):
             await agent.journal.keep_reserve()
         await trio.sleep(ROOM_EVERY)
 
@@ -380,15 +382,15 @@ async def _keep_sos_going(agent: Agent) -> None:
 
 async def _tell_links(agent: Agent) -> None:
     """Publish each channel's condition when it changes, for as long as somebody listens."""
-    told: dict[str, Any] = {}
+    text: dict[str, Any] = {}
     while True:
         if agent.events:
             for name, channel in agent.status()["channels"].items():
-                if channel["configured"] and told.get(name) != channel:
-                    told[name] = channel
+                if channel["configured"] and text.get(name) != channel:
+                    text[name] = channel
                     agent.events.publish("link", {"channel": name, **channel})
         else:
-            told.clear()
+            text.clear()
         await trio.sleep(1)
 
 

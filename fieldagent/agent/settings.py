@@ -19,7 +19,7 @@ from fieldagent.package.package import Channel
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
-    Wrong,
+    WrongProperty,
     absolute_path,
     one_of,
     read,
@@ -82,22 +82,24 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 def _hub(value: str) -> str:
     parts = urlsplit(url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
-        raise Wrong(f"must be https:// and a host, with a port perhaps, not {value!r}")
+        raise WrongProperty(f"must be https:// and a host, with a port perhaps, not {value!r}")
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise Wrong(f"must be https:// (http:// is for {', '.join(_LOOPBACK)}), not {value!r}")
+        raise WrongProperty(
+            f"must be https:// (http:// is for {', '.join(_LOOPBACK)}), not {value!r}"
+        )
     return value.rstrip("/")
 
 
 def _token(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", value):
-        raise Wrong("must be the link token as the hub showed it, in one piece")
+        raise WrongProperty("must be the link token as the hub showed it, in one piece")
     return value
 
 
 def _interface(value: str) -> str:
     """IFNAMSIZ is 16 with the final zero (linux/if.h); dev_valid_name tells the characters."""
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
-        raise Wrong(f"must be the name of a network interface such as wwan0, not {value!r}")
+        raise WrongProperty(f"must be the name of a network interface such as wwan0, not {value!r}")
     return value
 
 
@@ -110,7 +112,9 @@ def webhook_secrets(value: str) -> tuple[str, ...]:
     for secret in secrets:
         size = _base64_size(secret.removeprefix("whsec_"))
         if not secret.startswith("whsec_") or size is None or not 24 <= size <= 64:
-            raise Wrong("must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate")
+            raise WrongProperty(
+                "must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate"
+            )
     return secrets
 
 
@@ -125,9 +129,9 @@ def _keys(value: str) -> tuple[bytes, ...]:
     try:
         keys = tuple(bytes.fromhex(key) for key in value.split())
     except ValueError:
-        raise Wrong("must be 64 hexadecimal digits; two, with a space, to rotate") from None
+        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate") from None
     if not 1 <= len(keys) <= 2 or any(len(key) != 32 for key in keys):
-        raise Wrong("must be 64 hexadecimal digits; two, with a space, to rotate")
+        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate")
     return keys
 
 
@@ -137,13 +141,15 @@ _CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
 def _carry(value: str) -> frozenset[Channel]:
     words = value.lower().replace(",", " ").split()
     if not words or not set(words) <= set(_CARRIES):
-        raise Wrong(f"must be cellular, satellite or both, not {value!r}")
+        raise WrongProperty(f"must be cellular, satellite or both, not {value!r}")
     return frozenset(_CARRIES[word] for word in words)
 
 
 def _callsign(value: str) -> str:
     if not re.fullmatch(r"[A-Z0-9]{1,6}(-(?:[0-9]|1[0-5]))?", value):
-        raise Wrong(f"must be a call of up to 6 capitals and digits, as N0CALL-7, not {value!r}")
+        raise WrongProperty(
+            f"must be a call of up to 6 capitals and digits, as N0CALL-7, not {value!r}"
+        )
     return value
 
 

@@ -135,15 +135,15 @@ def _hub(settings: Settings, address: str) -> Finding:
     """Asked over the interface that the link takes; it opens none, and ends none."""
     import trio
 
-    from fieldagent.agent.channels.hub_connection import Hub, Unreachable, knock
+    from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, probe
 
     token, interface = settings.hub_token or "", settings.cellular_interface
-    hub = Hub(address, token, settings.hub_ca_file, interface)
+    hub = HubAddress(address, token, settings.hub_ca_file, interface)
 
     async def ask() -> str:
         with trio.move_on_after(HUB_MAX):
             try:
-                await knock(hub)
+                await probe(hub)
             except Unreachable as trouble:
                 return trouble.reason
             return ""

@@ -21,7 +21,7 @@ from fieldagent.hub import audit, directory, secret
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, load
 from fieldagent.hub.store import Db, Store, open_store
-from fieldagent.store.group import JournalFailed, JournalFull, JournalUnavailable
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import LocalProtocolError
 
@@ -36,7 +36,7 @@ def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], in
         return SETTINGS
     try:
         store = open_store(settings.database)
-    except JournalUnavailable as error:
+    except StoreUnavailable as error:
         print(f"fieldagent: {error}", file=sys.stderr)
         return UNAVAILABLE
     try:
@@ -44,7 +44,7 @@ def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], in
     except Refused as refused:
         print(f"fieldagent: {refused}", file=sys.stderr)
         return REFUSED
-    except (JournalFailed, JournalFull, JournalUnavailable) as error:
+    except (StoreFailed, StoreFull, StoreUnavailable) as error:
         print(f"fieldagent: {error}", file=sys.stderr)
         return IO_FAILED
     finally:
@@ -85,8 +85,8 @@ def init(given: argparse.Namespace) -> int:
         member = directory.add_user(db, workspace, "push", type_="Integration", now=now)
         _, key = directory.add_key(db, workspace, "push", now=now)
         _, token = directory.add_token(db, member, "push", now=now)
-        told = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
-        return show(given, told, secret_names=("apiKey", "token"))
+        text = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
+        return show(given, text, secret_names=("apiKey", "token"))
 
     return once(given, make)
 
@@ -188,10 +188,10 @@ def device_add(given: argparse.Namespace) -> int:
             sos_reserve=given.sos_reserve,
             now=now,
         )
-        told: Row = {"id": id_, "hub-token": token}
+        text: Row = {"id": id_, "hub-token": token}
         if air_key is not None:
-            told["satellite-key"] = air_key.hex()
-        return show(given, told, secret_names=("hub-token", "satellite-key"))
+            text["satellite-key"] = air_key.hex()
+        return show(given, text, secret_names=("hub-token", "satellite-key"))
 
     return once(given, add)
 

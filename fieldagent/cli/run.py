@@ -16,7 +16,7 @@ from fieldagent.agent.channels.contract import first_error
 from fieldagent.agent.settings import load
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
 from fieldagent.http.listeners import ListenFailed
-from fieldagent.store.group import JournalFailed
+from fieldagent.store.group import StoreFailed
 from fieldagent.system.properties import InvalidSettings
 
 log = logging.getLogger(__name__)
@@ -80,10 +80,10 @@ def ended(start: Callable[[], None]) -> int:
     """Run it, and turn what may stop an agent into a message and an exit code."""
     try:
         start()
-    except* (agent.AlreadyRunning, ListenFailed, JournalFailed, OSError) as group:
+    except* (agent.AlreadyRunning, ListenFailed, StoreFailed, OSError) as group:
         error = first_error(group)
         print(f"fieldagent: {error}", file=sys.stderr)
-        code = IO_FAILED if isinstance(error, JournalFailed) else UNAVAILABLE
+        code = IO_FAILED if isinstance(error, StoreFailed) else UNAVAILABLE
     else:
         code = OK
     return code

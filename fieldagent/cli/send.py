@@ -68,12 +68,12 @@ def _confirmation(port: int, package: dict[str, Any]) -> str:
 def _call_off(given: argparse.Namespace) -> int:
     try:
         ended = call(given.port, "DELETE", "/api/sos").body["packages"]
-        told = f"{len(ended)} called off" if ended else "no SOS was on its way"
+        text = f"{len(ended)} called off" if ended else "no SOS was on its way"
         if any(_may_have_left(package) for package in ended):
             # Who got it sets out for nothing, unless told.
             _post(given, {"message": {"content": CALLED_OFF}, "priority": SOS_PRIORITY - 1})
-            told += "; those who may have got it are told so"
-        show(given, {"packages": ended}, told)
+            text += "; those who may have got it are told so"
+        show(given, {"packages": ended}, text)
         return OK
     except CallFailed as failed:
         return report(failed)
@@ -138,8 +138,8 @@ def _finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
 
 def _reasons(package: dict[str, Any]) -> str:
     legs = package.get("channels", {}).items()
-    told = [f"{name}: {leg['reason']}" for name, leg in legs if leg.get("reason")]
-    return f" ({'; '.join(told)})" if told else ""
+    text = [f"{name}: {leg['reason']}" for name, leg in legs if leg.get("reason")]
+    return f" ({'; '.join(text)})" if text else ""
 
 
 def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
@@ -170,11 +170,11 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
 
 def _doing(port: int) -> str:
     channels = call(port, "GET", "/api/status").body["channels"]
-    told = [
+    text = [
         f"{name} {channel['state']}"
         + (f", {channel['signal']} of 5 bars" if channel["signal"] is not None else "")
         + (f" ({channel['reason']})" if channel["reason"] else "")
         for name, channel in channels.items()
         if channel["configured"]
     ]
-    return "; ".join(told) or "no channel is configured"
+    return "; ".join(text) or "no channel is configured"

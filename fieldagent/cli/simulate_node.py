@@ -12,7 +12,7 @@ import trio
 
 from fieldagent.cli.exit_codes import OK
 from fieldagent.cli.simulate import typed
-from fieldagent.simulator.air import SharedAir, Weather
+from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes, Socket
 
 
@@ -26,7 +26,7 @@ def say(line: str) -> None:
 
 def node(given: argparse.Namespace) -> int:
     seed = SystemRandom().getrandbits(32) if given.seed is None else given.seed
-    weather = Weather(
+    weather = Impairments(
         loss=given.loss,
         duplicates=given.duplicates,
         bit_errors=given.bit_errors,
@@ -50,10 +50,10 @@ async def _run(air: SharedAir, links: list[Path]) -> None:
         say("type `help` for what can go wrong")
         async for line in typed():
             try:
-                told = obey(nodes, line)
+                text = obey(nodes, line)
             except BadCommand as bad:
-                told = str(bad)
-            for part in told.splitlines():
+                text = str(bad)
+            for part in text.splitlines():
                 say(part)
         # Nobody types any more, as in the background: the air stays.
         await trio.sleep_forever()

@@ -16,14 +16,14 @@ from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store import Db, Store
 from fieldagent.hub.webhooks import Webhook
-from fieldagent.system.properties import Wrong, url
-from fieldagent.webhook.delivery import Outcome
+from fieldagent.system.properties import WrongProperty, url
+from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def add(given: argparse.Namespace) -> int:
     try:
         webhook = _read(given)
-    except Wrong as wrong:
+    except WrongProperty as wrong:
         print(f"fieldagent: {wrong}", file=sys.stderr)
         return USAGE
 
@@ -33,21 +33,21 @@ def add(given: argparse.Namespace) -> int:
             print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
             return REFUSED
         id_ = store.once(lambda db: webhooks.add(db, workspace, webhook, now=time.time()))
-        told = {"id": id_, "secret": " ".join(webhook.secrets)}
-        return show(given, told, secret_names=("secret",))
+        text = {"id": id_, "secret": " ".join(webhook.secrets)}
+        return show(given, text, secret_names=("secret",))
 
     return with_store(given, keep)
 
 
 def _read(given: argparse.Namespace) -> Webhook:
-    """Raises Wrong."""
+    """Raises WrongProperty."""
     own = given.secret or ([] if given.unsigned else [_new_secret()])
     password = ask_password() if given.username is not None else None
     headers = {}
     for header in given.header:
         name, colon, value = header.partition(":")
         if not colon or not name.strip() or not header.isprintable():
-            raise Wrong(f"--header must be NAME:VALUE, not {header!r}")
+            raise WrongProperty(f"--header must be NAME:VALUE, not {header!r}")
         headers[name.strip()] = value.strip()
     signing = webhook_secrets(" ".join(own))
     return Webhook(0, url(given.url), signing, given.username, password, headers)
@@ -64,7 +64,7 @@ def _try(settings: HubSettings, webhook: Webhook) -> bool:
 
     async def call() -> bool:
         result = await webhooks.test_call(webhook, clock=time.time, open_stream=open_stream)
-        if result.outcome is Outcome.HANDED:
+        if result.outcome is HandoverOutcome.HANDED:
             print(f"{webhook.url} took the test message", file=sys.stderr)
             return True
         print(f"fieldagent: {webhook.url}: {result.reason}", file=sys.stderr)

@@ -16,7 +16,15 @@ import trio
 from fieldagent.agent.channels.contract import first_error
 from fieldagent.http.web_socket import Closed, WebSocket
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.link import Acknowledged, Arrived, Close, Hello, Link, NoCommonVersion, Opened
+from fieldagent.wire.link import (
+    Acknowledged,
+    Arrived,
+    Close,
+    IpLink,
+    LinkHello,
+    LinkOpened,
+    NoCommonVersion,
+)
 
 log = logging.getLogger(__name__)
 
@@ -31,31 +39,31 @@ GOODBYE = 2.0
 LOOK_EVERY = 60.0
 
 
-class Load(Protocol):
+class Sendable(Protocol):
     @property
     def body(self) -> bytes: ...
 
 
-Item = TypeVar("Item", bound=Load)
+Outgoing = TypeVar("Outgoing", bound=Sendable)
 
 
-class Post(Protocol[Item]):
+class Post(Protocol[Outgoing]):
     """Where an end's messages come from and go to."""
 
-    async def next(self, *, urgent: bool) -> Item:
+    async def next(self, *, urgent: bool) -> Outgoing:
         """Wait for the next to be sent (with `urgent`, for an SOS). Cancelled, it loses nothing."""
 
-    async def stored(self, item: Item) -> None:
+    async def stored(self, item: Outgoing) -> None:
         """The peer has it on disk."""
 
-    async def returned(self, items: list[Item], reason: str) -> None:
+    async def returned(self, items: list[Outgoing], reason: str) -> None:
         """The link ended before the peer said so, or forgot to: these wait again, in that order."""
 
     async def take_in(self, body: bytes) -> None:
         """What the peer sent; on disk once this returns."""
 
 
-class Ended(NamedTuple):
+class LinkEnd(NamedTuple):
     """How a link ended."""
 
     code: int
@@ -68,19 +76,19 @@ class _Silent(Exception):
     pass
 
 
-class _InFlight(NamedTuple, Generic[Item]):
-    item: Item | None
+class _InFlight(NamedTuple, Generic[Outgoing]):
+    item: Outgoing | None
     """None for a ping."""
     due: float
 
 
-class Exchange(Generic[Item]):
+class LinkSession(Generic[Outgoing]):
     """One link from hello to end. `ping` is in seconds, 0 for never."""
 
     def __init__(
         self,
         socket: WebSocket,
-        post: Post[Item],
+        post: Post[Outgoing],
         *,
         ping: float = 0,
         opened: Callable[[], None] = lambda: None,
@@ -88,15 +96,15 @@ class Exchange(Generic[Item]):
     ) -> None:
         self.acknowledged = 0
         """How many messages and pings the peer has acknowledged."""
-        self.farewell = Ended(Close.GOING_AWAY, "this end stops", by_peer=False)
+        self.farewell = LinkEnd(Close.GOING_AWAY, "this end stops", by_peer=False)
         """What the peer is told when `run` is cancelled."""
         self._socket = socket
         self._post = post
         self._ping = ping
         self._opened = opened
         self._progress = progress
-        self._link = Link(Hello(silence=round(ping)))
-        self._in_flight: dict[int, _InFlight[Item]] = {}
+        self._link = IpLink(LinkHello(silence=round(ping)))
+        self._in_flight: dict[int, _InFlight[Outgoing]] = {}
         self._peer_silence = inf
         now = trio.current_time()
         self._heard = now
@@ -106,7 +114,7 @@ class Exchange(Generic[Item]):
         self._patience = trio.CancelScope()
         """What the judging task waits in; its deadline is the next that may be missed."""
 
-    async def run(self) -> Ended:
+    async def run(self) -> LinkEnd:
         """Talk until the link ends, for whatever reason, or until cancelled."""
         ended = None
         try:
@@ -116,14 +124,14 @@ class Exchange(Generic[Item]):
             with trio.CancelScope(shield=True):
                 await self._part(ended or self.farewell)
 
-    async def _part(self, ended: Ended) -> None:
+    async def _part(self, ended: LinkEnd) -> None:
         if not ended.by_peer:
             with trio.move_on_after(GOODBYE):
                 await self._socket.close(ended.code, ended.reason)
         items = [sent.item for sent in self._in_flight.values() if sent.item is not None]
         await self._post.returned(items, ended.reason)
 
-    async def _until_the_end(self) -> Ended:
+    async def _until_the_end(self) -> LinkEnd:
         found: list[BaseException] = []
         try:
             await self._greet()
@@ -139,7 +147,7 @@ class Exchange(Generic[Item]):
         with trio.move_on_after(ANSWER_WITHIN):
             await self._socket.send(self._link.hello())
             peer = self._link.receive(await self._socket.receive())
-            assert isinstance(peer, Opened)
+            assert isinstance(peer, LinkOpened)
             self._peer_silence = 2 * peer.silence + ANSWER_WITHIN if peer.silence else inf
             self._heard = self._said = trio.current_time()
             self._opened()
@@ -183,7 +191,7 @@ class Exchange(Generic[Item]):
             elif trio.current_time() >= self._ping_due():
                 await self._send(None, *self._link.ping())
 
-    async def _next(self) -> Item:
+    async def _next(self) -> Outgoing:
         if self._link.free == 0:
             await trio.sleep_forever()
         crowded = bool(self._in_flight) and self._link.free == 1
@@ -193,7 +201,7 @@ class Exchange(Generic[Item]):
         """A message that waits for its acknowledgement is as good as a ping."""
         return inf if self._in_flight or not self._ping else self._said + self._ping
 
-    async def _send(self, item: Item | None, number: int, message: bytes) -> None:
+    async def _send(self, item: Outgoing | None, number: int, message: bytes) -> None:
         waits = self._bytes() + len(message)
         due = trio.current_time() + ANSWER_WITHIN + waits / SLOWEST
         self._in_flight[number] = _InFlight(item, due)
@@ -226,12 +234,12 @@ class Exchange(Generic[Item]):
         return self._heard + self._peer_silence
 
 
-def _end(trouble: BaseException) -> Ended:
+def _end(trouble: BaseException) -> LinkEnd:
     match trouble:
         case Closed():
-            return Ended(trouble.code, trouble.reason, by_peer=True)
+            return LinkEnd(trouble.code, trouble.reason, by_peer=True)
         case NoCommonVersion():
-            return Ended(Close.NO_COMMON_VERSION, str(trouble), by_peer=False)
+            return LinkEnd(Close.NO_COMMON_VERSION, str(trouble), by_peer=False)
         case RemoteProtocolError():
-            return Ended(Close.PROTOCOL_ERROR, str(trouble), by_peer=False)
-    return Ended(Close.SILENT, str(trouble), by_peer=False)
+            return LinkEnd(Close.PROTOCOL_ERROR, str(trouble), by_peer=False)
+    return LinkEnd(Close.SILENT, str(trouble), by_peer=False)

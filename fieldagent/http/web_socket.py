@@ -41,7 +41,7 @@ class Closed(Exception):
         self.reason = reason
 
 
-class Refused(Exception):
+class HandshakeRefused(Exception):
     """The server answered the handshake with something else than a WebSocket."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -146,7 +146,7 @@ async def connect(
 ) -> WebSocket:
     """The client's handshake over a stream that leads to `url` (ws: or wss:).
 
-    Raises Refused, Closed.
+    Raises HandshakeRefused, Closed.
     """
     protocol = ClientProtocol(parse_uri(url), max_size=max_size, logger=_QUIET)
     handshake = protocol.connect()
@@ -161,11 +161,11 @@ async def connect(
         case None:
             return opening
         case InvalidStatus(response=answer):
-            raise Refused(answer.status_code, answer.reason_phrase)
+            raise HandshakeRefused(answer.status_code, answer.reason_phrase)
         case Exception(__cause__=EOFError()):
             raise Closed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
         case trouble:
-            raise Refused(0, f"no WebSocket: {trouble}")
+            raise HandshakeRefused(0, f"no WebSocket: {trouble}")
 
 
 def accept(
@@ -183,8 +183,8 @@ def accept(
     assert isinstance(handshake, Handshake)
     answer = protocol.accept(handshake)
     if answer.status_code != 101:
-        told = answer.headers.get("Upgrade")
-        also = (("upgrade", told), ("connection", "upgrade")) if told else ()
+        text = answer.headers.get("Upgrade")
+        also = (("upgrade", text), ("connection", "upgrade")) if text else ()
         raise Problem(answer.status_code, "this is for WebSockets (RFC 6455)", headers=also)
     protocol.send_response(answer)
     protocol.data_to_send()  # the server writes the answer itself

@@ -36,7 +36,7 @@ from fieldagent.hub.secret import password_matches
 from fieldagent.hub.store import Db, Store
 from fieldagent.package.package import InvalidPackage
 from fieldagent.package.strict_json import NotJson
-from fieldagent.store.group import JournalFailed, JournalFull, JournalUnavailable
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 
 _PASSWORDS_AT_ONCE = 2
 """Each takes 16 MiB for a moment."""
@@ -108,9 +108,9 @@ class HubApi:
         except Problem:
             self._counts.refused += 1
             raise
-        except JournalFull as full:
+        except StoreFull as full:
             raise Problem(507, f"nothing was accepted: {full}; push it again later") from None
-        except (JournalFailed, JournalUnavailable) as failed:
+        except (StoreFailed, StoreUnavailable) as failed:
             again = (("Retry-After", "10"),)
             detail = f"nobody knows whether it was accepted ({failed}); push it again with the same"
             raise Problem(503, f"{detail} Idempotency-Key", headers=again) from None
@@ -182,7 +182,7 @@ class HubApi:
     async def health(self, request: Request) -> Response:
         try:
             await self._store.read(lambda db: db.execute("SELECT 1"))
-        except JournalUnavailable as unavailable:
+        except StoreUnavailable as unavailable:
             document = {"status": "DOWN", "reason": str(unavailable)}
             return json_response(document, 503)
         return json_response({"status": "UP"})

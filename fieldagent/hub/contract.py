@@ -16,7 +16,7 @@ from typing import Protocol
 import trio
 
 
-class Way(StrEnum):
+class Bearer(StrEnum):
     """How the hub and a device reach each other."""
 
     IP = "ip"
@@ -36,7 +36,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutgoingMessage:
     """The bytes of one message to a device."""
 
     number: int
@@ -53,13 +53,15 @@ class Mailbox(Protocol):
     def news(self) -> trio.Event:
         """Set at the next change that may bring `load` something; ask for it before `load`."""
 
-    async def load(self, room: int) -> Parcel | None:
+    async def load(self, room: int) -> OutgoingMessage | None:
         """What waits next, in at most `room` bytes, and is not already loaded on this way."""
 
-    async def stored(self, parcel: Parcel) -> None:
+    async def stored(self, parcel: OutgoingMessage) -> None:
         """The agent has it on disk: this delivery has ended, and its sender gets a receipt."""
 
-    async def returned(self, parcel: Parcel, *, reason: str, retry_after: float = 0.0) -> None:
+    async def returned(
+        self, parcel: OutgoingMessage, *, reason: str, retry_after: float = 0.0
+    ) -> None:
         """It did not leave, or nobody knows: it waits again."""
 
     async def take_in(self, body: bytes) -> None:

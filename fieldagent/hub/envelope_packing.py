@@ -33,8 +33,8 @@ class Waiting:
     @property
     def entries(self) -> list[Entry]:
         """It and, where an agent sent it, what that called it."""
-        told = [] if self.source is None else [Entry(self.entry.sequence, self.source)]
-        return [self.entry, *told]
+        text = [] if self.source is None else [Entry(self.entry.sequence, self.source)]
+        return [self.entry, *text]
 
 
 @dataclass(slots=True)

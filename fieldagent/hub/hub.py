@@ -22,7 +22,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.hub import directory, lease, ledger, mobile_terminated, webhooks
 from fieldagent.hub.api import HubApi
-from fieldagent.hub.contract import Device, Way
+from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
@@ -32,7 +32,7 @@ from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store import Db, Store
-from fieldagent.store.group import JournalUnavailable
+from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.systemd_notify import notify, watchdog_interval
@@ -93,7 +93,7 @@ class Hub:
     async def take_in(self, imei: str, body: bytes) -> None:
         """One MO message that the operator brings. Raises Unknown."""
         device = await self.store.read(lambda db: directory.device_of_imei(db, imei))
-        await self.mobile_originated.take_in(device, body, Way.SATELLITE)
+        await self.mobile_originated.take_in(device, body, Bearer.SATELLITE)
 
     def operators(self) -> dict[str, Operator]:
         settings = self.settings
@@ -204,7 +204,7 @@ async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
     """A database that cannot be reached now is asked again at the next turn."""
     try:
         await hub.store.commit(operation)
-    except JournalUnavailable as unavailable:
+    except StoreUnavailable as unavailable:
         log.error("%s", unavailable)
 
 

@@ -11,12 +11,12 @@ from functools import partial
 
 import trio
 
-from fieldagent.http.link_session import Ended, Exchange
+from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.http.web_socket import WebSocket, accept
-from fieldagent.hub.contract import Device, Mailbox, Parcel, Unknown
+from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""
 
-REPLACED = Ended(Close.REPLACED, "a newer link of this device took over", by_peer=False)
+REPLACED = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Links:
 
     async def _serve(self, device: Device, socket: WebSocket) -> None:
         async with self.connected(device) as replaced, trio.open_nursery() as nursery:
-            exchange = Exchange(socket, _Post(self.mailbox(device)))
+            exchange = LinkSession(socket, _MailboxPost(self.mailbox(device)))
 
             async def give_way() -> None:
                 await replaced.wait()
@@ -76,12 +76,12 @@ def _unauthorized(detail: str) -> Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class _Post:
+class _MailboxPost:
     """One device's mailbox, as an end of a link uses it."""
 
     mailbox: Mailbox
 
-    async def next(self, *, urgent: bool) -> Parcel:
+    async def next(self, *, urgent: bool) -> OutgoingMessage:
         if urgent:  # a mailbox does not tell; what is in flight to an agent is little
             await trio.sleep_forever()
         while True:
@@ -92,10 +92,10 @@ class _Post:
                 return parcel
             await news.wait()
 
-    async def stored(self, item: Parcel) -> None:
+    async def stored(self, item: OutgoingMessage) -> None:
         await self.mailbox.stored(item)
 
-    async def returned(self, items: list[Parcel], reason: str) -> None:
+    async def returned(self, items: list[OutgoingMessage], reason: str) -> None:
         for parcel in items:
             await self.mailbox.returned(parcel, reason=reason or "the link ended")
 

@@ -9,7 +9,7 @@ import trio
 
 from fieldagent.hub.contract import Device
 from fieldagent.hub.store import Db, Store
-from fieldagent.store.group import JournalUnavailable
+from fieldagent.store.group import StoreUnavailable
 
 LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""
@@ -31,7 +31,7 @@ async def held(
             yield lost
             nursery.cancel_scope.cancel()
     finally:
-        with trio.CancelScope(shield=True), suppress(JournalUnavailable):
+        with trio.CancelScope(shield=True), suppress(StoreUnavailable):
             await store.commit(lambda db: _give_back(db, holder, device.id))
 
 
@@ -67,7 +67,7 @@ async def _renew(
 async def _holds(store: Store, holder: str, device: int, now: float) -> bool:
     try:
         return await store.commit(lambda db: _extend(db, holder, device, now))
-    except JournalUnavailable:
+    except StoreUnavailable:
         # Nothing could be stored: the agent does better with another process.
         return False
 

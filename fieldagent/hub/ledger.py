@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from fieldagent.hub.contract import Way
+from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store import Db
 from fieldagent.package.package import Item
 from fieldagent.wire.envelope import Entry, Source, encode
@@ -151,7 +151,7 @@ def _collapse(db: Db, posting: Posting, now: float) -> None:
     )
 
 
-def confirm(db: Db, item: int, device: int, way: Way, now: float) -> None:
+def confirm(db: Db, item: int, device: int, way: Bearer, now: float) -> None:
     """The device has the item on disk: its delivery has ended, and a sending agent is told so."""
     confirmed = db.execute(
         "UPDATE delivery SET state = 'stored', way = ?, ended = ?, reason = ''"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from fieldagent.hub.contract import Device, Parcel, Way
+from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
     Load,
@@ -49,43 +49,45 @@ class IpMailbox:
     def news(self) -> trio.Event:
         return self._store.heard(mail_topic(self.device.id))
 
-    async def load(self, room: int) -> Parcel | None:
+    async def load(self, room: int) -> OutgoingMessage | None:
         load = await self._store.read(lambda db: self._fill(db, room))
         if not load.entries:
             return None
         number, self._next_number = self._next_number, self._next_number + 1
         self._loads[number] = load
-        return Parcel(number, load.encode())
+        return OutgoingMessage(number, load.encode())
 
     def _fill(self, db: Db, room: int) -> Load:
         loaded = {item for load in self._loads.values() for item in load.items}
-        told = {receipt for load in self._loads.values() for receipt in load.receipts}
+        text = {receipt for load in self._loads.values() for receipt in load.receipts}
         limit = LOOK_AT + len(loaded)
         items = waiting(db, self.device.id, self._clock(), due="1 = 1", limit=limit)
-        receipts = receipts_for(db, self.device.id, limit=RECEIPTS + len(told))
+        receipts = receipts_for(db, self.device.id, limit=RECEIPTS + len(text))
         return fill(
             db,
             self.device,
             (each for each in items if each.item not in loaded),
-            (each for each in receipts if each[0] not in told),
+            (each for each in receipts if each[0] not in text),
             room,
         )
 
-    async def stored(self, parcel: Parcel) -> None:
+    async def stored(self, parcel: OutgoingMessage) -> None:
         load = self._loads[parcel.number]
         now = self._clock()
 
         def settle(db: Db) -> None:
             for item in load.items:
-                confirm(db, item, self.device.id, Way.IP, now)
+                confirm(db, item, self.device.id, Bearer.IP, now)
             mark_introduced(db, self.device.id, load.introduced)
             mark_receipts_sent(db, load.receipts, now)
 
         await self._store.commit(settle)
         del self._loads[parcel.number]
 
-    async def returned(self, parcel: Parcel, *, reason: str, retry_after: float = 0.0) -> None:
+    async def returned(
+        self, parcel: OutgoingMessage, *, reason: str, retry_after: float = 0.0
+    ) -> None:
         del self._loads[parcel.number]
 
     async def take_in(self, body: bytes) -> None:
-        await self._mobile_originated.take_in(self.device, body, Way.IP)
+        await self._mobile_originated.take_in(self.device, body, Bearer.IP)

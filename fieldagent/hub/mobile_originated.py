@@ -9,19 +9,19 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from fieldagent.hub.contract import Device, Way
+from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.ledger import Posting, confirm, enter
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store import Db, Store
 from fieldagent.package.package import ITEMS, SOS_PRIORITY, Item, kind_of
 from fieldagent.wire.envelope import (
+    Ack,
     Entry,
     Envelope,
     Fragment,
-    Heard,
     Introduction,
-    Plea,
     Receipt,
+    RelayRequest,
     Report,
     Source,
     decode,
@@ -39,7 +39,7 @@ class _Taken:
 
     device: Device
     """Whose items these are."""
-    way: Way
+    way: Bearer
     now: float
     carrier: Device | None = None
     """Whose link brought them, where that is another's."""
@@ -66,12 +66,12 @@ class MobileOriginated:
         self._grace = grace
         self._time_to_live = time_to_live
 
-    async def take_in(self, device: Device, body: bytes, way: Way) -> None:
+    async def take_in(self, device: Device, body: bytes, way: Bearer) -> None:
         """Damage, unknown versions and unknown kinds are logged, never raised.
 
         Over IP the link has proved who sends; over satellite the tag does.
         """
-        keys = await self._keys(device) if way is Way.SATELLITE else ()
+        keys = await self._keys(device) if way is Bearer.SATELLITE else ()
         try:
             envelope = decode(body, keys=keys)
         except RemoteProtocolError as error:
@@ -95,8 +95,8 @@ class MobileOriginated:
         if envelope.origin not in (0, taken.device.id):
             neighbour = _neighbour(db, taken.device, envelope.origin)
             if neighbour is None:
-                told = f"items of {envelope.origin}, which is no device of this workspace"
-                taken.troubles.append(told)
+                text = f"items of {envelope.origin}, which is no device of this workspace"
+                taken.troubles.append(text)
                 return taken
             taken.carrier, taken.device = taken.device, neighbour
         for entry in envelope.entries:
@@ -110,7 +110,7 @@ class MobileOriginated:
         elif isinstance(content, Report):
             missing = frozenset(range(content.count)) - content.arrived
             send_fragments_again(db, device.id, entry.sequence, content.count, missing, taken.now)
-        elif isinstance(content, Heard | Plea | Source):
+        elif isinstance(content, Ack | RelayRequest | Source):
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             self._take_receipt(db, entry, taken)

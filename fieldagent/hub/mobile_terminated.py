@@ -31,7 +31,7 @@ from fieldagent.hub.envelope_packing import (
 )
 from fieldagent.hub.operator import Operator, Verdict
 from fieldagent.hub.store import Db, Store
-from fieldagent.store.group import JournalUnavailable
+from fieldagent.store.group import StoreUnavailable
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
@@ -53,7 +53,7 @@ CALLS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperatorCall:
     """One MT message that this process may hand to its operator now."""
 
     id: int
@@ -316,12 +316,12 @@ def day_of(now: float) -> str:
 # Messages are called in and settled.
 
 
-def claim(db: Db, now: float) -> list[Call]:
+def claim(db: Db, now: float) -> list[OperatorCall]:
     """Take the next message of some devices for this process: one of each, the urgent ones first.
 
     One that another process took and never settled may have left: it is called in again.
     """
-    calls = [Call(*row) for row in _callable(db, now, lock=True)]
+    calls = [OperatorCall(*row) for row in _callable(db, now, lock=True)]
     for call in calls:
         db.execute(
             "UPDATE mobile_terminated SET state = 'calling', claimed_until = ?, tries = tries + 1"
@@ -349,7 +349,7 @@ def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
     )
 
 
-def settle(db: Db, call: Call, verdict: Verdict, now: float) -> None:
+def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> None:
     """Record how a call ended."""
     if verdict.outcome is Outcome.SENT:
         _book(db, call, now)
@@ -378,7 +378,7 @@ def settle(db: Db, call: Call, verdict: Verdict, now: float) -> None:
         )
 
 
-def _drop(db: Db, call: Call) -> list[tuple[int, int, int]]:
+def _drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]]:
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for (pieces,) in rows for piece in json.loads(pieces)]
 
@@ -409,7 +409,7 @@ def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> Non
     )
 
 
-def _book(db: Db, call: Call, now: float) -> None:
+def _book(db: Db, call: OperatorCall, now: float) -> None:
     db.execute(
         "INSERT INTO spent (day, device, bytes, credits) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (day, device) DO UPDATE SET bytes = spent.bytes + excluded.bytes,"
@@ -421,7 +421,7 @@ def _book(db: Db, call: Call, now: float) -> None:
     )
 
 
-def needed(db: Db, call: Call) -> bool:
+def needed(db: Db, call: OperatorCall) -> bool:
     """Whether something in the message still waits: the IP link may have been quicker."""
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
     pieces = [piece for (listed,) in rows for piece in json.loads(listed)]
@@ -441,12 +441,12 @@ async def run(
     """Send what is due over satellite until cancelled."""
     while True:
         news = store.heard("satellite")
-        calls: list[Call] = []
+        calls: list[OperatorCall] = []
         try:
             if await store.read(lambda db: is_due(db, clock())):
                 await store.commit(lambda db: pack(db, clock()))
                 calls = await store.commit(lambda db: claim(db, clock()))
-        except JournalUnavailable as unavailable:
+        except StoreUnavailable as unavailable:
             log.error("%s", unavailable)
         async with trio.open_nursery() as nursery:
             for call in calls:
@@ -457,7 +457,7 @@ async def run(
 
 
 async def carry_out(
-    store: Store, operators: Mapping[str, Operator], call: Call, clock: Callable[[], float]
+    store: Store, operators: Mapping[str, Operator], call: OperatorCall, clock: Callable[[], float]
 ) -> None:
     operator = operators.get(call.operator)
     if operator is None:
@@ -476,12 +476,12 @@ async def carry_out(
     _tell(call, verdict)
     try:
         await store.commit(lambda db: settle(db, call, verdict, clock()))
-    except JournalUnavailable as unavailable:
+    except StoreUnavailable as unavailable:
         # Its claim runs out, and the same bytes are called in again.
         log.error("%s", unavailable)
 
 
-def _tell(call: Call, verdict: Verdict) -> None:
+def _tell(call: OperatorCall, verdict: Verdict) -> None:
     what = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
     if verdict.outcome is Outcome.SENT:
         log.info("%s: the operator has it", what)

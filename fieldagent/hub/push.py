@@ -22,7 +22,7 @@ from fieldagent.package.package import (
     Items,
     Location,
     Message,
-    Wrong,
+    WrongValue,
     kind_of,
     read_int32,
     read_one_of,
@@ -74,7 +74,7 @@ def _id(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= ID_MAX:
-        raise Wrong('must be the number of a user or workspace, such as "12"')
+        raise WrongValue('must be the number of a user or workspace, such as "12"')
     return value
 
 
@@ -113,7 +113,7 @@ def parse_push(body: bytes) -> Push:
         raise InvalidPackage([Fault(detail, "/targetUserId")])
     if isinstance(item, _PushedMessage):
         contact = {"phone": item.phone, "email": item.email}
-        told = {name: value for name, value in contact.items() if value is not None}
-        push |= {"timestamp": item.timestamp, "contact": json.dumps(told) if told else ""}
+        text = {name: value for name, value in contact.items() if value is not None}
+        push |= {"timestamp": item.timestamp, "contact": json.dumps(text) if text else ""}
         item = Message(item.content)
     return Push(item=item, **push)

@@ -13,7 +13,7 @@ from fieldagent.hub.caller import Network
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
-    Wrong,
+    WrongProperty,
     absolute_path,
     read,
     read_file,
@@ -50,7 +50,7 @@ def _addresses(value: str) -> tuple[str, ...]:
         try:
             ipaddress.ip_address(each)
         except ValueError:
-            raise Wrong(f"must be IP addresses with spaces between, not {each!r}") from None
+            raise WrongProperty(f"must be IP addresses with spaces between, not {each!r}") from None
     return tuple(value.split())
 
 
@@ -58,13 +58,15 @@ def _networks(value: str) -> tuple[Network, ...]:
     try:
         return tuple(ipaddress.ip_network(each) for each in value.split())
     except ValueError as error:
-        raise Wrong(f"must be networks such as 10.0.0.0/8, with spaces between: {error}") from None
+        raise WrongProperty(
+            f"must be networks such as 10.0.0.0/8, with spaces between: {error}"
+        ) from None
 
 
 def _endpoint(value: str) -> tuple[str, int]:
     host, _, port = value.rpartition(":")
     if not host:
-        raise Wrong(f"must be HOST:PORT, not {value!r}")
+        raise WrongProperty(f"must be HOST:PORT, not {value!r}")
     return host.strip("[]"), whole(0, 65535, "port")(port)
 
 

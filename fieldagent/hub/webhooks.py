@@ -27,8 +27,8 @@ from fieldagent.hub.ledger import confirm_sos
 from fieldagent.hub.store import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.package.payload import Identity, payload_json
-from fieldagent.store.group import JournalFull, JournalUnavailable
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE, post
 from fieldagent.webhook.schedule import SCHEDULE, delay
 
@@ -67,7 +67,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
+class WebhookPost:
     """One delivery that this process may post now."""
 
     webhook: Webhook
@@ -119,7 +119,7 @@ def is_due(db: Db, now: float) -> bool:
     return bool(db.execute(f"SELECT 1 {_DUE} LIMIT 1", now, now, now))
 
 
-def claim(db: Db, now: float, limit: int) -> list[Posting]:
+def claim(db: Db, now: float, limit: int) -> list[WebhookPost]:
     """The oldest that waits of each sender and webhook, for this process alone; every webhook with
     something due has its turn."""
     due = db.execute(
@@ -129,13 +129,13 @@ def claim(db: Db, now: float, limit: int) -> list[Posting]:
         now,
         limit,
     )
-    claimed: list[Posting] = []
+    claimed: list[WebhookPost] = []
     for (webhook,) in due:
         claimed += _claim_of(db, webhook, now, limit - len(claimed))
     return claimed
 
 
-def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[Posting]:
+def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]:
     ((live,),) = db.execute(
         "SELECT count(*) FROM webhook_delivery WHERE webhook = ? AND state = 'waiting'"
         " AND claimed_until > ?",
@@ -162,23 +162,23 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[Posting]:
     return [_posting(db, row, now + CLAIM) for row in rows]
 
 
-def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> Posting:
+def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
     item, request_id, sender, workspace, body, accepted, attempts = row[7:]
     entry = stored_entry(body)
     content: Any = entry.content
     moment = getattr(content, "timestamp", None) or datetime.fromtimestamp(entry.time, UTC)
     text = payload_json(request_id, identity_of(db, sender, workspace), content, moment)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
-    return Posting(_webhook(row[:7]), item, delivery, claimed_until)
+    return WebhookPost(_webhook(row[:7]), item, delivery, claimed_until)
 
 
-def settle(db: Db, posting: Posting, result: Result, now: float) -> str:
+def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> str:
     """Record how a post ended; what people should know of it, or nothing.
 
     Where the claim has run out meanwhile, another's word counts.
     """
     webhook, attempts = posting.webhook.id, posting.delivery.attempts + 1
-    if result.outcome is Outcome.HANDED:
+    if result.outcome is HandoverOutcome.HANDED:
         if _mark(db, posting, "handed", attempts, now, ""):
             db.execute("UPDATE webhook SET failing_since = NULL WHERE id = ?", webhook)
             confirm_sos(db, posting.item, now)
@@ -186,8 +186,8 @@ def settle(db: Db, posting: Posting, result: Result, now: float) -> str:
     wait = delay(
         attempts, schedule=SCHEDULE, retry_after=result.retry_after, chance=random.random()
     )
-    dead = wait is None or result.outcome is Outcome.REFUSED
-    gone = result.outcome is Outcome.GONE
+    dead = wait is None or result.outcome is HandoverOutcome.REFUSED
+    gone = result.outcome is HandoverOutcome.GONE
     state = "dead" if dead and not gone else "waiting"
     if not _mark(db, posting, state, attempts, now + (wait or 0.0), result.reason):
         return ""
@@ -209,7 +209,7 @@ def settle(db: Db, posting: Posting, result: Result, now: float) -> str:
 
 
 def _mark(
-    db: Db, posting: Posting, state: str, attempts: int, not_before: float, reason: str
+    db: Db, posting: WebhookPost, state: str, attempts: int, not_before: float, reason: str
 ) -> bool:
     """Whether it was still this process's to say."""
     db.announce("webhooks")
@@ -267,16 +267,16 @@ class _Posts:
                 with trio.move_on_after(LOOK_AGAIN) as self.pause:
                     await news.wait()
 
-    async def due(self) -> list[Posting]:
+    async def due(self) -> list[WebhookPost]:
         free = AT_ONCE - self.under_way
         try:
             if free and await self.store.read(lambda db: is_due(db, self.clock())):
                 return await self.store.commit(lambda db: claim(db, self.clock(), free))
-        except (JournalFull, JournalUnavailable) as trouble:
+        except (StoreFull, StoreUnavailable) as trouble:
             log.error("%s", trouble)
         return []
 
-    async def carry_out(self, posting: Posting) -> None:
+    async def carry_out(self, posting: WebhookPost) -> None:
         webhook = posting.webhook
         result = await post(
             webhook.url,
@@ -288,17 +288,19 @@ class _Posts:
             remedy=REMEDY,
         )
         try:
-            told = await self.store.commit(lambda db: settle(db, posting, result, self.clock()))
-        except (JournalFull, JournalUnavailable) as trouble:
+            text = await self.store.commit(lambda db: settle(db, posting, result, self.clock()))
+        except (StoreFull, StoreUnavailable) as trouble:
             # Its claim runs out, and it is posted again under the same id.
-            told = str(trouble)
-        if told:
-            log.warning("%s", told)
+            text = str(trouble)
+        if text:
+            log.warning("%s", text)
         self.under_way -= 1
         self.pause.cancel()
 
 
-async def test_call(webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener) -> Result:
+async def test_call(
+    webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener
+) -> HandoverResult:
     """Post a message that says what it is."""
     request_id = str(uuid.uuid4())
     now = datetime.fromtimestamp(clock(), UTC)

@@ -109,7 +109,7 @@ class InvalidPackage(Exception):
         self.faults = faults
 
 
-class Wrong(Exception):
+class WrongValue(Exception):
     """A single value does not fit; its text is the detail of a Fault."""
 
 
@@ -125,25 +125,25 @@ class Field:
 
 def read_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Wrong("must be a string")
+        raise WrongValue("must be a string")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise Wrong("holds half of a surrogate pair, which is no character") from None
+        raise WrongValue("holds half of a surrogate pair, which is no character") from None
     if size > ITEM_BYTES_MAX:
-        raise Wrong(f"must be at most {ITEM_BYTES_MAX} bytes of UTF-8, is {size}")
+        raise WrongValue(f"must be at most {ITEM_BYTES_MAX} bytes of UTF-8, is {size}")
     return value
 
 
 def _base64(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise Wrong("must be a string of base64")
+        raise WrongValue("must be a string of base64")
     try:
         payload = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise Wrong("is not base64 (RFC 4648 section 4, with padding)") from None
+        raise WrongValue("is not base64 (RFC 4648 section 4, with padding)") from None
     if len(payload) > ITEM_BYTES_MAX:
-        raise Wrong(f"must be at most {ITEM_BYTES_MAX} bytes, is {len(payload)}")
+        raise WrongValue(f"must be at most {ITEM_BYTES_MAX} bytes, is {len(payload)}")
     return payload
 
 
@@ -152,25 +152,25 @@ def read_int32(value: Any) -> int:
         # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Wrong("must be an integer")
+        raise WrongValue("must be an integer")
     if value not in INT32:
-        raise Wrong("must be a 32-bit integer, from -2147483648 to 2147483647")
+        raise WrongValue("must be a 32-bit integer, from -2147483648 to 2147483647")
     return value
 
 
 def read_seconds(value: Any) -> int:
     seconds = read_int32(value)
     if seconds < 1:
-        raise Wrong("must be 1 second or more")
+        raise WrongValue("must be 1 second or more")
     return seconds
 
 
 def _number(low: float, high: float, unit: str) -> Reader:
     def read(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Wrong("must be a number")
+            raise WrongValue("must be a number")
         if not (low <= value <= high):
-            raise Wrong(f"must be from {low:g} to {high:g} {unit}")
+            raise WrongValue(f"must be from {low:g} to {high:g} {unit}")
         return float(value)
 
     return read
@@ -186,7 +186,9 @@ def _coordinate(limit: float) -> Reader:
         if not isinstance(value, str):
             return float(within(value))
         if len(value) > 64 or not _DECIMAL.fullmatch(value):
-            raise Wrong('must be a number or a string with a decimal number, such as "47.3769"')
+            raise WrongValue(
+                'must be a number or a string with a decimal number, such as "47.3769"'
+            )
         return float(within(float(value)))
 
     return read
@@ -195,14 +197,14 @@ def _coordinate(limit: float) -> Reader:
 def read_timestamp(value: Any) -> datetime:
     """RFC 3339 or ISO 8601; one without an offset is read as UTC."""
     if not isinstance(value, str):
-        raise Wrong("must be a string with an ISO 8601 time")
+        raise WrongValue("must be a string with an ISO 8601 time")
     try:
         moment = datetime.fromisoformat(value)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Wrong("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
+        raise WrongValue("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
     if not 1970 <= moment.year <= 2105:
-        raise Wrong("must lie between 1970 and 2105")
+        raise WrongValue("must lie between 1970 and 2105")
     return moment
 
 
@@ -213,13 +215,13 @@ def write_timestamp(moment: datetime) -> str:
 
 def _channels(value: Any) -> frozenset[Channel]:
     if not isinstance(value, list):
-        raise Wrong("must be an array of channel names")
+        raise WrongValue("must be an array of channel names")
     names = [channel.value for channel in Channel]
     if not value:
-        raise Wrong(f"must name at least one of {', '.join(names)}; leave it out to use all")
+        raise WrongValue(f"must name at least one of {', '.join(names)}; leave it out to use all")
     for name in value:
         if name not in names:
-            raise Wrong(f"may only name {', '.join(names)}; {json.dumps(name)[:40]} is none")
+            raise WrongValue(f"may only name {', '.join(names)}; {json.dumps(name)[:40]} is none")
     return frozenset(Channel(name) for name in value)
 
 
@@ -332,7 +334,7 @@ def _read_members(
         elif member is not None:
             try:
                 found[members[name].attribute] = members[name].read(member)
-            except Wrong as wrong:
+            except WrongValue as wrong:
                 faults.append(Fault(str(wrong), pointer))
     faults += [
         Fault("is required", f"{at}/{name}")

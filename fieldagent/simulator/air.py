@@ -18,7 +18,7 @@ PREAMBLE = 0.05
 
 
 @dataclass(slots=True)
-class Weather:
+class Impairments:
     """What may go wrong, each for itself and for each listener; chances from 0 to 1."""
 
     loss: float = 0.0
@@ -50,7 +50,7 @@ class SharedAir:
     """Times are seconds of any one clock. `stations` are the numbers of the radios."""
 
     random: Random
-    weather: Weather = field(default_factory=Weather)
+    weather: Impairments = field(default_factory=Impairments)
     bitrate: float = 9600.0
     stations: list[int] = field(default_factory=list)
     flights: list[_Flight] = field(default_factory=list)

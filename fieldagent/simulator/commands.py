@@ -12,7 +12,7 @@ from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
-from fieldagent.wire.sbd_status import Verdict, mo_status
+from fieldagent.wire.sbd_status import SessionVerdict, mo_status
 
 
 class BadCommand(Exception):
@@ -121,7 +121,7 @@ def _status(bench: Bench, rest: str) -> str:
     numbers = [word for word in words if word != "delivered"] or [""]
     number = _number(numbers[0], 0, 65, "an MO status")
     times = _number(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
-    sent = mo_status(number).verdict is Verdict.SENT
+    sent = mo_status(number).verdict is SessionVerdict.SENT
     plan = NextStatus(number, delivered=sent or delivered, counted=sent or delivered)
     bench.modem.statuses.extend([plan] * times)
     return f"the next {times} session(s) end with {number}: {mo_status(number).means}"

@@ -18,8 +18,8 @@ from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.system import waits
 from fieldagent.wire.directip import (
     Confirmation,
-    MobileOriginated,
-    MobileTerminated,
+    DirectIpMo,
+    DirectIpMt,
     read_mo_confirmation,
     read_mobile_terminated,
     write,
@@ -64,14 +64,14 @@ class HubSide:
     faults: Faults = field(default_factory=Faults)
 
     def __post_init__(self) -> None:
-        self._send, self._waiting = trio.open_memory_channel[MobileOriginated](inf)
+        self._send, self._waiting = trio.open_memory_channel[DirectIpMo](inf)
         self._reference = 0
         self.gateway.forward = self._forward
 
     def _forward(self, imei: str, momsn: int, body: bytes) -> None:
         self._reference += 1
         now = int(time.time())
-        self._send.send_nowait(MobileOriginated(self._reference, imei, 0, momsn, 0, now, body))
+        self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))
 
     async def bring(self) -> None:
         """Bring MO messages to the hub, for ever."""
@@ -80,7 +80,7 @@ class HubSide:
                 await trio.sleep(AGAIN)
             self.say(f"   the hub has MO {message.momsn}")
 
-    async def _bring_one(self, message: MobileOriginated) -> bool:
+    async def _bring_one(self, message: DirectIpMo) -> bool:
         try:
             with trio.fail_after(PATIENCE):
                 async with await trio.open_tcp_stream(self.host, self.port) as stream:
@@ -109,7 +109,7 @@ class HubSide:
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"an MT request could not be read: {error}")
 
-    async def _answer(self, stream: trio.SocketStream, request: MobileTerminated) -> None:
+    async def _answer(self, stream: trio.SocketStream, request: DirectIpMt) -> None:
         faults = self.faults
         status = self._judge(request) if faults.status is None else faults.status
         faults.status = None
@@ -127,7 +127,7 @@ class HubSide:
         answer = Confirmation(request.client_id, request.imei, 0, status)
         await stream.send_all(write(answer))
 
-    def _judge(self, request: MobileTerminated) -> int:
+    def _judge(self, request: DirectIpMt) -> int:
         if request.imei != self.imei:
             return IMEI_UNKNOWN
         if not request.payload:

@@ -35,7 +35,7 @@ class SimulatedNode:
     battery: int = 90
     busy: bool = False
     """Its channel is never free."""
-    link: node.Link = field(init=False)
+    link: node.NodeLink = field(init=False)
     _queue: list[_Queued] = field(default_factory=list)
     _begin_at: float = inf
     _on_air: tuple[float, node.Send] | None = None
@@ -47,8 +47,8 @@ class SimulatedNode:
 
     def reboot(self) -> None:
         """Everything but the battery is forgotten, also what was to be transmitted."""
-        self.link = node.Link(
-            node.Hello(
+        self.link = node.NodeLink(
+            node.NodeHello(
                 boot=self.random.getrandbits(32), node=f"sim-{self.number}", firmware="simulated"
             )
         )
@@ -69,8 +69,8 @@ class SimulatedNode:
         while (event := self.link.next_event()) is not None:
             if isinstance(event, node.Send):
                 self._take(event, now)
-            elif isinstance(event, node.Opened):
-                self.link.say(node.Status(signal=4, battery=self.battery, charging=False))
+            elif isinstance(event, node.NodeOpened):
+                self.link.say(node.NodeStatus(signal=4, battery=self.battery, charging=False))
         self._say(now)
 
     def data_to_send(self) -> bytes:

@@ -20,15 +20,15 @@ GATHER = 0.002
 """Seconds that a commit waits for those who took part in the one before."""
 
 
-class JournalFull(Exception):
+class StoreFull(Exception):
     """The disk is full. Nothing was stored; what was stored before is unharmed."""
 
 
-class JournalFailed(Exception):
+class StoreFailed(Exception):
     """The disk refused a commit. Nothing more is accepted until the program starts again."""
 
 
-class JournalUnavailable(Exception):
+class StoreUnavailable(Exception):
     """The database cannot be reached now; nothing is known to have been stored."""
 
 
@@ -43,7 +43,7 @@ class Order(Generic[C]):
 class GroupCommit(Generic[C]):
     """`transact` runs in a thread: it carries out all orders in one transaction, or raises.
 
-    It raises JournalFailed when nothing may be written any more.
+    It raises StoreFailed when nothing may be written any more.
     """
 
     def __init__(self, transact: Callable[[Sequence[Order[C]]], None]) -> None:
@@ -52,20 +52,20 @@ class GroupCommit(Generic[C]):
         self._enough = 1
         self._came = trio.Event()
         self._ended = False
-        self.failed: JournalFailed | None = None
+        self.failed: StoreFailed | None = None
         """Set once and for all when the disk refused a commit."""
 
     async def commit(self, operation: Callable[[C], T]) -> T:
         """Run `operation` in a transaction and return once it is on disk.
 
-        Raises JournalFailed, JournalUnavailable, or what `operation` or the commit raise.
+        Raises StoreFailed, StoreUnavailable, or what `operation` or the commit raise.
         """
         if self.failed is not None:
             raise self.failed
         if self._ended:
             # Of two that are cancelled together, the store may be the first to go.
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise JournalFailed("the journal has been closed, as the program stops")
+            raise StoreFailed("the journal has been closed, as the program stops")
         order = Order(operation, trio.lowlevel.current_task())
         self._orders.append(order)
         if len(self._orders) == 1 or len(self._orders) >= self._enough:
@@ -107,7 +107,7 @@ class GroupCommit(Generic[C]):
         self._enough = len(orders)
         await trio.to_thread.run_sync(self._carry_out, orders)
         for order in orders:
-            if isinstance(order.error, JournalFailed):
+            if isinstance(order.error, StoreFailed):
                 self.failed = order.error
             trio.lowlevel.reschedule(order.caller)
 
@@ -116,13 +116,13 @@ class GroupCommit(Generic[C]):
         try:
             self._transact(orders)
         except Exception as error:
-            if len(orders) == 1 or isinstance(error, JournalFailed | JournalUnavailable):
+            if len(orders) == 1 or isinstance(error, StoreFailed | StoreUnavailable):
                 for order in orders:
                     order.error = error
                 return
             for order in orders:
                 # A disk that failed meanwhile is not asked again and believed.
-                failed = next((o.error for o in orders if isinstance(o.error, JournalFailed)), None)
+                failed = next((o.error for o in orders if isinstance(o.error, StoreFailed)), None)
                 if failed is None:
                     self._carry_out([order])
                 else:

@@ -21,20 +21,22 @@ class InvalidSettings(Exception):
         self.faults = faults
 
 
-class Wrong(Exception):
+class WrongProperty(Exception):
     pass
 
 
 def text(value: str) -> str:
     if not value.strip():
-        raise Wrong("is empty; remove the line to leave it unset")
+        raise WrongProperty("is empty; remove the line to leave it unset")
     return value
 
 
 def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
     def read(value: str) -> int:
         if not value.isascii() or not value.isdigit() or not low <= int(value[:12]) <= high:
-            raise Wrong(f"must be a whole number from {low} to {high} ({unit}), not {value!r}")
+            raise WrongProperty(
+                f"must be a whole number from {low} to {high} ({unit}), not {value!r}"
+            )
         return int(value)
 
     return read
@@ -43,7 +45,7 @@ def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
 def one_of(*words: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if value not in words:
-            raise Wrong(f"must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
+            raise WrongProperty(f"must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
         return value
 
     return read
@@ -54,15 +56,15 @@ def url(value: str) -> str:
         parts = urlsplit(value)
         port = parts.port
     except ValueError as error:
-        raise Wrong(f"is not a URL: {error}") from None
+        raise WrongProperty(f"is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise Wrong(f"must be a URL such as https://example.org/inbound, not {value!r}")
+        raise WrongProperty(f"must be a URL such as https://example.org/inbound, not {value!r}")
     return value
 
 
 def absolute_path(value: str) -> Path:
     if not value.startswith("/"):
-        raise Wrong(f"must be a path that begins with /, not {value!r}")
+        raise WrongProperty(f"must be a path that begins with /, not {value!r}")
     return Path(value)
 
 
@@ -114,7 +116,7 @@ def read(
             continue
         try:
             values[known[name].attribute] = known[name].read(value)
-        except Wrong as wrong:
+        except WrongProperty as wrong:
             faults.append(f"{name} {wrong}")
     return values, pairs, faults
 

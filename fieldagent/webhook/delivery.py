@@ -32,7 +32,7 @@ class Delivery:
     """Unix time of the next attempt."""
 
 
-class Outcome(Enum):
+class HandoverOutcome(Enum):
     """How one attempt ended."""
 
     HANDED = "handed"
@@ -46,15 +46,15 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    outcome: Outcome
+class HandoverResult:
+    outcome: HandoverOutcome
     reason: str = ""
     """For people: what went wrong and, where they can mend it, how."""
     retry_after: float = 0.0
     """Seconds that the other side asked us to wait at least; counts for FAILED."""
 
 
-Call = Callable[[Delivery], Awaitable[Result]]
+HookCall = Callable[[Delivery], Awaitable[HandoverResult]]
 """A hook. Cancelled, it leaves nothing behind, and the delivery counts as not tried."""
 
 

@@ -12,7 +12,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.http.client import Opener, Reply, RequestFailed, request
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.signature import headers
 
 REMEDY = "correct webhook-address and restart the agent"
@@ -32,7 +32,7 @@ async def post(
     extra: tuple[tuple[str, str], ...] = (),
     open_stream: Opener = trio.open_tcp_stream,
     remedy: str = REMEDY,
-) -> Result:
+) -> HandoverResult:
     """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers.
 
     `remedy` is what people should do where the URL itself is wrong.
@@ -55,21 +55,21 @@ async def post(
             open_stream=open_stream,
         )
     except RequestFailed as failure:
-        return Result(Outcome.FAILED, failure.reason)
+        return HandoverResult(HandoverOutcome.FAILED, failure.reason)
     return judge(reply, clock(), remedy)
 
 
-def judge(reply: Reply, now: float, remedy: str = REMEDY) -> Result:
+def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
     """Only 2xx is success, and 410 is the receiver's way to end it all."""
     if 200 <= reply.status < 300:
-        return Result(Outcome.HANDED)
+        return HandoverResult(HandoverOutcome.HANDED)
     answer = f"the receiver answered {_named(reply.status)}"
     if reply.status == HTTPStatus.GONE:
-        return Result(Outcome.GONE, f"{answer}; {remedy}")
+        return HandoverResult(HandoverOutcome.GONE, f"{answer}; {remedy}")
     if 300 <= reply.status < 400:
         target = reply.headers.get("location", "nowhere")[:200]
         answer += f", a redirect to {target}, which is not followed; {remedy}"
-    return Result(Outcome.FAILED, answer, retry_after(reply.headers, now))
+    return HandoverResult(HandoverOutcome.FAILED, answer, retry_after(reply.headers, now))
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:

@@ -16,7 +16,7 @@ DIGIPEATERS = 8
 _ADDRESS = 7
 
 
-class Call(NamedTuple):
+class Callsign(NamedTuple):
     """A station's address (section 3.12): up to six capitals and digits, and an SSID, 0 to 15."""
 
     name: str
@@ -28,19 +28,19 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    source: Call
-    destination: Call
+    source: Callsign
+    destination: Callsign
     info: bytes
-    via: tuple[Call, ...] = ()
+    via: tuple[Callsign, ...] = ()
     """Digipeaters that it was to go over."""
 
 
-def read_call(text: str) -> Call:
+def read_call(text: str) -> Callsign:
     """`N0CALL-7`. Raises LocalProtocolError."""
     found = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
     if found is None:
         raise LocalProtocolError(f"{text!r} is no call such as N0CALL-7")
-    return Call(found[1], int(found[2] or 0))
+    return Callsign(found[1], int(found[2] or 0))
 
 
 def encode(frame: Frame) -> bytes:
@@ -57,7 +57,7 @@ def encode(frame: Frame) -> bytes:
 
 def decode(data: bytes) -> Frame | None:
     """None for a frame that is no UI frame without layer 3. Raises RemoteProtocolError."""
-    calls: list[Call] = []
+    calls: list[Callsign] = []
     at = 0
     last = False
     while not last:
@@ -75,13 +75,13 @@ def decode(data: bytes) -> Frame | None:
     return Frame(calls[1], calls[0], data[at + 2 :], tuple(calls[2:]))
 
 
-def _address(call: Call, bit: int) -> bytes:
+def _address(call: Callsign, bit: int) -> bytes:
     name = read_call(str(call)).name.ljust(6).encode("ascii")
     return bytes(character << 1 for character in name) + bytes([bit | 0x60 | call.ssid << 1])
 
 
-def _call(address: bytes) -> Call:
+def _call(address: bytes) -> Callsign:
     name = bytes(character >> 1 for character in address[:6]).decode("ascii").rstrip(" ")
     if any(character & 1 for character in address[:6]) or not re.fullmatch("[A-Z0-9]{1,6}", name):
         raise RemoteProtocolError("an AX.25 address of other characters than capitals and digits")
-    return Call(name, address[6] >> 1 & 0x0F)
+    return Callsign(name, address[6] >> 1 & 0x0F)

@@ -43,7 +43,7 @@ def decode(coded: bytes) -> bytes:
     return bytes(frame)
 
 
-class Deframer:
+class CobsDeframer:
     """Cuts a stream at its zeros. What grows beyond `limit` bytes is dropped up to the next one."""
 
     def __init__(self, limit: int) -> None:

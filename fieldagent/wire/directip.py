@@ -39,7 +39,7 @@ class Flags(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class MobileOriginated:
+class DirectIpMo:
     """What a modem sent, as the gateway brings it."""
 
     reference: int
@@ -56,7 +56,7 @@ class MobileOriginated:
 
 
 @dataclass(frozen=True, slots=True)
-class MobileTerminated:
+class DirectIpMt:
     """A message for a modem."""
 
     client_id: int
@@ -68,7 +68,7 @@ class MobileTerminated:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What became of a `MobileTerminated`.
+    """What became of a `DirectIpMt`.
 
     `status` 0 to 50 is the place in the modem's queue; below 0 it was not taken.
     """
@@ -99,20 +99,20 @@ def take_message(buffer: bytearray) -> bytes | None:
     return elements
 
 
-def read_mobile_originated(elements: bytes) -> MobileOriginated:
+def read_mobile_originated(elements: bytes) -> DirectIpMo:
     """Raises RemoteProtocolError."""
     found = _split(elements)
     reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, found, MO_HEADER)
     payload = found.get(MO_PAYLOAD)
-    return MobileOriginated(reference, _imei(imei), status, momsn, mtmsn, time, payload)
+    return DirectIpMo(reference, _imei(imei), status, momsn, mtmsn, time, payload)
 
 
-def read_mobile_terminated(elements: bytes) -> MobileTerminated:
+def read_mobile_terminated(elements: bytes) -> DirectIpMt:
     """Raises RemoteProtocolError."""
     found = _split(elements)
     client_id, imei, flags = _unpack(_MT_HEADER, found, MT_HEADER)
     payload = found.get(MT_PAYLOAD, b"")
-    return MobileTerminated(client_id, _imei(imei), payload, flags)
+    return DirectIpMt(client_id, _imei(imei), payload, flags)
 
 
 def read_confirmation(elements: bytes) -> Confirmation:
@@ -128,14 +128,14 @@ def read_mo_confirmation(elements: bytes) -> bool:
     return _unpack(struct.Struct(">B"), _split(elements), MO_CONFIRMATION)[0] == 1
 
 
-def write(message: MobileOriginated | MobileTerminated | Confirmation) -> bytes:
-    if isinstance(message, MobileOriginated):
+def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
+    if isinstance(message, DirectIpMo):
         m = message
         header = (m.reference, _ascii(m.imei), m.status, m.momsn, m.mtmsn, m.time)
         elements = [(MO_HEADER, _MO_HEADER.pack(*header))]
         if message.payload is not None:
             elements.append((MO_PAYLOAD, message.payload))
-    elif isinstance(message, MobileTerminated):
+    elif isinstance(message, DirectIpMt):
         packed = _MT_HEADER.pack(message.client_id, _ascii(message.imei), message.flags)
         elements = [(MT_HEADER, packed), (MT_PAYLOAD, message.payload)]
     else:

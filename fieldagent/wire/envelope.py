@@ -62,7 +62,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Ack:
     """The item `sequence` of that station, or those fragments of it, is stored by the sender."""
 
     station: int
@@ -77,7 +77,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Plea:
+class RelayRequest:
     """Whoever hears this and reaches the hub is asked to bring the other entries there."""
 
 
@@ -89,7 +89,7 @@ class Source:
     sequence: int
 
 
-Content = Item | Fragment | Report | Introduction | Receipt | Heard | Plea | Source
+Content = Item | Fragment | Report | Introduction | Receipt | Ack | RelayRequest | Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +201,12 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
         return [8, entry.sequence, content.index, content.count, content.slice]
     if isinstance(content, Report):
         return [9, entry.sequence, content.count, _write_bitmap(content.arrived)]
-    if isinstance(content, Heard):
+    if isinstance(content, Ack):
         several = [content.count, _write_bitmap(content.arrived)]
         parts = [None, None] if content.count == 1 else several
         members = [content.station, *parts, content.by_hub or None]
         return _trimmed([12, entry.sequence, *members])
-    if isinstance(content, Plea):
+    if isinstance(content, RelayRequest):
         return [13, entry.sequence, 0]
     if isinstance(content, Source):
         return [14, entry.sequence, content.station, content.sequence]
@@ -325,19 +325,19 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, frozenset(i for i in range(count) if bits >> i & 1))
 
 
-def _read_heard(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Heard:
+def _read_heard(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Ack:
     _expect(_in_range(station, low=1), "station")
     _expect(by_hub in (None, False, True), "word of the hub")
     if count is None:
         _expect(bitmap is None, "count of fragments")
-        return Heard(station, by_hub=bool(by_hub))
+        return Ack(station, by_hub=bool(by_hub))
     report = _read_report(count, bitmap)
-    return Heard(station, report.count, report.arrived, bool(by_hub))
+    return Ack(station, report.count, report.arrived, bool(by_hub))
 
 
-def _read_plea(to: Any) -> Plea:
+def _read_plea(to: Any) -> RelayRequest:
     _expect(_is_int(to) and to == 0, "addressee known here")
-    return Plea()
+    return RelayRequest()
 
 
 def _read_source(station: Any, sequence: Any) -> Source:

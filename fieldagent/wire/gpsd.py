@@ -31,24 +31,24 @@ class NoFix(NamedTuple):
     """The receiver works, and sees too few satellites."""
 
 
-Report = Fix | NoFix | None
+GpsReport = Fix | NoFix | None
 """None is any other line."""
 
 
-def read_line(line: bytes) -> Report:
+def read_line(line: bytes) -> GpsReport:
     """Raises RemoteProtocolError for an ERROR, and for what is no line of gpsd's."""
     try:
-        told = json.loads(line)
+        text = json.loads(line)
     except (ValueError, RecursionError):
         raise RemoteProtocolError(f"no JSON: {line[:60]!r}") from None
-    if not isinstance(told, dict):
+    if not isinstance(text, dict):
         raise RemoteProtocolError(f"no object: {line[:60]!r}")
-    if told.get("class") == "ERROR":
-        raise RemoteProtocolError(f"gpsd says: {told.get('message')}")
-    return _position(told) if told.get("class") == "TPV" else None
+    if text.get("class") == "ERROR":
+        raise RemoteProtocolError(f"gpsd says: {text.get('message')}")
+    return _position(text) if text.get("class") == "TPV" else None
 
 
-def _position(told: dict[str, Any]) -> Report:
+def _position(told: dict[str, Any]) -> GpsReport:
     if told.get("mode") not in (2, 3):
         return NoFix()
     latitude, longitude = _number(told, "lat", -90, 90), _number(told, "lon", -180, 180)

@@ -32,7 +32,7 @@ def waiting_bytes(answer: bytes) -> int | None:
     return None if found is None else int(found[1])
 
 
-class Deframer:
+class KissDeframer:
     """Cuts a stream into (type, content); `damaged` counts what was no frame.
 
     The type is the command, and 16 times the port: at port 0, where we are, the command alone.

@@ -27,7 +27,7 @@ WINDOW = 4
 _UINT = 2**32 - 1
 
 
-class Kind(IntEnum):
+class LinkKind(IntEnum):
     HELLO = 0
     MESSAGE = 1
     ACKNOWLEDGEMENT = 2
@@ -49,7 +49,7 @@ class Close(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class LinkHello:
     """What an end tells of itself before anything else."""
 
     lowest: int = VERSION
@@ -65,7 +65,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class LinkOpened:
     """The peer's hello has come: messages may be sent."""
 
     version: int
@@ -90,15 +90,15 @@ class Acknowledged:
     numbers: tuple[int, ...]
 
 
-Event = Opened | Arrived | Acknowledged
+LinkEvent = LinkOpened | Arrived | Acknowledged
 
 
-class Link:
+class IpLink:
     """One end, for as long as one connection lasts. After an error it is of no further use."""
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: LinkHello) -> None:
         self._hello = hello
-        self._peer: Opened | None = None
+        self._peer: LinkOpened | None = None
         self._sent = 0
         self._unacknowledged: deque[int] = deque()
         self._arrived = 0
@@ -108,7 +108,7 @@ class Link:
         """The first thing to send."""
         ours = self._hello
         known = [ours.lowest, ours.highest, ours.features, ours.size, ours.window, ours.silence]
-        return cbor2.dumps([Kind.HELLO, *known])
+        return cbor2.dumps([LinkKind.HELLO, *known])
 
     @property
     def free(self) -> int:
@@ -123,7 +123,7 @@ class Link:
             raise LocalProtocolError(f"{len(body)} bytes, where the peer takes {self._peer.size}")
         self._sent += 1
         self._unacknowledged.append(self._sent)
-        message = [Kind.MESSAGE, self._sent, body] if body else [Kind.MESSAGE, self._sent]
+        message = [LinkKind.MESSAGE, self._sent, body] if body else [LinkKind.MESSAGE, self._sent]
         return self._sent, cbor2.dumps(message)
 
     def ping(self) -> tuple[int, bytes]:
@@ -135,28 +135,28 @@ class Link:
         if not self._answered < number <= self._arrived:
             raise LocalProtocolError(f"{number} is not there to be acknowledged")
         self._answered = number
-        return cbor2.dumps([Kind.ACKNOWLEDGEMENT, number])
+        return cbor2.dumps([LinkKind.ACKNOWLEDGEMENT, number])
 
-    def receive(self, message: bytes) -> Event | None:
+    def receive(self, message: bytes) -> LinkEvent | None:
         """Read what the peer sent; None for a kind that is not known here.
 
         Raises RemoteProtocolError, after which the connection is to be closed.
         """
         kind, *members = _load(message)
-        if kind == Kind.HELLO:
+        if kind == LinkKind.HELLO:
             return self._open(members)
         if self._peer is None:
             raise RemoteProtocolError("the first message is no hello")
-        if kind == Kind.MESSAGE:
+        if kind == LinkKind.MESSAGE:
             return self._take(_number(members), members[1:])
-        return self._settle(_number(members)) if kind == Kind.ACKNOWLEDGEMENT else None
+        return self._settle(_number(members)) if kind == LinkKind.ACKNOWLEDGEMENT else None
 
-    def _open(self, members: list[Any]) -> Opened:
+    def _open(self, members: list[Any]) -> LinkOpened:
         if self._peer is not None:
             raise RemoteProtocolError("a second hello")
         if len(members) < 6 or not all(_is_uint(member) for member in members[:6]):
             raise RemoteProtocolError("the hello is damaged")
-        peer = Hello(*members[:6])
+        peer = LinkHello(*members[:6])
         version = min(peer.highest, self._hello.highest)
         if version < max(peer.lowest, self._hello.lowest):
             raise NoCommonVersion(
@@ -166,7 +166,7 @@ class Link:
         if peer.size < BODY_BYTES or peer.window < 1:
             raise RemoteProtocolError("the hello promises to take less than it must")
         features = peer.features & self._hello.features
-        self._peer = Opened(version, features, peer.size, peer.window, peer.silence)
+        self._peer = LinkOpened(version, features, peer.size, peer.window, peer.silence)
         return self._peer
 
     def _take(self, number: int, members: list[Any]) -> Arrived:

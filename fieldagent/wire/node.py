@@ -34,7 +34,7 @@ URGENT, ANSWER_WANTED = 0x01, 0x02
 _HEAD, _SUM = 4, 4
 
 
-class Kind(IntEnum):
+class NodeKind(IntEnum):
     HELLO = 0
     ACKNOWLEDGEMENT = 1
     SEND = 2
@@ -45,7 +45,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class NodeHello:
     boot: int
     """At random at each start, 32 bits: another one tells that everything was forgotten."""
     node: str = ""
@@ -95,7 +95,7 @@ class Neighbour(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class NodeStatus:
     """From the node: how it does; None is unknown."""
 
     signal: int | None = None
@@ -116,10 +116,10 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class NodeOpened:
     """The peer has said hello. `anew`: it has forgotten everything that it was told before."""
 
-    hello: Hello
+    hello: NodeHello
     anew: bool
 
 
@@ -136,18 +136,18 @@ class Down:
 
 
 Numbered = Send | Result | Heard
-Event = Opened | Numbered | Status | Log | Damaged | Down
+NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | Down
 
 
-class Link:
+class NodeLink:
     """One end. `data_to_send` after every call, `tick` when `deadline` has come."""
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: NodeHello) -> None:
         self.hello = hello
-        self.peer: Hello | None = None
+        self.peer: NodeHello | None = None
         self.deadline = inf
-        self._deframer = cobs.Deframer(FRAME_BYTES)
-        self._events: deque[Event] = deque()
+        self._deframer = cobs.CobsDeframer(FRAME_BYTES)
+        self._events: deque[NodeEvent] = deque()
         self._output = bytearray()
         self._sent = 0
         """Sequence number of the last numbered frame, modulo 256."""
@@ -189,7 +189,7 @@ class Link:
         if self.deadline == inf:
             self._tries, self.deadline = 1, now + RETRY
 
-    def say(self, content: Status | Log) -> None:
+    def say(self, content: NodeStatus | Log) -> None:
         """Unnumbered: if it is lost, the next one tells."""
         kind, members = _written(content)
         self._write(kind, 0, 0, members)
@@ -218,7 +218,7 @@ class Link:
         if self._deframer.overlong > before:
             self._events.append(Damaged(f"a frame of more than {FRAME_BYTES} bytes"))
 
-    def next_event(self) -> Event | None:
+    def next_event(self) -> NodeEvent | None:
         return self._events.popleft() if self._events else None
 
     def data_to_send(self) -> bytes:
@@ -234,7 +234,7 @@ class Link:
             raise RemoteProtocolError("a frame with a wrong CRC-32")
         version, kind = divmod(head[0], 16)
         members = _load(body)
-        if kind == Kind.HELLO:
+        if kind == NodeKind.HELLO:
             self._receive_hello(_read_hello(members), head[1], now)
             return
         if version != VERSION:
@@ -248,10 +248,10 @@ class Link:
             self._receive_numbered(kind, head[1], head[2], members)
         elif kind in _UNNUMBERED:
             self._events.append(_read(_UNNUMBERED[kind], members))
-        elif kind != Kind.ACKNOWLEDGEMENT:
+        elif kind != NodeKind.ACKNOWLEDGEMENT:
             raise RemoteProtocolError(f"kind {kind} is not known here")
 
-    def _receive_hello(self, hello: Hello, flags: int, now: float) -> None:
+    def _receive_hello(self, hello: NodeHello, flags: int, now: float) -> None:
         if not hello.lowest <= VERSION <= hello.highest:
             raise RemoteProtocolError(
                 f"versions {hello.lowest} to {hello.highest}, where {VERSION} is known: update"
@@ -271,7 +271,7 @@ class Link:
             for sequence, content in self._unacknowledged:
                 self._write_numbered(sequence, content)
             self._tries, self.deadline = 1, now + RETRY if self._unacknowledged else inf
-        self._events.append(Opened(hello, anew))
+        self._events.append(NodeOpened(hello, anew))
 
     def _acknowledge(self, last: int, now: float) -> None:
         if last not in [sequence for sequence, _ in self._unacknowledged]:
@@ -286,7 +286,7 @@ class Link:
         if expected:
             self._arrived = sequence
         # Also where it cannot be read: it would be the same each time, and hold up all behind it.
-        self._write(Kind.ACKNOWLEDGEMENT, 0, 0, [])
+        self._write(NodeKind.ACKNOWLEDGEMENT, 0, 0, [])
         if expected:
             content = _read(_NUMBERED[kind], members)
             if isinstance(content, Send) and flags & URGENT:
@@ -298,7 +298,7 @@ class Link:
     def _greet(self, flags: int) -> None:
         ours = self.hello
         self._write(
-            Kind.HELLO,
+            NodeKind.HELLO,
             flags,
             0,
             [
@@ -318,7 +318,7 @@ class Link:
         flags = URGENT if isinstance(content, Send) and content.urgent else 0
         self._write(kind, flags, sequence, members)
 
-    def _write(self, kind: Kind, flags: int, sequence: int, members: list[Any]) -> None:
+    def _write(self, kind: NodeKind, flags: int, sequence: int, members: list[Any]) -> None:
         head = bytes([VERSION << 4 | kind, flags, sequence, self._arrived])
         self._output += encode_frame(head, members)
 
@@ -340,19 +340,19 @@ def _load(body: bytes) -> list[Any]:
     return members
 
 
-def _written(content: Numbered | Status | Log) -> tuple[Kind, list[Any]]:
+def _written(content: Numbered | NodeStatus | Log) -> tuple[NodeKind, list[Any]]:
     match content:
         case Send():
-            return Kind.SEND, [content.number, content.packet]
+            return NodeKind.SEND, [content.number, content.packet]
         case Result():
-            return Kind.RESULT, [content.number, content.transmitted, content.reason]
+            return NodeKind.RESULT, [content.number, content.transmitted, content.reason]
         case Heard():
-            return Kind.HEARD, [content.packet, content.rssi, content.snr]
+            return NodeKind.HEARD, [content.packet, content.rssi, content.snr]
         case Log():
-            return Kind.LOG, [content.level, content.text]
+            return NodeKind.LOG, [content.level, content.text]
     known = [list(neighbour) for neighbour in content.neighbours]
     battery = [content.millivolts, content.battery, content.charging]
-    return Kind.STATUS, [content.signal, *battery, known]
+    return NodeKind.STATUS, [content.signal, *battery, known]
 
 
 def _read(read: Callable[..., Any], members: list[Any]) -> Any:
@@ -375,8 +375,8 @@ def _optional(value: Any, low: int, high: int) -> bool:
     return value is None or _is_int(value, low, high)
 
 
-def _read_hello(members: list[Any]) -> Hello:
-    return Hello(*_read(_hello_members, members[:8]))
+def _read_hello(members: list[Any]) -> NodeHello:
+    return NodeHello(*_read(_hello_members, members[:8]))
 
 
 def _hello_members(
@@ -412,10 +412,10 @@ def _read_heard(packet: Any, rssi: Any, snr: Any) -> Heard:
 
 def _read_status(
     signal: Any, millivolts: Any, battery: Any, charging: Any, neighbours: Any
-) -> Status:
+) -> NodeStatus:
     _expect(_optional(signal, 0, 5), _optional(millivolts, 0, 10**6), _optional(battery, 0, 100))
     _expect(charging is None or isinstance(charging, bool), isinstance(neighbours, list))
-    return Status(
+    return NodeStatus(
         signal, millivolts, battery, charging, tuple(_read_neighbour(*each) for each in neighbours)
     )
 
@@ -431,11 +431,11 @@ def _read_log(level: Any, text: Any) -> Log:
 
 
 _NUMBERED: dict[int, Callable[..., Numbered]] = {
-    Kind.SEND: _read_send,
-    Kind.RESULT: _read_result,
-    Kind.HEARD: _read_heard,
+    NodeKind.SEND: _read_send,
+    NodeKind.RESULT: _read_result,
+    NodeKind.HEARD: _read_heard,
 }
-_UNNUMBERED: dict[int, Callable[..., Status | Log]] = {
-    Kind.STATUS: _read_status,
-    Kind.LOG: _read_log,
+_UNNUMBERED: dict[int, Callable[..., NodeStatus | Log]] = {
+    NodeKind.STATUS: _read_status,
+    NodeKind.LOG: _read_log,
 }

@@ -34,14 +34,14 @@ BOUND = ("imei", "momsn", "data")
 
 
 @dataclass(frozen=True, slots=True)
-class MobileOriginated:
+class RockBlockMo:
     imei: str
     momsn: int
     data: bytes
     """Empty for a mailbox check."""
 
 
-def read_mobile_originated(form: Mapping[str, Any]) -> MobileOriginated:
+def read_mobile_originated(form: Mapping[str, Any]) -> RockBlockMo:
     """Raises RemoteProtocolError that names every fault."""
     faults = []
     imei = str(form.get("imei", ""))
@@ -57,7 +57,7 @@ def read_mobile_originated(form: Mapping[str, Any]) -> MobileOriginated:
         faults.append("data is not hexadecimal")
     if faults:
         raise RemoteProtocolError("; ".join(faults))
-    return MobileOriginated(imei, int(momsn[:10]), data)
+    return RockBlockMo(imei, int(momsn[:10]), data)
 
 
 def check_token(form: Mapping[str, Any], key: PublicKey, *, now: float) -> None:
@@ -79,20 +79,20 @@ def mobile_terminated(imei: str, username: str, password: str, body: bytes) -> d
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RockBlockAnswer:
     """`code` is None when the message was taken, under their number `text`."""
 
     code: int | None
     text: str
 
 
-def read_answer(body: bytes) -> Answer:
+def read_answer(body: bytes) -> RockBlockAnswer:
     """`OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
     text = body.decode("utf-8", "replace").strip()
     word, _, rest = text.partition(",")
     if word == "OK":
-        return Answer(None, rest.strip())
+        return RockBlockAnswer(None, rest.strip())
     code, _, why = rest.partition(",")
     if word != "FAILED" or not code.strip().isdigit():
         raise RemoteProtocolError(f"not an answer of RockBLOCK's: {text[:60]!r}")
-    return Answer(int(code), why.strip())
+    return RockBlockAnswer(int(code), why.strip())

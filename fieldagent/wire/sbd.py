@@ -56,7 +56,7 @@ class WriteResult(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModemReply:
     """A command's final result, with the lines before it."""
 
     ok: bool
@@ -98,7 +98,7 @@ class NeedData(Enum):
 
 
 NEED_DATA = NeedData.NEED_DATA
-Event = Reply | Ready | MobileTerminated | Ring | Signal | Service
+SbdEvent = ModemReply | Ready | MobileTerminated | Ring | Signal | Service
 
 _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
@@ -153,7 +153,7 @@ class Conversation:
     def receive_data(self, data: bytes) -> None:
         self._buffer += data
 
-    def next_event(self) -> Event | NeedData:
+    def next_event(self) -> SbdEvent | NeedData:
         while self._buffer:
             if self._state is _State.AWAITING_BINARY:
                 self._skip_line_ends()
@@ -171,7 +171,7 @@ class Conversation:
         while self._buffer and self._buffer[0] in b"\r\n":
             del self._buffer[0]
 
-    def _read_binary(self) -> Event | NeedData:
+    def _read_binary(self) -> SbdEvent | NeedData:
         size = int.from_bytes(self._buffer[:2])
         if len(self._buffer) < 2 + size + 2:
             return NEED_DATA
@@ -194,7 +194,7 @@ class Conversation:
             self._drop_line = True
         return None
 
-    def _read_line(self, line: str) -> Event | None:
+    def _read_line(self, line: str) -> SbdEvent | None:
         if not line:
             return None
         if _UNSOLICITED.fullmatch(line):
@@ -214,12 +214,12 @@ class Conversation:
         self._lines.append(line)
         return None
 
-    def _end(self, ok: bool, *last: str) -> Reply:
+    def _end(self, ok: bool, *last: str) -> ModemReply:
         self._state = _State.IDLE
-        return Reply(ok, (*self._lines, *last), self._echoed)
+        return ModemReply(ok, (*self._lines, *last), self._echoed)
 
 
-def _unsolicited(line: str) -> Event | None:
+def _unsolicited(line: str) -> SbdEvent | None:
     if line == "SBDRING":
         return Ring()
     match = _INDICATION.fullmatch(line)
@@ -271,22 +271,22 @@ class BufferStatus:
     waiting: int
 
 
-def parse_session(reply: Reply) -> SessionResult:
+def parse_session(reply: ModemReply) -> SessionResult:
     return SessionResult(*_numbers(reply, r"\+SBDIXA?", 6))
 
 
-def parse_status(reply: Reply) -> BufferStatus:
+def parse_status(reply: ModemReply) -> BufferStatus:
     return BufferStatus(*_numbers(reply, r"\+SBDSX", 6))
 
 
-def parse_write(reply: Reply) -> WriteResult:
+def parse_write(reply: ModemReply) -> WriteResult:
     for line in reversed(reply.lines):
         if line in ("0", "1", "2", "3"):
             return WriteResult(int(line))
     raise RemoteProtocolError(f"+SBDWB answered {list(reply.lines)}")
 
 
-def parse_serial_number(reply: Reply) -> str:
+def parse_serial_number(reply: ModemReply) -> str:
     """The IMEI: 15 digits."""
     for line in reply.lines:
         if re.fullmatch(r"[0-9]{15}", line):
@@ -294,7 +294,7 @@ def parse_serial_number(reply: Reply) -> str:
     raise RemoteProtocolError(f"+CGSN answered no IMEI but {list(reply.lines)}")
 
 
-def _numbers(reply: Reply, name: str, count: int) -> list[int]:
+def _numbers(reply: ModemReply, name: str, count: int) -> list[int]:
     pattern = rf"{name}\s*:\s*" + r"\s*,\s*".join([r"(-?[0-9]{1,9})"] * count)
     for line in reply.lines:
         if match := re.fullmatch(pattern, line):

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Verdict(Enum):
+class SessionVerdict(Enum):
     SENT = "sent"
     DOUBTFUL = "doubtful"
     """It may have been sent; the next MOMSN tells."""
@@ -18,7 +18,7 @@ class Verdict(Enum):
 
 
 class MoStatus(NamedTuple):
-    verdict: Verdict
+    verdict: SessionVerdict
     means: str
     wait: float | None = None
     """Seconds to wait at least, where the reason asks for more than the usual schedule."""
@@ -29,36 +29,42 @@ FAULT_WAIT = 600.0
 BARRED_WAIT = 180.0
 
 MO_STATUS: dict[int, MoStatus] = {
-    0: MoStatus(Verdict.SENT, "sent"),
-    1: MoStatus(Verdict.SENT, "sent; the waiting MT message is too large for this modem"),
-    2: MoStatus(Verdict.SENT, "sent; the location update was not accepted"),
-    3: MoStatus(Verdict.SENT, "sent"),
-    4: MoStatus(Verdict.SENT, "sent"),
-    10: MoStatus(Verdict.DOUBTFUL, "the gateway did not end the call in time"),
-    11: MoStatus(Verdict.NOT_SENT, "the gateway's queue for this modem is full", OPERATOR_BUSY),
-    12: MoStatus(Verdict.REFUSED, "the message has too many segments for the gateway"),
-    13: MoStatus(Verdict.DOUBTFUL, "the session did not complete"),
-    14: MoStatus(Verdict.REFUSED, "the gateway refused the segment size"),
-    15: MoStatus(Verdict.FAULT, "access is denied: is the account active?", FAULT_WAIT),
-    16: MoStatus(Verdict.FAULT, "the modem is locked: ask the operator", FAULT_WAIT),
-    17: MoStatus(Verdict.DOUBTFUL, "the gateway did not answer within the session's time"),
-    18: MoStatus(Verdict.DOUBTFUL, "the connection was lost"),
-    19: MoStatus(Verdict.DOUBTFUL, "the link failed"),
-    32: MoStatus(Verdict.NOT_SENT, "no network service"),
-    33: MoStatus(Verdict.FAULT, "the antenna fails: check its cable", FAULT_WAIT),
-    34: MoStatus(Verdict.FAULT, "the radio is switched off", FAULT_WAIT),
-    35: MoStatus(Verdict.NOT_SENT, "the modem is busy"),
-    36: MoStatus(Verdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT),
-    37: MoStatus(Verdict.NOT_SENT, "the SBD service is temporarily disabled"),
-    38: MoStatus(Verdict.NOT_SENT, "the network is managing its traffic"),
-    64: MoStatus(Verdict.FAULT, "a band violation: the modem is faulty", FAULT_WAIT),
-    65: MoStatus(Verdict.FAULT, "the PLL is not locked: power or modem is faulty", FAULT_WAIT),
+    0: MoStatus(SessionVerdict.SENT, "sent"),
+    1: MoStatus(SessionVerdict.SENT, "sent; the waiting MT message is too large for this modem"),
+    2: MoStatus(SessionVerdict.SENT, "sent; the location update was not accepted"),
+    3: MoStatus(SessionVerdict.SENT, "sent"),
+    4: MoStatus(SessionVerdict.SENT, "sent"),
+    10: MoStatus(SessionVerdict.DOUBTFUL, "the gateway did not end the call in time"),
+    11: MoStatus(
+        SessionVerdict.NOT_SENT, "the gateway's queue for this modem is full", OPERATOR_BUSY
+    ),
+    12: MoStatus(SessionVerdict.REFUSED, "the message has too many segments for the gateway"),
+    13: MoStatus(SessionVerdict.DOUBTFUL, "the session did not complete"),
+    14: MoStatus(SessionVerdict.REFUSED, "the gateway refused the segment size"),
+    15: MoStatus(SessionVerdict.FAULT, "access is denied: is the account active?", FAULT_WAIT),
+    16: MoStatus(SessionVerdict.FAULT, "the modem is locked: ask the operator", FAULT_WAIT),
+    17: MoStatus(SessionVerdict.DOUBTFUL, "the gateway did not answer within the session's time"),
+    18: MoStatus(SessionVerdict.DOUBTFUL, "the connection was lost"),
+    19: MoStatus(SessionVerdict.DOUBTFUL, "the link failed"),
+    32: MoStatus(SessionVerdict.NOT_SENT, "no network service"),
+    33: MoStatus(SessionVerdict.FAULT, "the antenna fails: check its cable", FAULT_WAIT),
+    34: MoStatus(SessionVerdict.FAULT, "the radio is switched off", FAULT_WAIT),
+    35: MoStatus(SessionVerdict.NOT_SENT, "the modem is busy"),
+    36: MoStatus(SessionVerdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT),
+    37: MoStatus(SessionVerdict.NOT_SENT, "the SBD service is temporarily disabled"),
+    38: MoStatus(SessionVerdict.NOT_SENT, "the network is managing its traffic"),
+    64: MoStatus(SessionVerdict.FAULT, "a band violation: the modem is faulty", FAULT_WAIT),
+    65: MoStatus(
+        SessionVerdict.FAULT, "the PLL is not locked: power or modem is faulty", FAULT_WAIT
+    ),
 }
 
 
 def mo_status(number: int) -> MoStatus:
     """Reserved numbers are taken for not sent."""
-    return MO_STATUS.get(number) or MoStatus(Verdict.NOT_SENT, f"reserved MO status {number}")
+    return MO_STATUS.get(number) or MoStatus(
+        SessionVerdict.NOT_SENT, f"reserved MO status {number}"
+    )
 
 
 URGENT_WAIT_MAX = 60.0

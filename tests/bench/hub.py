@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import psycopg
 import trio
 
-from fieldagent.agent.channels.hub_connection import Hub as Address
+from fieldagent.agent.channels.hub_connection import HubAddress as Address
 from fieldagent.agent.channels.hub_connection import open_stream, open_web_socket
-from fieldagent.http.link_session import Exchange
+from fieldagent.http.link_session import LinkSession
 from fieldagent.hub import directory
 from fieldagent.hub.store import Db, open_store
 from tests.bench.durable import accepted
@@ -199,7 +199,7 @@ async def _link_all(running: Hub, tokens: list[str]) -> tuple[float, int]:
         address = Address(running.address, token)
         async with await open_stream(address) as stream:
             socket = await open_web_socket(address, stream)
-            await Exchange(socket, _Silence(), opened=count).run()
+            await LinkSession(socket, _Silence(), opened=count).run()
 
     began = time.perf_counter()
     async with trio.open_nursery() as nursery:

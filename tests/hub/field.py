@@ -11,7 +11,7 @@ import trio
 
 from fieldagent.agent.channels.contract import Outcome
 from fieldagent.hub import mobile_terminated
-from fieldagent.hub.contract import Device, Parcel, Way
+from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.ledger import Posting, enter
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
@@ -73,7 +73,7 @@ class Field:
         self,
         number: int,
         *entries: Entry,
-        way: Way = Way.IP,
+        way: Bearer = Bearer.IP,
         key: bytes | None = None,
         origin: int = 0,
     ) -> None:
@@ -106,7 +106,7 @@ async def collect(mailbox: IpMailbox, room: int = 65_536) -> list[Envelope]:
     return found
 
 
-def read(parcel: Parcel) -> Envelope:
+def read(parcel: OutgoingMessage) -> Envelope:
     return decode(parcel.body)
 
 

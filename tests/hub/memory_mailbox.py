@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.hub.contract import Device, Parcel, Unknown
+from fieldagent.hub.contract import Device, OutgoingMessage, Unknown
 from fieldagent.wire.envelope import Entry, Fragment, decode, encode
 from fieldagent.wire.fragments import join
 
@@ -22,8 +22,8 @@ TOKEN = "a-link-token"
 @dataclass
 class MemoryMailbox:
     device: Device = DEVICE
-    waiting: deque[Parcel] = field(default_factory=deque)
-    loaded: list[Parcel] = field(default_factory=list)
+    waiting: deque[OutgoingMessage] = field(default_factory=deque)
+    loaded: list[OutgoingMessage] = field(default_factory=list)
     delivered: list[bytes] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     copies: list[bytes] = field(default_factory=list)
@@ -39,7 +39,7 @@ class MemoryMailbox:
 
     def put(self, body: bytes) -> None:
         self._numbers += 1
-        self.waiting.append(Parcel(self._numbers, body))
+        self.waiting.append(OutgoingMessage(self._numbers, body))
         self._wake()
 
     def _wake(self) -> None:
@@ -49,19 +49,21 @@ class MemoryMailbox:
     def news(self) -> trio.Event:
         return self._news
 
-    async def load(self, room: int) -> Parcel | None:
+    async def load(self, room: int) -> OutgoingMessage | None:
         await trio.lowlevel.checkpoint()
         if not self.waiting or len(self.waiting[0].body) > room:
             return None
         self.loaded.append(self.waiting.popleft())
         return self.loaded[-1]
 
-    async def stored(self, parcel: Parcel) -> None:
+    async def stored(self, parcel: OutgoingMessage) -> None:
         await trio.lowlevel.checkpoint()
         self.loaded.remove(parcel)
         self.delivered.append(parcel.body)
 
-    async def returned(self, parcel: Parcel, *, reason: str, retry_after: float = 0.0) -> None:
+    async def returned(
+        self, parcel: OutgoingMessage, *, reason: str, retry_after: float = 0.0
+    ) -> None:
         await trio.lowlevel.checkpoint()
         self.loaded.remove(parcel)
         self.reasons.append(reason)

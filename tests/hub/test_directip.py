@@ -24,7 +24,7 @@ from fieldagent.hub.operator.directip import (
 )
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
-from fieldagent.wire.directip import MobileOriginated, read_mo_confirmation, write
+from fieldagent.wire.directip import DirectIpMo, read_mo_confirmation, write
 from fieldagent.wire.errors import RemoteProtocolError
 
 IMEI = "300234010000001"
@@ -148,7 +148,7 @@ async def listening(store: Store) -> AsyncIterator[Callable[[bytes], Awaitable[b
 
 
 def mo(payload: bytes | None = b"body") -> bytes:
-    return write(MobileOriginated(1, IMEI, 0, 7, 0, 1_790_000_000, payload))
+    return write(DirectIpMo(1, IMEI, 0, 7, 0, 1_790_000_000, payload))
 
 
 async def test_mo_messages_are_confirmed_once_they_are_stored() -> None:

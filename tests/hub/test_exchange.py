@@ -9,7 +9,7 @@ import pytest
 
 from fieldagent.agent.channels.contract import Outcome
 from fieldagent.hub import mobile_terminated
-from fieldagent.hub.contract import Way
+from fieldagent.hub.contract import Bearer
 from fieldagent.hub.directory import NAME_BYTES_MAX
 from fieldagent.hub.ledger import expire, forget
 from fieldagent.hub.operator import Verdict
@@ -78,7 +78,7 @@ async def test_the_same_over_two_ways_is_one_item(store: Store) -> None:
     async with field(store) as alps:
         entry = Entry(77, Message("once"), TIME)
         await alps.sends(1, entry)
-        await alps.sends(1, entry, way=Way.SATELLITE)
+        await alps.sends(1, entry, way=Bearer.SATELLITE)
         await alps.sends(1, entry)
         assert said(await collect(alps.mailbox(2))) == [(1, "once")]
         await alps.sends(1, Entry(77, Message("number used anew"), TIME))
@@ -204,8 +204,8 @@ async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
         ]
         key = derive_key(MASTER, "MO")
         receipt = Entry(entry.sequence, Receipt(), TIME + 70)
-        await alps.sends(3, receipt, way=Way.SATELLITE, key=key)
-        await alps.sends(3, receipt, way=Way.SATELLITE, key=key)
+        await alps.sends(3, receipt, way=Bearer.SATELLITE, key=key)
+        await alps.sends(3, receipt, way=Bearer.SATELLITE, key=key)
         assert await alps.rows("SELECT state FROM delivery WHERE device = 3") == [("stored",)]
         (envelope,) = await collect(alps.mailbox(1))
         receipts = [e for e in envelope.entries if isinstance(e.content, Receipt)]
@@ -216,7 +216,7 @@ async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with field(store) as alps:
-        await alps.sends(3, Entry(1, Message("forged"), TIME), way=Way.SATELLITE)
+        await alps.sends(3, Entry(1, Message("forged"), TIME), way=Bearer.SATELLITE)
         assert await alps.rows("SELECT * FROM item") == []
         assert "tag is missing or wrong" in caplog.text
 
@@ -373,7 +373,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         large = Entry(9, Data(bytes(700)), TIME)
         first, *others = split(encode([large]), 300)
         for fragment in others:
-            await alps.sends(2, Entry(9, fragment), way=Way.SATELLITE)
+            await alps.sends(2, Entry(9, fragment), way=Bearer.SATELLITE)
         alps.now += ASK_AFTER + 1
         for _ in range(2):
             await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
@@ -381,7 +381,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         ((_, body),) = alps.sky.taken
         expected = Report(len(others) + 1, frozenset(f.index for f in others))
         assert [(e.sequence, e.content) for e in decode(body).entries] == [(9, expected)]
-        await alps.sends(2, Entry(9, first), way=Way.SATELLITE)
+        await alps.sends(2, Entry(9, first), way=Bearer.SATELLITE)
         (envelope,) = await collect(alps.mailbox(1))
         assert [e.content for e in envelope.entries[-2:]] == [Data(bytes(700)), Source(2, 9)]
 
@@ -391,7 +391,7 @@ async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
 ) -> None:
     async with field(store) as alps:
         first, *_ = split(encode([Entry(9, Data(bytes(700)), TIME)]), 300)
-        await alps.sends(2, Entry(9, first), way=Way.SATELLITE)
+        await alps.sends(2, Entry(9, first), way=Bearer.SATELLITE)
         asked = []
         for minute in range(3 * 24 * 60):
             alps.now += 60

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fieldagent.hub.store import Db, Store, open_store
-from fieldagent.store.group import JournalUnavailable
+from fieldagent.store.group import StoreUnavailable
 
 
 def add(name: str) -> Callable[[Db], int]:
@@ -97,7 +97,7 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
     else:
         store.once(lambda db: db.execute("PRAGMA user_version = 99"))
     store.close()
-    with pytest.raises(JournalUnavailable, match="it has version 99, this program knows"):
+    with pytest.raises(StoreUnavailable, match="it has version 99, this program knows"):
         open_store(database)
 
 
@@ -109,5 +109,5 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
     ],
 )
 def test_what_cannot_be_opened_says_what_to_do(database: str, why: str) -> None:
-    with pytest.raises(JournalUnavailable, match=why):
+    with pytest.raises(StoreUnavailable, match=why):
         open_store(database)

@@ -27,7 +27,7 @@ from fieldagent.hub.reach import is_public, open_public
 from fieldagent.hub.store import Store
 from fieldagent.hub.webhooks import Webhook
 from fieldagent.package.package import Message
-from fieldagent.webhook.delivery import Outcome, Result
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import post
 from fieldagent.webhook.schedule import LONGEST, SCHEDULE
 from fieldagent.wire.envelope import Entry, Receipt
@@ -305,11 +305,11 @@ async def test_the_test_call_tells_what_it_is(store: Store) -> None:
     async with posting(store) as (alps, there):
         webhook = Webhook(0, there.url, (SECRET,))
         result = await webhooks.test_call(webhook, clock=alps.clock, open_stream=OPEN)
-        assert result.outcome is Outcome.HANDED
+        assert result.outcome is HandoverOutcome.HANDED
         assert there.contents() == ["A test of this webhook"]
         there.answers = [Response(500)]
         result = await webhooks.test_call(webhook, clock=alps.clock, open_stream=OPEN)
-        assert result.outcome is Outcome.FAILED
+        assert result.outcome is HandoverOutcome.FAILED
 
 
 PRIVATE = [
@@ -429,7 +429,10 @@ async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
         (late,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
         alps.now += webhooks.CLAIM + 1
         (other,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
-        handed, failed = Result(Outcome.HANDED), Result(Outcome.FAILED, "too slow")
+        handed, failed = (
+            HandoverResult(HandoverOutcome.HANDED),
+            HandoverResult(HandoverOutcome.FAILED, "too slow"),
+        )
         await store.commit(lambda db: webhooks.settle(db, other, handed, alps.now))
         told = await store.commit(lambda db: webhooks.settle(db, late, failed, alps.now))
         assert (await states(alps), told) == ([("handed", 1)], "")
@@ -442,7 +445,10 @@ async def test_a_success_in_between_counts_against_being_disabled(store: Store) 
         for sender in (1, 2):
             await alps.sends(sender, Entry(1, Message("x"), int(START)))
         one, other = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
-        handed, failed = Result(Outcome.HANDED), Result(Outcome.FAILED, "500")
+        handed, failed = (
+            HandoverResult(HandoverOutcome.HANDED),
+            HandoverResult(HandoverOutcome.FAILED, "500"),
+        )
         await store.commit(lambda db: webhooks.settle(db, one, handed, alps.now))
         await store.commit(lambda db: webhooks.settle(db, other, failed, alps.now))
         (listed,) = await store.read(lambda db: webhooks.listing(db, 1))

@@ -11,19 +11,19 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.channels.contract import Link
-from fieldagent.agent.channels.node import NodeAir, open_node
-from fieldagent.agent.channels.radio_modem import AirLost
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.node import NodeModem, open_node
+from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import (
+    Ack,
     Entry,
     Envelope,
     Fragment,
-    Heard,
     Introduction,
-    Plea,
     Receipt,
+    RelayRequest,
     Report,
     decode,
     encode,
@@ -62,7 +62,7 @@ class Collector:
                     self._take(inner, origin)
         elif isinstance(content, Receipt):
             self.receipts[entry.sequence] += 1
-        elif isinstance(content, Heard | Plea | Report | Introduction):
+        elif isinstance(content, Ack | RelayRequest | Report | Introduction):
             pass
         elif origin in (0, AGENT):
             self.items.setdefault(entry.sequence, set()).add(encode([entry]))
@@ -107,16 +107,16 @@ class Neighbour:
         while True:
             try:
                 async with (
-                    open_node(self.port, 115200, Link()) as air,
+                    open_node(self.port, 115200, ChannelLink()) as air,
                     trio.open_nursery() as nursery,
                 ):
                     nursery.start_soon(self._listen, air)
                     nursery.start_soon(self._speak, air)
-            except* (AirLost, PortLost):
+            except* (RadioLost, PortLost):
                 pass
             await trio.sleep(10)
 
-    async def _listen(self, air: NodeAir) -> None:
+    async def _listen(self, air: NodeModem) -> None:
         while True:
             packet = await air.receive()
             with suppress(RemoteProtocolError):
@@ -126,7 +126,7 @@ class Neighbour:
     def _hear(self, envelope: Envelope) -> None:
         for entry in envelope.entries:
             content = entry.content
-            if isinstance(content, Heard):
+            if isinstance(content, Ack):
                 if content.station == self.station and content.by_hub:
                     self.told_carried.add(entry.sequence)
                 if content.station == self.station and entry.sequence in self.to_say:
@@ -134,13 +134,13 @@ class Neighbour:
                     self.answered.add(entry.sequence)
             elif isinstance(content, Fragment):
                 arrived = self.collector.arrived(entry)
-                heard = Heard(AGENT, content.count, arrived)
+                heard = Ack(AGENT, content.count, arrived)
                 self._answers[entry.sequence] = Entry(entry.sequence, heard)
-            elif not isinstance(content, Plea | Introduction):
-                self._answers[entry.sequence] = Entry(entry.sequence, Heard(AGENT))
+            elif not isinstance(content, RelayRequest | Introduction):
+                self._answers[entry.sequence] = Entry(entry.sequence, Ack(AGENT))
         self._wake()
 
-    async def _speak(self, air: NodeAir) -> None:
+    async def _speak(self, air: NodeModem) -> None:
         while True:
             if self.away or not (self._answers or self.to_say):
                 news = self._news
@@ -154,7 +154,7 @@ class Neighbour:
             for entry in entries:
                 self._answers.pop(entry.sequence, None)
             if entries[0].sequence in self.pleaded and isinstance(entries[0].content, Message):
-                entries.append(Entry(0, Plea()))
+                entries.append(Entry(0, RelayRequest()))
             with trio.move_on_after(100):
                 await air.transmit(encode(entries, origin=self.station), urgent=False)
             if isinstance(entries[0].content, Message):

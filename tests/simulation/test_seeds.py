@@ -106,7 +106,7 @@ def _not_queued(*arguments: Any) -> None:
     ("owner", "name", "broken", "promise"),
     [
         (inbound, "seen", _forgetful, "reached the user twice"),
-        (satellite.Driver, "_has_left", _blind, "paid for"),
+        (satellite.SatelliteDriver, "_has_left", _blind, "paid for"),
         (outbound, "end", _unwritten, "has not ended"),
         (outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there"),
         (Intake, "queue_carried", _not_queued, "is not at the hub|still waits"),

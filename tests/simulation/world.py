@@ -32,11 +32,11 @@ from fieldagent.agent.outbound import sos_repeat as distress
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.settings import parse
 from fieldagent.http import link_session as ip_link
-from fieldagent.http.link_session import Exchange
+from fieldagent.http.link_session import LinkSession
 from fieldagent.package.package import SOS_PRIORITY, Channel, Message, read_package
 from fieldagent.simulator import nodes as simulated_nodes
 from fieldagent.simulator import pty_port
-from fieldagent.simulator.air import SharedAir, Weather
+from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
@@ -133,7 +133,7 @@ class World:
         self.operator = Operator(self.tell)
         self.modem = SimulatedModem(self.operator, imei="300234010000001")
         self.port = PtyPort(self.modem, self.home / "modem", latency=self.chance.uniform(5, 40))
-        weather = Weather(
+        weather = Impairments(
             loss=self.chance.choice([0, 0.1, 0.4]),
             duplicates=self.chance.choice([0, 0.2]),
             bit_errors=self.chance.choice([0, 0.0003]),
@@ -221,7 +221,7 @@ class World:
         return stream
 
     async def _serve(self, wire: Wire) -> None:
-        await Exchange(wire.ends[1], self.hub).run()  # type: ignore[arg-type]
+        await LinkSession(wire.ends[1], self.hub).run()  # type: ignore[arg-type]
 
     # What happens.
 

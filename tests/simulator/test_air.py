@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from fieldagent.simulator.air import TURNAROUND, SharedAir, Weather
+from fieldagent.simulator.air import TURNAROUND, Impairments, SharedAir
 
 
 def air(**weather: float) -> SharedAir:
-    return SharedAir(Random(7), Weather(**weather), 9600.0, [1, 2, 3])
+    return SharedAir(Random(7), Impairments(**weather), 9600.0, [1, 2, 3])
 
 
 def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from fieldagent.http.client import Reply
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import judge, post, retry_after
 
 BODY = (
@@ -68,14 +68,14 @@ def receiving() -> Iterator[Receiver]:
         server.server_close()
 
 
-async def send(url: str, **how: Any) -> Result:
-    result: Result = await post(url, DELIVERY, **{"clock": time.time, **how})
+async def send(url: str, **how: Any) -> HandoverResult:
+    result: HandoverResult = await post(url, DELIVERY, **{"clock": time.time, **how})
     return result
 
 
 async def test_the_payload_is_posted_as_it_stands() -> None:
     with receiving() as receiver:
-        assert await send(receiver.url) == Result(Outcome.HANDED)
+        assert await send(receiver.url) == HandoverResult(HandoverOutcome.HANDED)
         ((method, path, headers, body),) = receiver.requests
     assert (method, path) == ("POST", "/inbound?kit=7")
     assert body == BODY.encode()
@@ -109,26 +109,30 @@ async def test_a_retry_has_the_same_id_and_a_time_and_signature_of_its_own() -> 
 
 
 STATUSES = [
-    (200, Outcome.HANDED, ""),
-    (202, Outcome.HANDED, ""),
-    (204, Outcome.HANDED, ""),
-    (299, Outcome.HANDED, ""),
-    (301, Outcome.FAILED, "a redirect to /elsewhere, which is not followed; correct webhook-addr"),
-    (304, Outcome.FAILED, "304 Not Modified"),
-    (308, Outcome.FAILED, "308 Permanent Redirect, a redirect to /elsewhere"),
-    (400, Outcome.FAILED, "the receiver answered 400 Bad Request"),
-    (401, Outcome.FAILED, "401 Unauthorized"),
-    (404, Outcome.FAILED, "404 Not Found"),
-    (410, Outcome.GONE, "410 Gone; correct webhook-address and restart the agent"),
-    (429, Outcome.FAILED, "429 Too Many Requests"),
-    (500, Outcome.FAILED, "500 Internal Server Error"),
-    (503, Outcome.FAILED, "503 Service Unavailable"),
-    (599, Outcome.FAILED, "599"),
+    (200, HandoverOutcome.HANDED, ""),
+    (202, HandoverOutcome.HANDED, ""),
+    (204, HandoverOutcome.HANDED, ""),
+    (299, HandoverOutcome.HANDED, ""),
+    (
+        301,
+        HandoverOutcome.FAILED,
+        "a redirect to /elsewhere, which is not followed; correct webhook-addr",
+    ),
+    (304, HandoverOutcome.FAILED, "304 Not Modified"),
+    (308, HandoverOutcome.FAILED, "308 Permanent Redirect, a redirect to /elsewhere"),
+    (400, HandoverOutcome.FAILED, "the receiver answered 400 Bad Request"),
+    (401, HandoverOutcome.FAILED, "401 Unauthorized"),
+    (404, HandoverOutcome.FAILED, "404 Not Found"),
+    (410, HandoverOutcome.GONE, "410 Gone; correct webhook-address and restart the agent"),
+    (429, HandoverOutcome.FAILED, "429 Too Many Requests"),
+    (500, HandoverOutcome.FAILED, "500 Internal Server Error"),
+    (503, HandoverOutcome.FAILED, "503 Service Unavailable"),
+    (599, HandoverOutcome.FAILED, "599"),
 ]
 
 
 @pytest.mark.parametrize(("status", "outcome", "reason"), STATUSES)
-async def test_only_2xx_is_success(status: int, outcome: Outcome, reason: str) -> None:
+async def test_only_2xx_is_success(status: int, outcome: HandoverOutcome, reason: str) -> None:
     with receiving() as receiver:
         receiver.status = status
         receiver.headers = {"Location": "/elsewhere", "Retry-After": "7"}
@@ -136,7 +140,7 @@ async def test_only_2xx_is_success(status: int, outcome: Outcome, reason: str) -
         assert len(receiver.requests) == 1
     assert result.outcome is outcome
     assert reason in result.reason
-    assert result.retry_after == (7.0 if outcome is Outcome.FAILED else 0.0)
+    assert result.retry_after == (7.0 if outcome is HandoverOutcome.FAILED else 0.0)
 
 
 RETRY_AFTER: list[tuple[dict[str, str], float]] = [
@@ -181,7 +185,7 @@ def closed_port() -> Iterator[str]:
 
 async def test_a_receiver_that_is_not_there_is_tried_again() -> None:
     with closed_port() as url:
-        assert await send(url) == Result(Outcome.FAILED, "connection refused")
+        assert await send(url) == HandoverResult(HandoverOutcome.FAILED, "connection refused")
 
 
 @pytest.mark.parametrize(
@@ -198,11 +202,13 @@ async def test_no_answer_and_no_sense_are_failures(answer: bytes | None) -> None
         await stream.send_all(answer or b"")
         await stream.aclose()
 
-    await with_peer(peer, lambda result: result.outcome is Outcome.FAILED and result.reason != "")
+    await with_peer(
+        peer, lambda result: result.outcome is HandoverOutcome.FAILED and result.reason != ""
+    )
 
 
 async def with_peer(
-    peer: Callable[[trio.SocketStream], Any], right: Callable[[Result], bool]
+    peer: Callable[[trio.SocketStream], Any], right: Callable[[HandoverResult], bool]
 ) -> None:
     async with trio.open_nursery() as nursery:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -223,4 +229,4 @@ async def test_an_endless_answer_is_not_read_to_its_end() -> None:
         except trio.BrokenResourceError:
             pass
 
-    await with_peer(peer, lambda result: result.outcome is Outcome.HANDED)
+    await with_peer(peer, lambda result: result.outcome is HandoverOutcome.HANDED)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.wire.ax25 import Call, Frame, decode, encode, read_call
+from fieldagent.wire.ax25 import Callsign, Frame, decode, encode, read_call
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
-calls = st.builds(Call, st.from_regex(r"[A-Z0-9]{1,6}", fullmatch=True), st.integers(0, 15))
+calls = st.builds(Callsign, st.from_regex(r"[A-Z0-9]{1,6}", fullmatch=True), st.integers(0, 15))
 frames = st.builds(
     Frame, calls, calls, st.binary(max_size=256), st.lists(calls, max_size=8).map(tuple)
 )
@@ -21,7 +21,7 @@ ADDRESSES = "9c6e988a9a40e0" + "9c946ea0404061"
 
 
 def test_the_bytes_of_a_frame() -> None:
-    frame = Frame(Call("NJ7P"), Call("N7LEM"), b"hi")
+    frame = Frame(Callsign("NJ7P"), Callsign("N7LEM"), b"hi")
     assert encode(frame).hex() == ADDRESSES + "03f0" + b"hi".hex()
 
 
@@ -54,9 +54,9 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "call"), [("N0CALL", Call("N0CALL")), ("DB0ABC-15", Call("DB0ABC", 15))]
+    ("text", "call"), [("N0CALL", Callsign("N0CALL")), ("DB0ABC-15", Callsign("DB0ABC", 15))]
 )
-def test_calls(text: str, call: Call) -> None:
+def test_calls(text: str, call: Callsign) -> None:
     assert read_call(text) == call
     assert str(call) == text
 
@@ -70,10 +70,10 @@ def test_what_is_no_call_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        Frame(Call("A"), Call("B"), bytes(257)),
-        Frame(Call("A"), Call("B"), b"", (Call("C"),) * 9),
-        Frame(Call("TOOLONG"), Call("B"), b""),
-        Frame(Call("A"), Call("B", 16), b""),
+        Frame(Callsign("A"), Callsign("B"), bytes(257)),
+        Frame(Callsign("A"), Callsign("B"), b"", (Callsign("C"),) * 9),
+        Frame(Callsign("TOOLONG"), Callsign("B"), b""),
+        Frame(Callsign("A"), Callsign("B", 16), b""),
     ],
 )
 def test_what_fits_into_no_frame_is_refused(frame: Frame) -> None:

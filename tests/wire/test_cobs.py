@@ -9,7 +9,7 @@ from cobs import cobs as other  # type: ignore[import-untyped]
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fieldagent.wire.cobs import Deframer, decode, encode
+from fieldagent.wire.cobs import CobsDeframer, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 
 frames = st.binary(max_size=600) | st.lists(st.sampled_from([0, 1, 255]), max_size=600).map(bytes)
@@ -43,7 +43,7 @@ def test_what_is_cut_short_is_refused(coded: bytes) -> None:
 @given(st.lists(frames.filter(bool), max_size=6), st.integers(1, 40))
 def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int) -> None:
     stream = b"".join(encode(frame) + b"\x00" for frame in sent)
-    deframer = Deframer(1000)
+    deframer = CobsDeframer(1000)
     found: list[bytes] = []
     for at in range(0, len(stream), size):
         found += deframer.receive_data(stream[at : at + size])
@@ -52,12 +52,12 @@ def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int)
 
 @given(st.binary(max_size=50), frames.filter(bool))
 def test_the_next_frame_is_whole_whatever_came_before(noise: bytes, frame: bytes) -> None:
-    found = list(Deframer(1000).receive_data(noise + b"\x00" + encode(frame) + b"\x00"))
+    found = list(CobsDeframer(1000).receive_data(noise + b"\x00" + encode(frame) + b"\x00"))
     assert decode(found[-1]) == frame
 
 
 def test_what_never_ends_takes_no_memory_and_spoils_nothing() -> None:
-    deframer = Deframer(512)
+    deframer = CobsDeframer(512)
     for _ in range(1000):
         assert list(deframer.receive_data(b"\x05" * 100)) == []
     assert list(deframer.receive_data(b"\x00" + encode(b"ok") + b"\x00")) == [encode(b"ok")]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from fieldagent.wire.directip import (
     MESSAGE_MAX,
     Confirmation,
+    DirectIpMo,
+    DirectIpMt,
     Flags,
-    MobileOriginated,
-    MobileTerminated,
     read_confirmation,
     read_mo_confirmation,
     read_mobile_originated,
@@ -32,17 +32,17 @@ VECTORS: dict[str, tuple[str, Any, Callable[[bytes], Any]]] = {
     "MO with payload": (
         "010026" + "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
         + "020004" + "84010203",
-        MobileOriginated(1234, IMEI, 0, 7, 2, 0x6AB3E400, bytes.fromhex("84010203")),
+        DirectIpMo(1234, IMEI, 0, 7, 2, 0x6AB3E400, bytes.fromhex("84010203")),
         read_mobile_originated,
     ),
     "mailbox check": (
         "01001f" + "01001c" + "000004d2" + IMEI_HEX + "02" + "0007" + "0000" + "6ab3e400",
-        MobileOriginated(1234, IMEI, 2, 7, 0, 0x6AB3E400),
+        DirectIpMo(1234, IMEI, 2, 7, 0, 0x6AB3E400),
         read_mobile_originated,
     ),
     "MT, urgent": (
         "01001d" + "410015" + "00000009" + IMEI_HEX + "0010" + "420002" + "beef",
-        MobileTerminated(9, IMEI, b"\xbe\xef", Flags.PRIORITY),
+        DirectIpMt(9, IMEI, b"\xbe\xef", Flags.PRIORITY),
         read_mobile_terminated,
     ),
     "MT queued as third": (
@@ -117,7 +117,7 @@ def test_another_version_and_an_endless_message_are_refused_at_once() -> None:
 
 def test_an_imei_of_ours_is_checked() -> None:
     with pytest.raises(LocalProtocolError, match="15 digits"):
-        write(MobileTerminated(1, "12", b""))
+        write(DirectIpMt(1, "12", b""))
 
 
 @given(st.binary(max_size=80))
@@ -141,7 +141,7 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
     st.sampled_from([0, *Flags]),
 )
 def test_mt_messages_survive_the_wire(number: int, imei: str, payload: bytes, flags: int) -> None:
-    message = MobileTerminated(number, imei, payload, flags)
+    message = DirectIpMt(number, imei, payload, flags)
     elements = take_message(bytearray(write(message)))
     assert elements is not None
     assert read_mobile_terminated(elements) == message

@@ -16,12 +16,12 @@ from fieldagent.package.package import Data, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     EPOCH,
+    Ack,
     Entry,
     Fragment,
-    Heard,
     Introduction,
-    Plea,
     Receipt,
+    RelayRequest,
     Report,
     Source,
     _write_location,
@@ -60,11 +60,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         1,
         None,
     ),
-    "12 of station 7 is stored": ([Entry(12, Heard(7))], 5, None),
-    "0 and 2 of 3 of 13": ([Entry(13, Heard(7, 3, frozenset({0, 2})))], 5, None),
-    "the hub has 12": ([Entry(12, Heard(7, by_hub=True))], 5, None),
+    "12 of station 7 is stored": ([Entry(12, Ack(7))], 5, None),
+    "0 and 2 of 3 of 13": ([Entry(13, Ack(7, 3, frozenset({0, 2})))], 5, None),
+    "the hub has 12": ([Entry(12, Ack(7, by_hub=True))], 5, None),
     "SOS message 12 of station 7": (
-        [Entry(12, Message("help"), TIME, sos=True), Entry(0, Plea())],
+        [Entry(12, Message("help"), TIME, sos=True), Entry(0, RelayRequest())],
         7,
         None,
     ),
@@ -103,7 +103,7 @@ def test_writes_the_vectors(name: str) -> None:
 def test_reads_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
-    untimed = (Introduction, Fragment, Report, Heard, Plea, Source)
+    untimed = (Introduction, Fragment, Report, Ack, RelayRequest, Source)
     expected = [
         Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
         for e in entries

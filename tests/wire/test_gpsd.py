@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.gpsd import LINE_BYTES, Fix, NoFix, Report, read_line
+from fieldagent.wire.gpsd import LINE_BYTES, Fix, GpsReport, NoFix, read_line
 
 TPV = (
     b'{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-20T10:00:10.000Z",'
@@ -46,7 +46,7 @@ TIME = 1_795_168_810.0
         (b"{}", None),
     ],
 )
-def test_lines(line: bytes, report: Report) -> None:
+def test_lines(line: bytes, report: GpsReport) -> None:
     assert read_line(line) == report
 
 

@@ -17,7 +17,7 @@ contents = st.binary(max_size=300) | st.lists(
 @given(st.lists(contents, max_size=6), st.integers(1, 40))
 def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int) -> None:
     stream = b"".join(kiss.encode(content) for content in sent)
-    deframer = kiss.Deframer()
+    deframer = kiss.KissDeframer()
     found: list[tuple[int, bytes]] = []
     for at in range(0, len(stream), size):
         found += deframer.receive_data(stream[at : at + size])
@@ -46,20 +46,20 @@ def test_ports_and_commands_are_four_bits(command: int, port: int) -> None:
 
 
 def test_a_frame_of_another_port_is_told_from_ours() -> None:
-    (found,) = kiss.Deframer().receive_data(kiss.encode(b"x", kiss.DATA, 1))
+    (found,) = kiss.KissDeframer().receive_data(kiss.encode(b"x", kiss.DATA, 1))
     assert found == (16, b"x")
 
 
 @pytest.mark.parametrize("bad", [b"\x00a\xdb", b"\x00\xdb\x41b", b"\x00" + bytes(2000)])
 def test_a_bad_frame_is_counted_and_the_next_is_whole(bad: bytes) -> None:
-    deframer = kiss.Deframer()
+    deframer = kiss.KissDeframer()
     assert list(deframer.receive_data(bad + kiss.encode(b"next"))) == [(0, b"next")]
     assert deframer.damaged == 1
 
 
 @given(st.binary(max_size=400))
 def test_garbage_never_raises_and_spoils_nothing_after_it(noise: bytes) -> None:
-    deframer = kiss.Deframer()
+    deframer = kiss.KissDeframer()
     found = list(deframer.receive_data(noise + kiss.encode(b"next")))
     assert found[-1] == (0, b"next")
 

@@ -21,24 +21,24 @@ from fieldagent.wire.link import (
     WINDOW,
     Acknowledged,
     Arrived,
-    Hello,
-    Link,
+    IpLink,
+    LinkHello,
+    LinkOpened,
     NoCommonVersion,
-    Opened,
 )
 
 ENVELOPE = encode([Entry(7, Message("Camp reached"), 1_790_000_000)])
 
 
-def pair(ours: Hello = Hello(), theirs: Hello = Hello()) -> tuple[Link, Link]:  # noqa: B008
+def pair(ours: LinkHello = LinkHello(), theirs: LinkHello = LinkHello()) -> tuple[IpLink, IpLink]:  # noqa: B008
     """Two ends that have greeted each other."""
-    one, other = Link(ours), Link(theirs)
+    one, other = IpLink(ours), IpLink(theirs)
     one.receive(other.hello())
     other.receive(one.hello())
     return one, other
 
 
-def numbered(link: Link, count: int) -> bytes:
+def numbered(link: IpLink, count: int) -> bytes:
     """The last of `count` messages, all but it acknowledged."""
     for number in range(1, count):
         link.ping()
@@ -46,15 +46,15 @@ def numbered(link: Link, count: int) -> bytes:
     return link.ping()[1]
 
 
-def acknowledged_after(link: Link, peer: Link, count: int) -> bytes:
+def acknowledged_after(link: IpLink, peer: IpLink, count: int) -> bytes:
     for _ in range(count):
         peer.receive(link.ping()[1])
     return peer.acknowledge(count)
 
 
 VECTORS = {
-    "hello of an agent": lambda: Link(Hello(silence=300)).hello(),
-    "hello of a hub": lambda: Link(Hello()).hello(),
+    "hello of an agent": lambda: IpLink(LinkHello(silence=300)).hello(),
+    "hello of a hub": lambda: IpLink(LinkHello()).hello(),
     "message 1,": lambda: pair()[0].send(ENVELOPE)[1],
     "message 2,": lambda: numbered(pair()[0], 2),
     "message 24,": lambda: numbered(pair()[0], 24),
@@ -80,9 +80,9 @@ def test_writes_the_vectors(name: str) -> None:
 
 def test_reads_the_vectors() -> None:
     known = described()
-    link = Link(Hello())
+    link = IpLink(LinkHello())
     opened = link.receive(known["hello of an agent"])
-    assert opened == Opened(1, 0, BODY_BYTES, WINDOW, silence=300)
+    assert opened == LinkOpened(1, 0, BODY_BYTES, WINDOW, silence=300)
     assert link.receive(known["message 1,"]) == Arrived(1, ENVELOPE)
     assert link.receive(known["message 2,"]) == Arrived(2, b"")
     link.ping(), link.send(ENVELOPE)
@@ -96,20 +96,20 @@ def test_reads_the_vectors() -> None:
 def test_the_highest_version_that_both_have_is_spoken(
     ours: tuple[int, int], theirs: tuple[int, int], spoken: int
 ) -> None:
-    opened = Link(Hello(*ours)).receive(Link(Hello(*theirs)).hello())
-    assert isinstance(opened, Opened)
+    opened = IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).hello())
+    assert isinstance(opened, LinkOpened)
     assert opened.version == spoken
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [((1, 1), (2, 3)), ((3, 4), (1, 2))])
 def test_no_version_in_common(ours: tuple[int, int], theirs: tuple[int, int]) -> None:
     with pytest.raises(NoCommonVersion, match="update the older one"):
-        Link(Hello(*ours)).receive(Link(Hello(*theirs)).hello())
+        IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).hello())
 
 
 def test_features_are_those_that_both_have() -> None:
-    opened = Link(Hello(features=0b0110)).receive(Link(Hello(features=0b1100)).hello())
-    assert isinstance(opened, Opened)
+    opened = IpLink(LinkHello(features=0b0110)).receive(IpLink(LinkHello(features=0b1100)).hello())
+    assert isinstance(opened, LinkOpened)
     assert opened.features == 0b0100
 
 
@@ -141,7 +141,7 @@ DAMAGE: dict[str, tuple[list[Any], str]] = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_named(name: str) -> None:
     messages, said = DAMAGE[name]
-    link = Link(Hello())
+    link = IpLink(LinkHello())
     for message in messages[:-1]:
         link.receive(cbor2.dumps(message))
     with pytest.raises(RemoteProtocolError, match=said):
@@ -163,8 +163,8 @@ def test_acknowledgements_go_forward_only() -> None:
 
 
 def test_what_a_later_version_may_add_is_skipped() -> None:
-    link = Link(Hello())
-    assert isinstance(link.receive(cbor2.dumps([*HELLO, "more", [1]])), Opened)
+    link = IpLink(LinkHello())
+    assert isinstance(link.receive(cbor2.dumps([*HELLO, "more", [1]])), LinkOpened)
     assert link.receive(cbor2.dumps([99, 1])) is None
     assert link.receive(cbor2.dumps([1, 1, b"x", "more"])) == Arrived(1, b"x")
     link.ping()
@@ -172,7 +172,7 @@ def test_what_a_later_version_may_add_is_skipped() -> None:
 
 
 def test_the_window_is_the_peers() -> None:
-    ours, theirs = pair(Hello(window=9), Hello(window=2))
+    ours, theirs = pair(LinkHello(window=9), LinkHello(window=2))
     assert ours.free == 2
     ours.send(b"a"), ours.send(b"b")
     assert ours.free == 0
@@ -183,7 +183,7 @@ def test_the_window_is_the_peers() -> None:
 
 
 def test_nothing_is_sent_before_the_peers_hello() -> None:
-    link = Link(Hello())
+    link = IpLink(LinkHello())
     assert link.free == 0
     with pytest.raises(LocalProtocolError):
         link.send(b"x")
@@ -227,7 +227,7 @@ def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.Data
 
 @given(st.lists(st.binary(max_size=60), max_size=5))
 def test_garbage_is_refused_and_nothing_worse(messages: list[bytes]) -> None:
-    link = Link(Hello())
+    link = IpLink(LinkHello())
     for message in messages:
         with suppress(RemoteProtocolError):
             link.receive(message)
@@ -238,7 +238,7 @@ _ITEM = st.one_of(st.integers(), st.none(), st.booleans(), st.text(), st.binary(
 
 @given(st.lists(st.lists(_ITEM | st.integers(0, 5) | st.lists(_ITEM)), max_size=8))
 def test_arrays_of_anything_are_refused_and_nothing_worse(messages: list[list[Any]]) -> None:
-    link = Link(Hello())
+    link = IpLink(LinkHello())
     link.receive(cbor2.dumps(HELLO))
     for message in messages:
         with suppress(RemoteProtocolError):

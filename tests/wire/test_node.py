@@ -15,14 +15,14 @@ from fieldagent.wire import node
 from fieldagent.wire.errors import LocalProtocolError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "docs" / "node-link-vectors.json").read_text())
-READ: dict[str, node.Event] = {
+READ: dict[str, node.NodeEvent] = {
     "send packet 1": node.Send(1, b"\x84\x00\x01"),
     "send 200 bytes": node.Send(3, bytes(range(200))),
     "packet 1 was transmitted": node.Result(1, True),
     "heard a packet": node.Heard(b"\x00\xff", -97, -4),
     "heard one of unknown strength": node.Heard(b"\x01"),
     "heard 254 bytes without a zero": node.Heard(b"\x01" * 254),
-    "status": node.Status(4, 3870, 81, False, (node.Neighbour("c3d4", -88, 12),)),
+    "status": node.NodeStatus(4, 3870, 81, False, (node.Neighbour("c3d4", -88, 12),)),
     "log": node.Log(2, "PLL unlocked"),
 }
 
@@ -38,16 +38,16 @@ def test_writes_the_vectors(vector: dict[str, Any]) -> None:
     assert node.encode_frame(bytes(head), body(vector["body"])).hex() == vector["line"]
 
 
-def opened(now: float = 0.0, **hello: Any) -> node.Link:
+def opened(now: float = 0.0, **hello: Any) -> node.NodeLink:
     """An end whose peer has said hello."""
-    link = node.Link(node.Hello(boot=1))
-    peer = node.Link(node.Hello(boot=2, **hello))
+    link = node.NodeLink(node.NodeHello(boot=1))
+    peer = node.NodeLink(node.NodeHello(boot=2, **hello))
     link.open(now)
     link.data_to_send()
     peer.receive_data(b"", now)
     peer.open(now)
     link.receive_data(peer.data_to_send(), now)
-    assert isinstance(link.next_event(), node.Opened)
+    assert isinstance(link.next_event(), node.NodeOpened)
     link.data_to_send()
     return link
 
@@ -78,7 +78,7 @@ def test_drops_what_is_damaged_and_reads_the_next(vector: dict[str, Any]) -> Non
 
 def test_a_numbered_frame_that_cannot_be_read_holds_up_nothing_behind_it() -> None:
     link = opened()
-    head = [node.VERSION << 4 | node.Kind.HEARD, 0, 1, 0]
+    head = [node.VERSION << 4 | node.NodeKind.HEARD, 0, 1, 0]
     unreadable = node.encode_frame(bytes(head), [b"packet", -97.5, "loud"])
     head[2] = 2
     link.receive_data(unreadable + node.encode_frame(bytes(head), [b"next", None, None]), 0)
@@ -94,7 +94,10 @@ def test_a_larger_window_counts_as_the_largest() -> None:
 
 
 def test_hello_without_a_common_version_keeps_the_link_down() -> None:
-    link, newer = node.Link(node.Hello(boot=1)), node.Link(node.Hello(boot=2, lowest=2, highest=3))
+    link, newer = (
+        node.NodeLink(node.NodeHello(boot=1)),
+        node.NodeLink(node.NodeHello(boot=2, lowest=2, highest=3)),
+    )
     newer.open(0)
     link.receive_data(newer.data_to_send(), 0)
     event = link.next_event()
@@ -132,8 +135,11 @@ class Pair:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.ends = [node.Link(node.Hello(boot=1)), node.Link(node.Hello(boot=2, node="n"))]
-        self.said: list[list[node.Event]] = [[], []]
+        self.ends = [
+            node.NodeLink(node.NodeHello(boot=1)),
+            node.NodeLink(node.NodeHello(boot=2, node="n")),
+        ]
+        self.said: list[list[node.NodeEvent]] = [[], []]
         self.ends[0].open(0)
         self.run()
 
@@ -162,7 +168,7 @@ class Pair:
 
     def restart(self) -> None:
         boot = self.ends[1].hello.boot + 1
-        self.ends[1] = node.Link(node.Hello(boot=boot, node="n"))
+        self.ends[1] = node.NodeLink(node.NodeHello(boot=boot, node="n"))
         self.ends[1].open(self.now)
 
     def numbers(self) -> list[int]:
@@ -186,7 +192,7 @@ def test_a_node_that_starts_anew_gets_what_it_never_acknowledged() -> None:
     pair.restart()
     pair.run()
     assert pair.numbers() == [0, 1, 2]
-    assert [e.anew for e in pair.said[0] if isinstance(e, node.Opened)] == [True, True]
+    assert [e.anew for e in pair.said[0] if isinstance(e, node.NodeOpened)] == [True, True]
 
 
 def test_one_that_was_only_out_of_reach_takes_up_where_it_was() -> None:
@@ -203,12 +209,12 @@ def test_one_that_was_only_out_of_reach_takes_up_where_it_was() -> None:
     pair.ends[0].send(node.Send(2, b""), pair.now)
     pair.run()
     assert pair.numbers() == [0, 1, 2]
-    assert [e.anew for e in pair.said[0] if isinstance(e, node.Opened)] == [True, False]
+    assert [e.anew for e in pair.said[0] if isinstance(e, node.NodeOpened)] == [True, False]
 
 
 def test_one_that_was_greeted_before_asks_for_a_hello() -> None:
     pair = Pair()
-    pair.ends[1] = node.Link(node.Hello(boot=9))
+    pair.ends[1] = node.NodeLink(node.NodeHello(boot=9))
     pair.ends[0].send(node.Send(5, b"x"), 0)
     pair.run()
     assert pair.numbers() == [5]
@@ -241,7 +247,7 @@ def test_over_a_bad_line_every_packet_arrives_once_and_in_order(data: st.DataObj
 
 @given(st.binary(max_size=400))
 def test_garbage_never_raises(noise: bytes) -> None:
-    for link in (opened(), node.Link(node.Hello(boot=1))):
+    for link in (opened(), node.NodeLink(node.NodeHello(boot=1))):
         link.receive_data(noise + b"\x00", 0)
         with suppress(IndexError):
             while link.next_event() is not None:

@@ -20,8 +20,8 @@ from fieldagent.wire.rockblock import (
     OLDEST,
     PUBLIC_KEY,
     YOUNGEST,
-    Answer,
-    MobileOriginated,
+    RockBlockAnswer,
+    RockBlockMo,
     check_token,
     mobile_terminated,
     read_answer,
@@ -126,7 +126,7 @@ def test_garbage_is_no_token(raw: str) -> None:
 
 
 def test_reads_the_webhook_s_form() -> None:
-    assert read_mobile_originated(FORM) == MobileOriginated("300234010753370", 7, b"Hello")
+    assert read_mobile_originated(FORM) == RockBlockMo("300234010753370", 7, b"Hello")
     assert read_mobile_originated({**FORM, "data": ""}).data == b""
 
 
@@ -138,12 +138,12 @@ def test_names_every_fault_of_a_form() -> None:
 @pytest.mark.parametrize(
     ("body", "answer"),
     [
-        (b"OK,12345\n", Answer(None, "12345")),
-        (b"FAILED,10,Invalid login credentials", Answer(10, "Invalid login credentials")),
-        (b"FAILED,99,System error, try again", Answer(99, "System error, try again")),
+        (b"OK,12345\n", RockBlockAnswer(None, "12345")),
+        (b"FAILED,10,Invalid login credentials", RockBlockAnswer(10, "Invalid login credentials")),
+        (b"FAILED,99,System error, try again", RockBlockAnswer(99, "System error, try again")),
     ],
 )
-def test_reads_the_answers(body: bytes, answer: Answer) -> None:
+def test_reads_the_answers(body: bytes, answer: RockBlockAnswer) -> None:
     assert read_answer(body) == answer
 
 

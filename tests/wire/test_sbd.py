@@ -15,21 +15,21 @@ from fieldagent.wire.sbd import (
     NEED_DATA,
     BufferStatus,
     Conversation,
-    Event,
     MobileTerminated,
+    ModemReply,
     Ready,
-    Reply,
     Ring,
+    SbdEvent,
     Service,
     SessionResult,
     Signal,
     WriteResult,
 )
-from fieldagent.wire.sbd_status import MO_STATUS, Verdict, mo_status, retry_after
+from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict, mo_status, retry_after
 
 
-def events(conversation: Conversation, pieces: list[bytes]) -> list[Event]:
-    found: list[Event] = []
+def events(conversation: Conversation, pieces: list[bytes]) -> list[SbdEvent]:
+    found: list[SbdEvent] = []
     for piece in pieces:
         conversation.receive_data(piece)
         while not isinstance(event := conversation.next_event(), sbd.NeedData):
@@ -44,34 +44,34 @@ def binary(body: bytes, spoil: int = 0) -> bytes:
 
 TRICKY = b"\r\nOK\r\nSBDRING\r\nERROR\r\n\x00\xff"
 
-TRANSCRIPTS: list[tuple[str, bytes, list[Event]]] = [
-    ("AT", b"\r\nOK\r\n", [Reply(True)]),
-    ("AT", b"AT\r\r\nOK\r\n", [Reply(True, echoed=True)]),
-    ("AT", b"\r\nERROR\r\n", [Reply(False)]),
-    ("AT+CIER=1,1,1", b"\r\nOK\r\n\r\n+CIEV:0,3\r\n", [Reply(True), Signal(3)]),
-    ("AT+CGSN", b"\r\n300234010000001\r\n\r\nOK\r\n", [Reply(True, ("300234010000001",))]),
+TRANSCRIPTS: list[tuple[str, bytes, list[SbdEvent]]] = [
+    ("AT", b"\r\nOK\r\n", [ModemReply(True)]),
+    ("AT", b"AT\r\r\nOK\r\n", [ModemReply(True, echoed=True)]),
+    ("AT", b"\r\nERROR\r\n", [ModemReply(False)]),
+    ("AT+CIER=1,1,1", b"\r\nOK\r\n\r\n+CIEV:0,3\r\n", [ModemReply(True), Signal(3)]),
+    ("AT+CGSN", b"\r\n300234010000001\r\n\r\nOK\r\n", [ModemReply(True, ("300234010000001",))]),
     (
         "AT+SBDIX",
         b"\r\nSBDRING\r\n\r\n+CIEV:1,0\r\n\r\n+SBDIX: 0, 5, 1, 9, 12, 2\r\n\r\nOK\r\n",
-        [Ring(), Service(False), Reply(True, ("+SBDIX: 0, 5, 1, 9, 12, 2",))],
+        [Ring(), Service(False), ModemReply(True, ("+SBDIX: 0, 5, 1, 9, 12, 2",))],
     ),
     (
         "AT+SBDRB",
         binary(TRICKY) + b"\r\nOK\r\n",
-        [MobileTerminated(TRICKY, intact=True), Reply(True)],
+        [MobileTerminated(TRICKY, intact=True), ModemReply(True)],
     ),
     (
         "AT+SBDRB",
         b"AT+SBDRB\r\n" + binary(b"x", spoil=1) + b"\r\nOK\r\n",
-        [MobileTerminated(b"x", intact=False), Reply(True, echoed=True)],
+        [MobileTerminated(b"x", intact=False), ModemReply(True, echoed=True)],
     ),
     (
         "AT+SBDRB",
         b"\r\nSBDRING\r\n" + binary(b"") + b"\r\nOK\r\n\r\n+CIEV:0,5\r\n",
-        [Ring(), MobileTerminated(b"", intact=True), Reply(True), Signal(5)],
+        [Ring(), MobileTerminated(b"", intact=True), ModemReply(True), Signal(5)],
     ),
-    ("AT+SBDRB", b"\r\nERROR\r\n", [Reply(False)]),
-    ("AT+SBDWB=2", b"\r\n3\r\n\r\nOK\r\n", [Reply(True, ("3",))]),
+    ("AT+SBDRB", b"\r\nERROR\r\n", [ModemReply(False)]),
+    ("AT+SBDWB=2", b"\r\n3\r\n\r\nOK\r\n", [ModemReply(True, ("3",))]),
 ]
 
 
@@ -82,7 +82,7 @@ def splits(data: bytes) -> list[list[bytes]]:
 @pytest.mark.parametrize(("command", "answer", "expected"), TRANSCRIPTS)
 @pytest.mark.parametrize("noise", [b"", b"\x00\xfe~~#\r\n", b"\r\nOK\r\n", b"x" * 1000 + b"\r"])
 def test_transcripts_whole_byte_by_byte_and_after_noise(
-    command: str, answer: bytes, expected: list[Event], noise: bytes
+    command: str, answer: bytes, expected: list[SbdEvent], noise: bytes
 ) -> None:
     for pieces in splits(answer):
         conversation = Conversation()
@@ -107,7 +107,7 @@ def test_writing_a_message(after: bytes, expected: WriteResult) -> None:
         assert events(conversation, [b"\r\nREADY\r\n"]) == [Ready()]
         assert conversation.send_payload(b"\xff\xff\x03") == b"\xff\xff\x03\x02\x01"
         (reply,) = events(conversation, pieces)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, ModemReply)
         assert sbd.parse_write(reply) is expected
 
 
@@ -146,11 +146,11 @@ def test_what_must_not_be_sent(body: bytes) -> None:
     ],
 )
 def test_spacing_differs_between_devices(line: str) -> None:
-    assert sbd.parse_session(Reply(True, (line,))) == SessionResult(0, 5, 1, 9, 12, 2)
+    assert sbd.parse_session(ModemReply(True, (line,))) == SessionResult(0, 5, 1, 9, 12, 2)
 
 
 def test_status_with_no_message_has_a_negative_mtmsn() -> None:
-    reply = Reply(True, ("+SBDSX: 1, 65535, 0, -1, 1, 3",))
+    reply = ModemReply(True, ("+SBDSX: 1, 65535, 0, -1, 1, 3",))
     assert sbd.parse_status(reply) == BufferStatus(1, 65535, 0, -1, 1, 3)
 
 
@@ -158,7 +158,7 @@ def test_status_with_no_message_has_a_negative_mtmsn() -> None:
 def test_an_answer_that_is_none_is_the_peers_error(lines: tuple[str, ...]) -> None:
     for parse in (sbd.parse_session, sbd.parse_status, sbd.parse_write, sbd.parse_serial_number):
         with pytest.raises(RemoteProtocolError):
-            parse(Reply(True, lines))
+            parse(ModemReply(True, lines))
 
 
 commands = st.sampled_from(["AT", "AT+SBDRB", "AT+SBDIX", "AT+SBDWB=5", None])
@@ -177,7 +177,7 @@ def test_garbage_never_raises_and_keeps_nothing_for_ever(
     conversation.give_up()
     events(conversation, [b"\r" + b"\n" * 3000 + b"\x09" * 600 + b"\r\n"])
     conversation.send("AT")
-    assert events(conversation, [b"\r\nOK\r\n"])[-1] == Reply(True)
+    assert events(conversation, [b"\r\nOK\r\n"])[-1] == ModemReply(True)
 
 
 @given(st.binary(max_size=270), st.lists(st.integers(1, 400), max_size=4))
@@ -187,21 +187,23 @@ def test_any_payload_is_read_by_its_length(body: bytes, cuts: list[int]) -> None
     conversation = Conversation()
     conversation.send(sbd.READ_BINARY)
     pieces = [answer[a:b] for a, b in pairwise(edges)]
-    assert events(conversation, pieces) == [MobileTerminated(body, intact=True), Reply(True)]
+    assert events(conversation, pieces) == [MobileTerminated(body, intact=True), ModemReply(True)]
 
 
 VERDICTS = {
-    Verdict.SENT: {0, 1, 2, 3, 4},
-    Verdict.DOUBTFUL: {10, 13, 17, 18, 19},
-    Verdict.NOT_SENT: {11, 32, 35, 36, 37, 38},
-    Verdict.REFUSED: {12, 14},
-    Verdict.FAULT: {15, 16, 33, 34, 64, 65},
+    SessionVerdict.SENT: {0, 1, 2, 3, 4},
+    SessionVerdict.DOUBTFUL: {10, 13, 17, 18, 19},
+    SessionVerdict.NOT_SENT: {11, 32, 35, 36, 37, 38},
+    SessionVerdict.REFUSED: {12, 14},
+    SessionVerdict.FAULT: {15, 16, 33, 34, 64, 65},
 }
 
 
 @pytest.mark.parametrize("number", range(80))
 def test_what_each_mo_status_means(number: int) -> None:
-    expected = next((v for v, numbers in VERDICTS.items() if number in numbers), Verdict.NOT_SENT)
+    expected = next(
+        (v for v, numbers in VERDICTS.items() if number in numbers), SessionVerdict.NOT_SENT
+    )
     assert mo_status(number).verdict is expected
     assert (number in MO_STATUS) == any(number in numbers for numbers in VERDICTS.values())
 

@@ -12,7 +12,13 @@ from fieldagent.agent.events import TOPICS, Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.intake import Conflict, Intake, Standing, Stopped, Unknown
+from fieldagent.agent.outbound.intake import (
+    AgentStopping,
+    Conflict,
+    Intake,
+    Standing,
+    UnknownPackage,
+)
 from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
@@ -30,7 +36,7 @@ from fieldagent.package.package import (
     parse_package,
 )
 from fieldagent.package.strict_json import NotJson
-from fieldagent.store.group import JournalFailed, JournalFull
+from fieldagent.store.group import StoreFailed, StoreFull
 
 Handler = Callable[..., Awaitable[Response]]
 
@@ -229,14 +235,14 @@ def _guarded(handler: Handler) -> Handler:
     async def guarded(request: Request, **parts: str) -> Response:
         try:
             return await handler(request, **parts)
-        except Unknown as unknown:
+        except UnknownPackage as unknown:
             raise Problem(404, detail=str(unknown)) from None
-        except Stopped as stopped:
+        except AgentStopping as stopped:
             raise Problem(503, detail=str(stopped), headers=(("Retry-After", "10"),)) from None
-        except JournalFull as full:
+        except StoreFull as full:
             detail = f"nothing was accepted: {full}; free some space and post it again"
             raise Problem(507, detail=detail) from None
-        except JournalFailed as failed:
+        except StoreFailed as failed:
             detail = f"nothing more is accepted: {failed}; check the disk and restart the agent"
             raise Problem(503, detail=detail, headers=(("Retry-After", "30"),)) from None
 

@@ -17,10 +17,15 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import Link, LinkState, Outbox, Outcome, Transmission
-from fieldagent.agent.channels.hub_connection import Hub, Unreachable, open_stream, open_web_socket
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outbox, Outcome, Transmission
+from fieldagent.agent.channels.hub_connection import (
+    HubAddress,
+    Unreachable,
+    open_stream,
+    open_web_socket,
+)
 from fieldagent.agent.channels.recovery import Recovery, recover
-from fieldagent.http.link_session import Ended, Exchange
+from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
 from fieldagent.wire.link import BODY_BYTES, Close
 
@@ -42,7 +47,7 @@ _FAULTS = {
 
 
 @dataclass(slots=True)
-class _Post:
+class _OutboxPost:
     """The outbox as an end of a link uses it."""
 
     outbox: Outbox
@@ -75,9 +80,9 @@ class _Post:
 
 
 async def run(
-    hub: Hub,
+    hub: HubAddress,
     outbox: Outbox,
-    link: Link,
+    link: ChannelLink,
     *,
     random: randomness.Random,
     ping: float = 300.0,
@@ -86,26 +91,26 @@ async def run(
 ) -> NoReturn:
     """Link to the hub for ever. `ping` is in seconds, 0 for never; `progress` is called at least
     once in two minutes."""
-    await Driver(hub, outbox, link, random, ping, recovery, progress).work()
+    await CellularDriver(hub, outbox, link, random, ping, recovery, progress).work()
 
 
 @dataclass(slots=True)
-class Driver:
-    hub: Hub
+class CellularDriver:
+    hub: HubAddress
     outbox: Outbox
-    link: Link
+    link: ChannelLink
     random: randomness.Random
     ping: float
     recovery: Recovery | None
     progress: Callable[[], None]
-    post: _Post = field(init=False)
+    post: _OutboxPost = field(init=False)
     tries: int = 0
     """In a row, that no steady link came of."""
     dead_since: float = field(default_factory=trio.current_time)
     """When the link ended, or the recovery command last ran."""
 
     def __post_init__(self) -> None:
-        self.post = _Post(self.outbox)
+        self.post = _OutboxPost(self.outbox)
         self.link.facts["hub"] = self.hub.address
 
     async def work(self) -> NoReturn:
@@ -119,7 +124,7 @@ class Driver:
             await self._rest()
             await self._recover()
 
-    async def _link(self) -> Ended:
+    async def _link(self) -> LinkEnd:
         """One attempt and, if the hub is reached, its link until that ends. Raises Unreachable."""
         opening = trio.CancelScope(deadline=trio.current_time() + ATTEMPT_MAX)
         with opening:
@@ -128,7 +133,7 @@ class Driver:
                 socket = await open_web_socket(self.hub, stream)
                 opening.deadline = inf
                 return await self._exchange(
-                    Exchange(
+                    LinkSession(
                         socket,
                         self.post,
                         ping=self.ping,
@@ -138,10 +143,10 @@ class Driver:
                 )
             finally:
                 await trio.aclose_forcefully(stream)
-        told = f"{self.hub.host} does not answer within {ATTEMPT_MAX:g} s"
-        raise Unreachable(LinkState.NO_SERVICE, told)
+        text = f"{self.hub.host} does not answer within {ATTEMPT_MAX:g} s"
+        raise Unreachable(LinkState.NO_SERVICE, text)
 
-    async def _exchange(self, exchange: Exchange[Transmission]) -> Ended:
+    async def _exchange(self, exchange: LinkSession[Transmission]) -> LinkEnd:
         began = trio.current_time()
         try:
             return await exchange.run()
@@ -153,7 +158,7 @@ class Driver:
     def _opened(self) -> None:
         self._show(LinkState.READY, "")
 
-    def _judge(self, ended: Ended) -> None:
+    def _judge(self, ended: LinkEnd) -> None:
         fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
         if fault is not None:
             self._show(LinkState.FAULT, fault)

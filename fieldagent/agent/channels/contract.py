@@ -46,7 +46,7 @@ def first_error(error: BaseException) -> BaseException:
 
 
 @dataclass(slots=True)
-class Link:
+class ChannelLink:
     """A channel's present condition: written by its driver alone, read by the local API."""
 
     state: LinkState = LinkState.STARTING

@@ -21,7 +21,7 @@ import h11
 import trio
 
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.http.web_socket import Closed, Refused, WebSocket, connect
+from fieldagent.http.web_socket import Closed, HandshakeRefused, WebSocket, connect
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH
 
 ADDRESS_MAX = 15.0
@@ -46,7 +46,7 @@ class Unreachable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Hub:
+class HubAddress:
     """Where the hub is, what it wants to see, and over what it is reached."""
 
     address: str
@@ -70,7 +70,7 @@ class Hub:
         return urlsplit(self.address).scheme == "https"
 
 
-async def open_stream(hub: Hub) -> trio.abc.Stream:
+async def open_stream(hub: HubAddress) -> trio.abc.Stream:
     """Connected, and in TLS with the hub proven to be who it says. Raises Unreachable."""
     context = trust(hub.ca_file) if hub.secure else None
     plain = await _connect(hub)
@@ -86,19 +86,19 @@ async def open_stream(hub: Hub) -> trio.abc.Stream:
     return stream
 
 
-async def open_web_socket(hub: Hub, stream: trio.abc.Stream) -> WebSocket:
+async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream) -> WebSocket:
     """The handshake with the hub itself. Raises Unreachable."""
     url = "ws" + hub.address.removeprefix("http") + PATH
     headers = {"Authorization": f"Bearer {hub.token}"}
     try:
         return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD)
-    except Refused as refused:
+    except HandshakeRefused as refused:
         raise _refusal(refused) from refused
     except Closed as closed:
         raise Unreachable(LinkState.NO_SERVICE, "the hub broke the connection off") from closed
 
 
-async def knock(hub: Hub) -> None:
+async def probe(hub: HubAddress) -> None:
     """Ask whether the hub would take the link, and open none. Raises Unreachable."""
     protocol = h11.Connection(h11.CLIENT)
     authority = urlsplit(hub.address).netloc
@@ -110,13 +110,15 @@ async def knock(hub: Hub) -> None:
             while (event := protocol.next_event()) is h11.NEED_DATA:
                 protocol.receive_data(bytes(await stream.receive_some()))
         except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
-            raise _refusal(Refused(0, "what answers speaks no HTTP")) from error
+            raise _refusal(HandshakeRefused(0, "what answers speaks no HTTP")) from error
     status = event.status_code if isinstance(event, h11.Response) else 0
     if status != UPGRADE_REQUIRED:
-        raise _refusal(Refused(status, HTTPStatus(status).phrase if status else "no answer"))
+        raise _refusal(
+            HandshakeRefused(status, HTTPStatus(status).phrase if status else "no answer")
+        )
 
 
-def _refusal(refused: Refused) -> Unreachable:
+def _refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == 401:
         what = "the hub refuses the token: correct hub-token"
     elif refused.status in _BUSY:
@@ -132,11 +134,11 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # ssl.SSLError is one
         why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        told = f"hub-ca-file {ca_file} cannot be used: {why}"
-        raise Unreachable(LinkState.FAULT, told) from error
+        text = f"hub-ca-file {ca_file} cannot be used: {why}"
+        raise Unreachable(LinkState.FAULT, text) from error
 
 
-async def _connect(hub: Hub) -> trio.SocketStream:
+async def _connect(hub: HubAddress) -> trio.SocketStream:
     """Each address in turn, as the system sorts them (RFC 6724)."""
     last = Unreachable(LinkState.NO_SERVICE, f"{hub.host} has no address")
     for family, kind, protocol, _, address in await _look_up(hub):
@@ -147,20 +149,20 @@ async def _connect(hub: Hub) -> trio.SocketStream:
                 why = os.strerror(error.errno).lower() if error.errno else str(error)
                 last = Unreachable(LinkState.NO_SERVICE, f"{hub.host}: {why}")
             continue
-        told = f"{hub.host} does not answer within {ADDRESS_MAX:g} s"
-        last = Unreachable(LinkState.NO_SERVICE, told)
+        text = f"{hub.host} does not answer within {ADDRESS_MAX:g} s"
+        last = Unreachable(LinkState.NO_SERVICE, text)
     raise last
 
 
 async def _look_up(
-    hub: Hub,
+    hub: HubAddress,
 ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:
     try:
         found = await trio.socket.getaddrinfo(hub.host, hub.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no host name"
-        told = f"{hub.host} is not found: {why}"
-        raise Unreachable(LinkState.NO_SERVICE, told) from error
+        text = f"{hub.host} is not found: {why}"
+        raise Unreachable(LinkState.NO_SERVICE, text) from error
     return list(found)  # type: ignore[arg-type]
 
 
@@ -189,12 +191,12 @@ def _bind(sock: trio.socket.SocketType, interface: str) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
     except OSError as error:
         if error.errno == errno.ENODEV:
-            told = f"there is no interface {interface}: is the modem plugged in and set up?"
-            raise Unreachable(LinkState.ABSENT, told) from error
-        told = f"nothing may be bound to {interface}: {error.strerror}"
+            text = f"there is no interface {interface}: is the modem plugged in and set up?"
+            raise Unreachable(LinkState.ABSENT, text) from error
+        text = f"nothing may be bound to {interface}: {error.strerror}"
         if error.errno == errno.EPERM:
-            told += "; kernels before 5.7 ask for CAP_NET_RAW"
-        raise Unreachable(LinkState.FAULT, told) from error
+            text += "; kernels before 5.7 ask for CAP_NET_RAW"
+        raise Unreachable(LinkState.FAULT, text) from error
 
 
 @contextmanager
@@ -206,14 +208,14 @@ def _tls_in_words() -> Iterator[None]:
         if isinstance(cause, ssl.SSLCertVerificationError):
             raise Unreachable(LinkState.FAULT, _distrust(cause)) from error
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-            told = f"the hub, or something between, does not speak TLS: {cause.reason or cause}"
-            raise Unreachable(LinkState.FAULT, told) from error
-        told = "the connection was broken off during the TLS handshake"
-        raise Unreachable(LinkState.NO_SERVICE, told) from error
+            text = f"the hub, or something between, does not speak TLS: {cause.reason or cause}"
+            raise Unreachable(LinkState.FAULT, text) from error
+        text = "the connection was broken off during the TLS handshake"
+        raise Unreachable(LinkState.NO_SERVICE, text) from error
 
 
 def _distrust(error: ssl.SSLCertVerificationError) -> str:
-    told = f"the hub's certificate is not trusted: {error.verify_message.lower()}"
+    text = f"the hub's certificate is not trusted: {error.verify_message.lower()}"
     if error.verify_code in _CERTIFICATE_TIMES:
-        return f"{told}; is this machine's clock right?"
-    return f"{told}; if the hub is a private one, set hub-ca-file to its authority's certificate"
+        return f"{text}; is this machine's clock right?"
+    return f"{text}; if the hub is a private one, set hub-ca-file to its authority's certificate"

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import Link
-from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirLost, Ear, Fate
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import AIR_BYTES, RadioLost, ReceiveQueue, TransmitResult
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
 from fieldagent.wire import node
 
@@ -22,24 +22,24 @@ HELLO_MAX = 5.0
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
-class NodeAir:
+class NodeModem:
     """Implements `channels.air.Air`."""
 
-    def __init__(self, port: SerialPort, link: Link) -> None:
+    def __init__(self, port: SerialPort, link: ChannelLink) -> None:
         self._port = port
         self._link = link
-        self._node = node.Link(node.Hello(boot=getrandbits(32)))
+        self._node = node.NodeLink(node.NodeHello(boot=getrandbits(32)))
         self._writing = trio.Lock()
         self._patience = trio.CancelScope()
         self._news = trio.Event()
         """Set when the node said something, and then replaced."""
-        self._ear = Ear()
+        self._ear = ReceiveQueue()
         # A node may still have Results for whoever was here before.
         self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
         self._result: node.Result | None = None
 
-    async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         self._number = (self._number + 1) % 2**32
         self._result, self._in_hand = None, node.Send(self._number, packet, urgent)
         try:
@@ -54,7 +54,7 @@ class NodeAir:
             self._in_hand = None
         if not self._result.transmitted:
             log.info("the node gave a packet up: %s", self._result.reason)
-        return Fate.TRANSMITTED if self._result.transmitted else Fate.DROPPED
+        return TransmitResult.TRANSMITTED if self._result.transmitted else TransmitResult.DROPPED
 
     async def receive(self) -> bytes:
         return await self._ear.receive()
@@ -66,7 +66,7 @@ class NodeAir:
             while self._node.peer is None:
                 await self._news.wait()
             return
-        raise AirLost("no node answers there: is it the node's port, and has it power?")
+        raise RadioLost("no node answers there: is it the node's port, and has it power?")
 
     async def listen(self) -> NoReturn:
         while True:
@@ -84,7 +84,7 @@ class NodeAir:
             self._node.tick(trio.current_time())
             await self._flush()
             if self._node.next_event() is not None:
-                raise AirLost("the node does not answer any more")
+                raise RadioLost("the node does not answer any more")
 
     async def _flush(self) -> None:
         async with self._writing:
@@ -92,26 +92,26 @@ class NodeAir:
             if data := self._node.data_to_send():
                 await self._port.write(data)
 
-    def _sort(self, event: node.Event) -> None:
+    def _sort(self, event: node.NodeEvent) -> None:
         match event:
-            case node.Opened():
+            case node.NodeOpened():
                 self._opened(event)
             case node.Heard():
                 self._ear.hear(event.packet)
             case node.Result() if self._in_hand and event.number == self._in_hand.number:
                 self._result = event
-            case node.Status():
+            case node.NodeStatus():
                 self._show(event)
             case node.Log():
                 log.log(_LEVELS[event.level], "the node says: %s", event.text)
             case node.Damaged():
                 log.info("on the node's line: %s", event.reason)
 
-    def _opened(self, opened: node.Opened) -> None:
+    def _opened(self, opened: node.NodeOpened) -> None:
         hello = opened.hello
         if hello.packet_bytes < AIR_BYTES:
-            told = f"the node takes packets of {hello.packet_bytes} bytes, {AIR_BYTES} are needed"
-            raise AirLost(f"{told}: give it other settings, or firmware")
+            text = f"the node takes packets of {hello.packet_bytes} bytes, {AIR_BYTES} are needed"
+            raise RadioLost(f"{text}: give it other settings, or firmware")
         if opened.anew:
             log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
@@ -120,7 +120,7 @@ class NodeAir:
             # It had the packet, and forgot it.
             self._node.send(in_hand, trio.current_time())
 
-    def _show(self, status: node.Status) -> None:
+    def _show(self, status: node.NodeStatus) -> None:
         self._link.signal = status.signal
         if status.battery is not None:
             self._link.facts["battery"] = status.battery
@@ -130,10 +130,10 @@ class NodeAir:
 
 
 @asynccontextmanager
-async def open_node(path: str, baud: int, link: Link) -> AsyncIterator[NodeAir]:
-    """A node that has said hello. Raises AirLost and PortLost, in groups."""
+async def open_node(path: str, baud: int, link: ChannelLink) -> AsyncIterator[NodeModem]:
+    """A node that has said hello. Raises RadioLost and PortLost, in groups."""
     async with open_serial(path, baud) as port, trio.open_nursery() as nursery:
-        air = NodeAir(port, link)
+        air = NodeModem(port, link)
         nursery.start_soon(air.listen)
         nursery.start_soon(air.keep_time)
         await air.greet()

@@ -15,8 +15,21 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import Link, LinkState, Outcome, Transmission, first_error
-from fieldagent.agent.channels.radio_modem import AIR_BYTES, WINDOW, Air, AirLost, AirOutbox, Fate
+from fieldagent.agent.channels.contract import (
+    ChannelLink,
+    LinkState,
+    Outcome,
+    Transmission,
+    first_error,
+)
+from fieldagent.agent.channels.radio_modem import (
+    AIR_BYTES,
+    WINDOW,
+    AirOutbox,
+    RadioLost,
+    RadioModem,
+    TransmitResult,
+)
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
 
@@ -41,9 +54,9 @@ REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0)
 
 
 async def run(
-    open_air: Callable[[], AbstractAsyncContextManager[Air]],
+    open_air: Callable[[], AbstractAsyncContextManager[RadioModem]],
     outbox: AirOutbox,
-    link: Link,
+    link: ChannelLink,
     *,
     random: randomness.Random,
     progress: Callable[[], None] = lambda: None,
@@ -59,15 +72,15 @@ async def run(
             async with open_air() as air:
                 tries = 0
                 _show(link, LinkState.READY, "")
-                await Driver(air, outbox, link, random, progress).work()
-        except* (AirLost, PortLost) as trouble:
+                await RadioDriver(air, outbox, link, random, progress).work()
+        except* (RadioLost, PortLost) as trouble:
             _show(link, LinkState.ABSENT, str(first_error(trouble)))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
         tries += 1
         await waits.sleep(wait)
 
 
-def _show(link: Link, state: LinkState, reason: str) -> None:
+def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
     if (link.state, link.reason) == (state, reason):
         return
     link.state, link.reason = state, reason
@@ -79,12 +92,12 @@ def _show(link: Link, state: LinkState, reason: str) -> None:
 
 
 @dataclass(slots=True)
-class Driver:
+class RadioDriver:
     """What happens between one opening of the radio and its loss."""
 
-    air: Air
+    air: RadioModem
     outbox: AirOutbox
-    link: Link
+    link: ChannelLink
     random: randomness.Random
     progress: Callable[[], None]
     waiting: int = 0
@@ -134,21 +147,21 @@ class Driver:
 
     async def _transmit(self, transmission: Transmission, flights: trio.Nursery) -> None:
         began = trio.current_time()
-        fate = Fate.UNKNOWN
+        fate = TransmitResult.UNKNOWN
         settled = False
         try:
             self.link.state = LinkState.BUSY
             with trio.move_on_after(TRANSMIT_MAX):
                 fate = await self.air.transmit(transmission.body, urgent=transmission.urgent)
-            if fate is not Fate.DROPPED and transmission.answerable:
+            if fate is not TransmitResult.DROPPED and transmission.answerable:
                 self.waiting += 1
                 flights.start_soon(self._await_answer, transmission)
                 settled = True
         finally:
             if not settled:
-                sent = fate is not Fate.DROPPED and not transmission.answerable
+                sent = fate is not TransmitResult.DROPPED and not transmission.answerable
                 await self._settle(transmission, sent, "the radio gave it up", BUSY)
-        busy = fate is Fate.DROPPED
+        busy = fate is TransmitResult.DROPPED
         if not busy:
             self.on_air = max(trio.current_time() - began, self.on_air * 0.8)
         self.link.state = LinkState.NO_SERVICE if busy else LinkState.READY

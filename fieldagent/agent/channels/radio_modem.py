@@ -1,7 +1,7 @@
 """What a radio promises the Radio channel: packets go out, packets come in, and none is sure.
 
-A node on the node link and a KISS modem are each opened as an `Air`; whatever must be certain is
-made so above, between agents.
+A node on the node link and a KISS modem are each opened as a `RadioModem`; whatever must be certain
+is made so above, between agents.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ WINDOW = 4
 """Packets that wait to be answered; what is urgent may join them."""
 
 
-class AirLost(Exception):
+class RadioLost(Exception):
     """The radio is not there, went away or is silent; the text is for people."""
 
 
-class Fate(Enum):
+class TransmitResult(Enum):
     """What the radio says of a packet. None of them says that somebody heard it."""
 
     TRANSMITTED = "transmitted"
@@ -37,18 +37,18 @@ class Fate(Enum):
     """It may have been transmitted."""
 
 
-class Air(Protocol):
-    async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
+class RadioModem(Protocol):
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         """Give one packet to the radio and wait until it is on the air, or given up.
 
-        One at a time. Raises AirLost.
+        One at a time. Raises RadioLost.
         """
 
     async def receive(self) -> bytes:
-        """The next packet that was heard, of any content. Raises AirLost."""
+        """The next packet that was heard, of any content. Raises RadioLost."""
 
 
-class Ear:
+class ReceiveQueue:
     """Packets that were heard and wait to be taken in; one more is lost, as on the air."""
 
     def __init__(self) -> None:

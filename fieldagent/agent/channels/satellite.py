@@ -19,8 +19,8 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import (
+    ChannelLink,
     Intent,
-    Link,
     LinkState,
     Outbox,
     Outcome,
@@ -31,7 +31,7 @@ from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_ser
 from fieldagent.system import waits
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.sbd_status import MoStatus, Verdict, mo_status, retry_after
+from fieldagent.wire.sbd_status import MoStatus, SessionVerdict, mo_status, retry_after
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Modem:
     """Commands and their replies over one open port; unsolicited events go to `link` and `rang`."""
 
     port: SerialPort
-    link: Link
+    link: ChannelLink
     conversation: sbd.Conversation = field(default_factory=sbd.Conversation)
     rang: bool = False
     news: trio.Event = field(default_factory=trio.Event)
@@ -68,11 +68,11 @@ class Modem:
     service: bool | None = None
     imei: str = ""
     last_read: sbd.MobileTerminated | None = None
-    _send: trio.MemorySendChannel[sbd.Event] = field(init=False)
-    _receive: trio.MemoryReceiveChannel[sbd.Event] = field(init=False)
+    _send: trio.MemorySendChannel[sbd.SbdEvent] = field(init=False)
+    _receive: trio.MemoryReceiveChannel[sbd.SbdEvent] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[sbd.Event](64)
+        self._send, self._receive = trio.open_memory_channel[sbd.SbdEvent](64)
 
     async def listen(self) -> NoReturn:
         """Feed the conversation; the only reader of the port."""
@@ -81,8 +81,8 @@ class Modem:
             while (event := self.conversation.next_event()) is not sbd.NEED_DATA:
                 self._sort(event)
 
-    def _sort(self, event: sbd.Event) -> None:
-        if isinstance(event, sbd.Reply | sbd.Ready):
+    def _sort(self, event: sbd.SbdEvent) -> None:
+        if isinstance(event, sbd.ModemReply | sbd.Ready):
             self._send.send_nowait(event)
             return
         if isinstance(event, sbd.MobileTerminated):
@@ -98,17 +98,17 @@ class Modem:
         self.news.set()
         self.news = trio.Event()
 
-    async def ask(self, command: str, seconds: float = REPLY_MAX) -> sbd.Reply:
+    async def ask(self, command: str, seconds: float = REPLY_MAX) -> sbd.ModemReply:
         event = await self._ask(command, seconds)
-        if not isinstance(event, sbd.Reply):
+        if not isinstance(event, sbd.ModemReply):
             raise ModemSilent(f"{command} was answered by {event}")
         return event
 
-    async def _ask(self, command: str, seconds: float) -> sbd.Event:
+    async def _ask(self, command: str, seconds: float) -> sbd.SbdEvent:
         await self.port.write(self.conversation.send(command))
         return await self._answer(command, seconds)
 
-    async def _answer(self, command: str, seconds: float) -> sbd.Event:
+    async def _answer(self, command: str, seconds: float) -> sbd.SbdEvent:
         with waits.move_on_after(seconds):
             return await self._receive.receive()
         self.conversation.give_up()
@@ -118,11 +118,11 @@ class Modem:
         """Put a message into the MO buffer."""
         command = sbd.write_binary(len(body))
         event = await self._ask(command, REPLY_MAX)
-        if isinstance(event, sbd.Reply):
+        if isinstance(event, sbd.ModemReply):
             return sbd.parse_write(event)
         await self.port.write(self.conversation.send_payload(body))
         reply = await self._answer(command, REPLY_MAX + 60)
-        assert isinstance(reply, sbd.Reply)
+        assert isinstance(reply, sbd.ModemReply)
         return sbd.parse_write(reply)
 
     async def read(self) -> sbd.MobileTerminated | None:
@@ -177,7 +177,7 @@ class Modem:
 async def run(
     port: str,
     outbox: Outbox,
-    link: Link,
+    link: ChannelLink,
     *,
     baud: int = 19200,
     random: randomness.Random,
@@ -195,7 +195,7 @@ async def run(
         try:
             async with open_modem(port, baud, link) as modem:
                 tries = 0
-                await Driver(modem, outbox, link, random, mailbox_check, progress).work()
+                await SatelliteDriver(modem, outbox, link, random, mailbox_check, progress).work()
         except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
             _absent(link, first_error(trouble))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
@@ -203,14 +203,14 @@ async def run(
         await waits.sleep(wait)
 
 
-def _absent(link: Link, error: BaseException) -> None:
+def _absent(link: ChannelLink, error: BaseException) -> None:
     if (link.state, link.reason) != (LinkState.ABSENT, str(error)):
         log.warning("the satellite modem is away: %s; looking for it again", error)
     link.state, link.reason, link.signal = LinkState.ABSENT, str(error), None
 
 
 @asynccontextmanager
-async def open_modem(port: str, baud: int, link: Link) -> AsyncIterator[Modem]:
+async def open_modem(port: str, baud: int, link: ChannelLink) -> AsyncIterator[Modem]:
     """A modem that has answered and is set up."""
     async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
         modem = Modem(line, link)
@@ -223,12 +223,12 @@ async def open_modem(port: str, baud: int, link: Link) -> AsyncIterator[Modem]:
 
 
 @dataclass(slots=True)
-class Driver:
+class SatelliteDriver:
     """What happens between one opening of the port and its loss."""
 
     modem: Modem
     outbox: Outbox
-    link: Link
+    link: ChannelLink
     random: randomness.Random
     mailbox_check: float | None
     progress: Callable[[], None]
@@ -367,7 +367,7 @@ class Driver:
         await self._take_mail(result, status, rang, alone=transmission is None)
 
     def _judge_link(self, status: MoStatus) -> None:
-        if status.verdict is Verdict.FAULT:
+        if status.verdict is SessionVerdict.FAULT:
             self.link.state, self.link.reason = LinkState.FAULT, status.means
             log.error("the satellite modem refuses to work: %s", status.means)
         else:
@@ -375,17 +375,17 @@ class Driver:
 
     async def _settle(self, transmission: Transmission, momsn: int, status: MoStatus) -> None:
         verdict = status.verdict
-        if verdict is not Verdict.SENT and await self._has_left(momsn):
+        if verdict is not SessionVerdict.SENT and await self._has_left(momsn):
             log.info("the modem's number shows that the message was sent all the same")
-            verdict = Verdict.SENT
+            verdict = SessionVerdict.SENT
         tries = max(transmission.tries, self.doubts)
         wait = retry_after(status, tries, self.random.random(), urgent=transmission.urgent)
-        self.doubts = self.doubts + 1 if verdict is Verdict.DOUBTFUL else 0
+        self.doubts = self.doubts + 1 if verdict is SessionVerdict.DOUBTFUL else 0
         self.doubt_rests_until = trio.current_time() + wait
         await self.outbox.settle(
             transmission, _OUTCOMES[verdict], reason=status.means, retry_after=wait
         )
-        if verdict is Verdict.SENT:
+        if verdict is SessionVerdict.SENT:
             # The modem keeps what it sent: another session would send and bill it again.
             await self.modem.ask(sbd.CLEAR_MO)
 
@@ -396,7 +396,7 @@ class Driver:
         self, result: sbd.SessionResult, status: MoStatus, rang: bool, *, alone: bool
     ) -> None:
         """Whatever became of the MO message; what came is on disk before the next session."""
-        if status.verdict is Verdict.SENT:
+        if status.verdict is SessionVerdict.SENT:
             self.queued, self.misses = result.queued, 0
         else:
             self.modem.rang = self.modem.rang or rang
@@ -405,7 +405,7 @@ class Driver:
             self.mailbox_rests_until = trio.current_time() + wait
         if result.mt_status == 1 and result.mt_length > 0:
             await self._read()
-        elif alone and status.verdict is Verdict.SENT:
+        elif alone and status.verdict is SessionVerdict.SENT:
             await self.outbox.spend(1)
 
     async def _read(self) -> None:
@@ -451,9 +451,9 @@ class Driver:
 
 
 _OUTCOMES = {
-    Verdict.SENT: Outcome.SENT,
-    Verdict.DOUBTFUL: Outcome.DOUBTFUL,
-    Verdict.NOT_SENT: Outcome.NOT_SENT,
-    Verdict.REFUSED: Outcome.REFUSED,
-    Verdict.FAULT: Outcome.NOT_SENT,
+    SessionVerdict.SENT: Outcome.SENT,
+    SessionVerdict.DOUBTFUL: Outcome.DOUBTFUL,
+    SessionVerdict.NOT_SENT: Outcome.NOT_SENT,
+    SessionVerdict.REFUSED: Outcome.REFUSED,
+    SessionVerdict.FAULT: Outcome.NOT_SENT,
 }

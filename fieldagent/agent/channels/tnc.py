@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import trio
 
-from fieldagent.agent.channels.contract import Link
-from fieldagent.agent.channels.radio_modem import AirLost, Ear, Fate
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import RadioLost, ReceiveQueue, TransmitResult
 from fieldagent.agent.channels.serial_port import open_serial
 from fieldagent.system import waits
 from fieldagent.wire import ax25, kiss
@@ -24,7 +24,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
-DESTINATION = ax25.Call("FIELDA")
+DESTINATION = ax25.Callsign("FIELDA")
 CONNECT_MAX = 10.0
 WRITE_MAX = 10.0
 """Seconds in which a TNC takes a frame from its line."""
@@ -42,22 +42,22 @@ LEAD = 0.5
 """Seconds before the first byte: the transmitter's delay and its turn on the channel."""
 
 
-class TncAir:
+class TncModem:
     """Implements `channels.air.Air`."""
 
     def __init__(
         self,
         read: Callable[[], Awaitable[bytes]],
         write: Callable[[bytes], Awaitable[None]],
-        call: ax25.Call,
-        link: Link,
+        call: ax25.Callsign,
+        link: ChannelLink,
     ) -> None:
         self._read = read
         self._write = write
         self._call = call
         self._link = link
-        self._deframer = kiss.Deframer()
-        self._ear = Ear()
+        self._deframer = kiss.KissDeframer()
+        self._ear = ReceiveQueue()
         self._waiting: int | None = None
         self._told = trio.Event()
         """Set when the TNC said how much waits, and then replaced."""
@@ -65,35 +65,35 @@ class TncAir:
         self._ignored = 0
         link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
 
-    async def transmit(self, packet: bytes, *, urgent: bool) -> Fate:
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
         await self._give(kiss.encode(frame))
         fate = await self._fate()
-        if fate is not Fate.DROPPED:
+        if fate is not TransmitResult.DROPPED:
             # A frame leaves the buffer when its transmission begins.
             await waits.sleep(LEAD + len(frame) * 8 / BITRATE)
         return fate
 
-    async def _fate(self) -> Fate:
+    async def _fate(self) -> TransmitResult:
         with trio.move_on_after(KEPT_MAX):
             while self._knows_the_question is not False:
                 waiting = await self._ask()
                 if waiting == 0:
-                    return Fate.TRANSMITTED
+                    return TransmitResult.TRANSMITTED
                 if waiting is not None:
                     await trio.sleep(ASK_EVERY)
-            return Fate.UNKNOWN
-        return Fate.DROPPED
+            return TransmitResult.UNKNOWN
+        return TransmitResult.DROPPED
 
     async def _ask(self) -> int | None:
-        """Bytes that wait; None where the TNC does not tell. Raises AirLost."""
-        told, self._waiting = self._told, None
+        """Bytes that wait; None where the TNC does not tell. Raises RadioLost."""
+        text, self._waiting = self._told, None
         await self._give(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
         with trio.move_on_after(SILENCE_MAX if self._knows_the_question else ANSWER_MAX):
-            await told.wait()
+            await text.wait()
             return self._waiting
         if self._knows_the_question:
-            raise AirLost("the TNC does not answer any more")
+            raise RadioLost("the TNC does not answer any more")
         # Never again: to some TNCs the command means something else.
         self._knows_the_question = False
         log.info("the TNC does not tell what waits: packets are paced by time")
@@ -103,7 +103,7 @@ class TncAir:
         with trio.move_on_after(WRITE_MAX):
             await self._write(data)
             return
-        raise AirLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
+        raise RadioLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
 
     async def receive(self) -> bytes:
         return await self._ear.receive()
@@ -144,25 +144,27 @@ class TncAir:
 
 
 @asynccontextmanager
-async def open_tnc(place: str, baud: int, callsign: str, link: Link) -> AsyncIterator[TncAir]:
-    """`place` is a serial port, or tcp://host:port. Raises AirLost and PortLost, in groups."""
+async def open_tnc(
+    place: str, baud: int, callsign: str, link: ChannelLink
+) -> AsyncIterator[TncModem]:
+    """`place` is a serial port, or tcp://host:port. Raises RadioLost and PortLost, in groups."""
     call = ax25.read_call(callsign)
     if place.startswith("tcp://"):
         async with (
             await _connect(place) as stream,
-            _serving(TncAir(_reader(stream, place), _writer(stream, place), call, link)) as air,
+            _serving(TncModem(_reader(stream, place), _writer(stream, place), call, link)) as air,
         ):
             yield air
         return
     async with (
         open_serial(place, baud) as port,
-        _serving(TncAir(port.read, port.write, call, link)) as air,
+        _serving(TncModem(port.read, port.write, call, link)) as air,
     ):
         yield air
 
 
 @asynccontextmanager
-async def _serving(air: TncAir) -> AsyncIterator[TncAir]:
+async def _serving(air: TncModem) -> AsyncIterator[TncModem]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(air.listen)
         yield air
@@ -175,8 +177,8 @@ async def _connect(place: str) -> trio.SocketStream:
         try:
             return await trio.open_tcp_stream(where.hostname or "", where.port or 8001)
         except (OSError, ValueError) as error:
-            raise AirLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
-    raise AirLost(f"{place} does not answer within {CONNECT_MAX:g} s")
+            raise RadioLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
+    raise RadioLost(f"{place} does not answer within {CONNECT_MAX:g} s")
 
 
 def _reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[bytes]]:
@@ -186,7 +188,7 @@ def _reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[byt
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             data = b""
         if not data:
-            raise AirLost(f"{place} ended the connection")
+            raise RadioLost(f"{place} ended the connection")
         return data
 
     return read
@@ -197,6 +199,6 @@ def _writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awaitabl
         try:
             await stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise AirLost(f"{place} ended the connection") from None
+            raise RadioLost(f"{place} ended the connection") from None
 
     return write

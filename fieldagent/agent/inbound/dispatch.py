@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import trio
 
 from fieldagent.system import waits
-from fieldagent.webhook.delivery import Call, Delivery, Outcome, Result, Spool
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall, Spool
 from fieldagent.webhook.schedule import SCHEDULE, delay, wait
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ LOOK_AGAIN = 3600.0
 
 async def dispatch(
     spool: Spool,
-    call: Call,
+    call: HookCall,
     *,
     name: str,
     clock: Callable[[], float],
@@ -46,7 +46,7 @@ async def dispatch(
 @dataclass(slots=True)
 class _Dispatch:
     spool: Spool
-    call: Call
+    call: HookCall
     name: str
     clock: Callable[[], float]
     schedule: Sequence[float]
@@ -87,19 +87,19 @@ class _Dispatch:
         self.busy.remove(delivery.sender)
         self.pause.cancel()
 
-    async def settle(self, delivery: Delivery, result: Result) -> None:
+    async def settle(self, delivery: Delivery, result: HandoverResult) -> None:
         """Begins without a checkpoint: what the hook has must not be handed over once more."""
-        if result.outcome is Outcome.HANDED:
+        if result.outcome is HandoverOutcome.HANDED:
             await self.spool.handed(delivery.request_id)
-        elif result.outcome is Outcome.REFUSED:
+        elif result.outcome is HandoverOutcome.REFUSED:
             await self.bury(delivery, result.reason)
-        elif result.outcome is Outcome.FAILED:
+        elif result.outcome is HandoverOutcome.FAILED:
             await self.postpone(delivery, result)
         else:
             self.gone = result.reason
             await self.spool.postponed(delivery.request_id, self.clock(), result.reason)
 
-    async def postpone(self, delivery: Delivery, result: Result) -> None:
+    async def postpone(self, delivery: Delivery, result: HandoverResult) -> None:
         seconds = delay(
             delivery.attempts + 1,
             schedule=self.schedule,

@@ -16,8 +16,8 @@ from fieldagent.agent.inbound.script import run_script
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
-from fieldagent.store.group import JournalFailed
-from fieldagent.webhook.delivery import Call, Delivery, Result
+from fieldagent.store.group import StoreFailed
+from fieldagent.webhook.delivery import Delivery, HandoverResult, HookCall
 from fieldagent.webhook.post import post
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Hook:
     """`name` is how the journal knows it, so it never changes."""
 
     name: str
-    call: Call
+    call: HookCall
     gone: str | None = None
     """Why it is not called any more."""
 
@@ -39,7 +39,7 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     if (command := settings.inbound_hook) is not None:
         deadline = settings.inbound_hook_deadline
 
-        async def run(delivery: Delivery) -> Result:
+        async def run(delivery: Delivery) -> HandoverResult:
             return await run_script(command, delivery, emit=emit, deadline=deadline)
 
         hooks.append(Hook("script", run))
@@ -55,7 +55,7 @@ async def run_hook(hook: Hook, journal: Journal, inbox: Inbox) -> None:
     try:
         hook.gone = await dispatch(spool, hook.call, name=f"the {hook.name}", clock=time.time)
         log.error("the %s is not used any more: %s", hook.name, hook.gone)
-    except* JournalFailed:
+    except* StoreFailed:
         log.error("the %s stops: what it is handed could not be written down", hook.name)
 
 

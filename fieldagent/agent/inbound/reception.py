@@ -22,13 +22,13 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Item
 from fieldagent.package.payload import payload_json, stranger
 from fieldagent.wire.envelope import (
+    Ack,
     Entry,
     Envelope,
     Fragment,
-    Heard,
     Introduction,
-    Plea,
     Receipt,
+    RelayRequest,
     Report,
     Source,
     decode,
@@ -152,7 +152,7 @@ class Inbox:
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
             self._store_all(db, origin, whole or (), taken)
-        elif isinstance(content, Heard | Plea):
+        elif isinstance(content, Ack | RelayRequest):
             taken.troubles.append("a word of the air, which nobody says over this channel")
         elif not isinstance(content, Source):
             self.store_entry(db, origin, entry, taken)
@@ -181,7 +181,7 @@ class Inbox:
         if inbound.was_seen(db, origin, sequence, fingerprint(Entry(sequence, part))):
             taken.duplicates += 1
             return None
-        item = inbound.Item(origin, sequence, part.count)
+        item = inbound.FragmentedItem(origin, sequence, part.count)
         slices = inbound.keep_slice(db, item, part.index, part.slice, taken.now)
         if len(slices) < part.count:
             return None

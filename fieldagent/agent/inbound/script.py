@@ -19,7 +19,7 @@ import trio
 
 from fieldagent.agent.inbound.lines import Lines
 from fieldagent.system import waits
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 
 log = logging.getLogger(__name__)
 
@@ -52,19 +52,23 @@ async def run_script(
     *,
     emit: Callable[[str], None],
     deadline: float = DEADLINE,
-) -> Result:
+) -> HandoverResult:
     """Hand `delivery` to `command`; `emit` gets each line that it writes to standard output."""
     try:
         process = await _start(command, environment(delivery.body, os.environ))
     except OSError as error:
         too_long = "; shorten inbound-hook" if error.errno == errno.E2BIG else ""
-        return Result(Outcome.FAILED, f"/bin/sh could not be started: {error.strerror}{too_long}")
+        return HandoverResult(
+            HandoverOutcome.FAILED, f"/bin/sh could not be started: {error.strerror}{too_long}"
+        )
     except ValueError:
-        return Result(Outcome.REFUSED, "inbound-hook holds a character that no command can have")
+        return HandoverResult(
+            HandoverOutcome.REFUSED, "inbound-hook holds a character that no command can have"
+        )
     ended = await _attend(process, delivery.body, emit, deadline)
     if not ended:
-        return Result(
-            Outcome.REFUSED,
+        return HandoverResult(
+            HandoverOutcome.REFUSED,
             f"inbound-hook did not end within {deadline:g} s;"
             " make it quicker or raise inbound-hook-deadline",
         )
@@ -80,13 +84,15 @@ def environment(body: str, inherited: Mapping[str, str]) -> dict[str, str]:
     return ours | {"AGENT_PAYLOAD_OMITTED": "1"}
 
 
-def judge(status: int) -> Result:
+def judge(status: int) -> HandoverResult:
     """What an exit status means; negative is a signal, as in `subprocess`."""
     if status == 0:
-        return Result(Outcome.HANDED)
+        return HandoverResult(HandoverOutcome.HANDED)
     if status == EX_TEMPFAIL:
-        return Result(Outcome.FAILED, "inbound-hook asked to be run again (exit 75)")
-    return Result(Outcome.REFUSED, _complaint(status))
+        return HandoverResult(
+            HandoverOutcome.FAILED, "inbound-hook asked to be run again (exit 75)"
+        )
+    return HandoverResult(HandoverOutcome.REFUSED, _complaint(status))
 
 
 def _complaint(status: int) -> str:

@@ -21,7 +21,7 @@ class Received:
     received: float
 
 
-class Item(NamedTuple):
+class FragmentedItem(NamedTuple):
     """What came in fragments."""
 
     origin: int
@@ -29,10 +29,10 @@ class Item(NamedTuple):
     parts: int
 
 
-class Gap(NamedTuple):
+class MissingFragments(NamedTuple):
     """An item of which fragments are missing."""
 
-    item: Item
+    item: FragmentedItem
     at: float
     """When the last fragment came, Unix time."""
     arrived: frozenset[int]
@@ -101,7 +101,7 @@ def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None
 
 
 def keep_slice(
-    db: sqlite3.Connection, item: Item, position: int, piece: bytes, now: float
+    db: sqlite3.Connection, item: FragmentedItem, position: int, piece: bytes, now: float
 ) -> dict[int, bytes]:
     """Store one fragment; all that are there come back."""
     db.execute(
@@ -115,7 +115,7 @@ def keep_slice(
     )
 
 
-def arrived_of(db: sqlite3.Connection, item: Item) -> frozenset[int]:
+def arrived_of(db: sqlite3.Connection, item: FragmentedItem) -> frozenset[int]:
     """The positions that are there; none once the item is whole."""
     rows = db.execute(
         "SELECT position FROM slice WHERE origin = ? AND sequence = ? AND count = ?", item
@@ -123,7 +123,7 @@ def arrived_of(db: sqlite3.Connection, item: Item) -> frozenset[int]:
     return frozenset(position for (position,) in rows)
 
 
-def drop_slices(db: sqlite3.Connection, item: Item, *, but: int = -1) -> None:
+def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) -> None:
     """All of them, or all but one."""
     db.execute(
         "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
@@ -131,13 +131,15 @@ def drop_slices(db: sqlite3.Connection, item: Item, *, but: int = -1) -> None:
     )
 
 
-def incomplete(journal: Journal) -> list[Gap]:
+def incomplete(journal: Journal) -> list[MissingFragments]:
     rows = journal.read(
         "SELECT origin, sequence, count, max(at), group_concat(position) FROM slice"
         " GROUP BY origin, sequence, count"
     )
     return [
-        Gap(Item(*item), at, frozenset(int(position) for position in listed.split(",")))
+        MissingFragments(
+            FragmentedItem(*item), at, frozenset(int(position) for position in listed.split(","))
+        )
         for *item, at, listed in rows
     ]
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import trio
 
 from fieldagent.agent.journal.schema import JOURNAL, Schema
-from fieldagent.store.group import GroupCommit, JournalFailed, JournalFull, Order
+from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +60,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return self._reader.execute(sql, parameters).fetchall()
 
     def require_room(self) -> None:
-        """Raises JournalFull where nothing should be begun."""
+        """Raises StoreFull where nothing should be begun."""
         if self._room() < ROOM_BYTES:
             left = f"less than {ROOM_BYTES >> 20} MiB"
-            raise JournalFull(f"the disk has {left} left, which are kept for an SOS")
+            raise StoreFull(f"the disk has {left} left, which are kept for an SOS")
 
     def _room(self) -> int:
         disk = os.statvfs(self.path.parent)
@@ -87,13 +87,13 @@ class Journal(GroupCommit[sqlite3.Connection]):
     async def persist(self, operation: Operation[T]) -> T:
         """Commit what has happened: there is nobody to be told that the disk is full.
 
-        So room on it is waited for. Raises JournalFull once `leave` was called, which is as if
+        So room on it is waited for. Raises StoreFull once `leave` was called, which is as if
         power had failed before.
         """
         while True:
             try:
                 result = await self.commit(operation)
-            except JournalFull:
+            except StoreFull:
                 if self._leaving.is_set():
                     raise
                 if not self.full:
@@ -128,7 +128,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
 
 def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-    """All in one transaction. Raises JournalFailed, JournalFull, or what one of them raises."""
+    """All in one transaction. Raises StoreFailed, StoreFull, or what one of them raises."""
     try:
         writer.execute("BEGIN IMMEDIATE")
         for order in orders:
@@ -141,17 +141,17 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
         raise failed or _translated(error) from error
 
 
-def _fatal(error: BaseException) -> JournalFailed | None:
+def _fatal(error: BaseException) -> StoreFailed | None:
     """Errors of the disk itself, after which SQLite's own view of the file is not to be trusted."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return JournalFailed(f"the journal cannot be written: {error}")
+        return StoreFailed(f"the journal cannot be written: {error}")
     return None
 
 
 def _translated(error: BaseException) -> BaseException:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-        return JournalFull("the disk is full")
+        return StoreFull("the disk is full")
     return error
 
 

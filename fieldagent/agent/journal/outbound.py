@@ -44,7 +44,7 @@ class Accepted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedLeg:
     """A leg that ended, to be recorded."""
 
     sequence: int
@@ -201,7 +201,7 @@ def accept(
     return store
 
 
-def end(ended: Iterable[Ended], now: float) -> Operation[None]:
+def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
     """Record how legs ended, and the Package's own status where that decides it.
 
     A leg ends once; a Package's status never changes.

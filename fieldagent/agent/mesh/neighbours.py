@@ -18,17 +18,17 @@ from fieldagent.agent.journal import history as story
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.outbound import Accepted
-from fieldagent.agent.mesh.relay import Carrier
+from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound.piggyback import AirRiders
 from fieldagent.package.package import Channel
 from fieldagent.wire.envelope import (
+    Ack,
     Entry,
     Envelope,
     Fragment,
-    Heard,
     Introduction,
-    Plea,
     Receipt,
+    RelayRequest,
     Report,
     Source,
     decode,
@@ -48,7 +48,7 @@ class Station(Protocol):
 
     def answer(self) -> None: ...
 
-    async def heard(self, sequence: int, heard: Heard) -> None: ...
+    async def heard(self, sequence: int, heard: Ack) -> None: ...
 
     def try_again(self) -> None: ...
 
@@ -60,11 +60,11 @@ class _Packet:
     station: int
     taken: Taken
     plea: bool = False
-    answers: list[tuple[int, Heard]] = field(default_factory=list)
+    answers: list[tuple[int, Ack]] = field(default_factory=list)
     """What is to be answered: the number of the item, and what of it is here."""
-    heard: list[tuple[int, Heard]] = field(default_factory=list)
+    heard: list[tuple[int, Ack]] = field(default_factory=list)
     """What is told of our own items, and brings them on."""
-    overheard: list[tuple[int, Heard]] = field(default_factory=list)
+    overheard: list[tuple[int, Ack]] = field(default_factory=list)
     """What is told of the items of others."""
     carried: list[Accepted] = field(default_factory=list)
     pleaded: set[tuple[int, int]] = field(default_factory=set)
@@ -88,7 +88,7 @@ class Neighbours:
         *,
         clock: Callable[[], float],
         keys: Sequence[bytes] = (),
-        carrier: Carrier | None = None,
+        carrier: Relay | None = None,
     ) -> None:
         self._journal = journal
         self._inbox = inbox
@@ -157,7 +157,7 @@ class Neighbours:
             self.air.answer()
 
     def _store(self, db: sqlite3.Connection, envelope: Envelope, packet: _Packet) -> _Packet:
-        packet.plea = any(isinstance(entry.content, Plea) for entry in envelope.entries)
+        packet.plea = any(isinstance(entry.content, RelayRequest) for entry in envelope.entries)
         # Who sends is known before what is sent.
         for entry in sorted(envelope.entries, key=_introduces_nobody):
             self._store_entry(db, entry, packet)
@@ -165,9 +165,9 @@ class Neighbours:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: _Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(content, Plea | Report | Receipt | Source):
+        if isinstance(content, RelayRequest | Report | Receipt | Source):
             return
-        if isinstance(content, Heard):
+        if isinstance(content, Ack):
             if content.station == self._station:
                 self._note_heard(db, entry.sequence, content, packet)
             else:
@@ -179,7 +179,7 @@ class Neighbours:
             self._store_fragment(db, entry.sequence, content, packet)
         else:
             self._inbox.store_entry(db, -station, entry, packet.taken)
-            packet.answers.append((entry.sequence, Heard(station)))
+            packet.answers.append((entry.sequence, Ack(station)))
             self._carry(db, entry, packet)
 
     def _store_fragment(
@@ -190,11 +190,11 @@ class Neighbours:
             packet.pleaded.add((station, sequence))
         whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
         if whole is None:
-            arrived = inbound.arrived_of(db, inbound.Item(-station, sequence, part.count))
+            arrived = inbound.arrived_of(db, inbound.FragmentedItem(-station, sequence, part.count))
             everything = frozenset(range(part.count))
-            packet.answers.append((sequence, Heard(station, part.count, arrived or everything)))
+            packet.answers.append((sequence, Ack(station, part.count, arrived or everything)))
             return
-        packet.answers.append((sequence, Heard(station, part.count, frozenset(range(part.count)))))
+        packet.answers.append((sequence, Ack(station, part.count, frozenset(range(part.count)))))
         packet.plea = packet.plea or (station, sequence) in self._pleaded
         packet.joined.add((station, sequence))
         for entry in whole:
@@ -208,12 +208,12 @@ class Neighbours:
                 packet.carried.append(accepted)
 
     def _note_heard(
-        self, db: sqlite3.Connection, sequence: int, heard: Heard, packet: _Packet
+        self, db: sqlite3.Connection, sequence: int, heard: Ack, packet: _Packet
     ) -> None:
         station, now = packet.station, packet.taken.now
         if heard.by_hub:
-            told = f"station {station} brought it to the hub"
-            story.note(db, [sequence], Channel.RADIO, "carried", told, now)
+            text = f"station {station} brought it to the hub"
+            story.note(db, [sequence], Channel.RADIO, "carried", text, now)
         if heard.whole:
             outbound.note_receipt(db, sequence, -station, now)
         news = outbound.note_held(db, Channel.RADIO, sequence, station, heard.count, heard.arrived)

@@ -25,7 +25,7 @@ from fieldagent.package.package import (
     kind_of,
 )
 from fieldagent.wire.credit import credits_for
-from fieldagent.wire.envelope import Entry, Heard, encode, fingerprint
+from fieldagent.wire.envelope import Ack, Entry, encode, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ FOR_OTHERS = "others"
 """The channel under which the journal books credits that were promised to neighbours."""
 
 
-class Carrier:
+class Relay:
     """`channels` lead to the hub, and the user lets others go over them.
 
     `credits_per_day` bounds what neighbours cost; an SOS is carried whatever it costs. `queue`
@@ -114,7 +114,7 @@ class Carrier:
 
     def delivered(self, known: Accepted) -> None:
         """The hub has it: the neighbour is told."""
-        self._riders.answer(known.origin_sequence, Heard(known.origin, by_hub=True))
+        self._riders.answer(known.origin_sequence, Ack(known.origin, by_hub=True))
 
 
 def _promised(db: sqlite3.Connection, day: str) -> int:

@@ -9,7 +9,7 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.outbound import Accepted
 from fieldagent.agent.mesh.neighbours import Neighbours
-from fieldagent.agent.mesh.relay import Carrier
+from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.piggyback import AirRiders
@@ -18,7 +18,7 @@ from fieldagent.package.payload import Identity
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class StationTerms:
     """What the settings say of it."""
 
     number: int
@@ -40,7 +40,7 @@ class Station:
 
 
 def set_up(
-    terms: Terms,
+    terms: StationTerms,
     journal: Journal,
     inbox: Inbox,
     intake: Intake,
@@ -51,7 +51,7 @@ def set_up(
     """`pleads` tells whether what is sent asks to be carried."""
     me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
     riders = AirRiders(terms.number, me, pleads=pleads, clock=clock)
-    carrier = Carrier(
+    carrier = Relay(
         terms.carries,
         riders,
         credits_per_day=terms.credits_per_day,

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Silences(Generic[K]):
+class IdleTimes(Generic[K]):
     """`looked` is how many seconds may have passed since the look before."""
 
     def __init__(self, looked: float) -> None:

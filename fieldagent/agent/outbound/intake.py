@@ -18,7 +18,7 @@ from fieldagent.agent.journal import history as story
 from fieldagent.agent.journal import outbound, sos
 from fieldagent.agent.journal.history import Line
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.outbound import Accepted, Ended, Storage
+from fieldagent.agent.journal.outbound import Accepted, EndedLeg, Storage
 from fieldagent.agent.outbound.outbox import ChannelOutbox, Cost
 from fieldagent.package.delivery import FanOut, Leg, delays, legs_json, legs_of, terminal_status
 from fieldagent.package.package import Channel, Package, Status, canonical, digest
@@ -35,11 +35,11 @@ class Conflict(Exception):
     """The id or the Idempotency-Key is taken by something else; the text says by what."""
 
 
-class Stopped(Exception):
+class AgentStopping(Exception):
     """The agent stops before the Package has ended; it goes on after the next start."""
 
 
-class Unknown(Exception):
+class UnknownPackage(Exception):
     """No Package has that id."""
 
 
@@ -157,7 +157,7 @@ class Intake:
         )
         accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
         replaced = [
-            Ended(older, channel, Leg(Status.COLLAPSED, f"replaced by Package {id_}"))
+            EndedLeg(older, channel, Leg(Status.COLLAPSED, f"replaced by Package {id_}"))
             for channel, delay in self._delays(legs, package, self._fan_out).items()
             for older in self._outboxes[channel].add(accepted, life, delay)
         ]
@@ -204,7 +204,7 @@ class Intake:
                     self._outboxes[channel].add(accepted, life, delay - passed)
         return len(waiting)
 
-    async def end(self, ended: list[Ended], record: Operation[None] | None = None) -> None:
+    async def end(self, ended: list[EndedLeg], record: Operation[None] | None = None) -> None:
         """Record how legs ended and tell whoever waits for a Package that this decides.
 
         `record` is carried out in the same commit: what left has ended, or has not left.
@@ -224,7 +224,7 @@ class Intake:
         for sequence in {e.sequence for e in ended}:
             self._tell(sequence)
 
-    def _superfluous(self, ended: Ended) -> list[Ended]:
+    def _superfluous(self, ended: EndedLeg) -> list[EndedLeg]:
         """What the other channels need not send any more; where this one failed, they hurry."""
         known = outbound.by_sequence(self._journal, ended.sequence)
         mode = FanOut.EVERY if known is None or known.package.sos else self._mode(known)
@@ -242,12 +242,12 @@ class Intake:
             return []
         why = f"delivered over {ended.channel}"
         return [
-            Ended(ended.sequence, channel, Leg(Status.CANCELED, why))
+            EndedLeg(ended.sequence, channel, Leg(Status.CANCELED, why))
             for channel, outbox in others
             if outbox.withdraw(ended.sequence, why) is None
         ]
 
-    def _tell_neighbours(self, ended: list[Ended], tell: Callable[[Accepted], None]) -> None:
+    def _tell_neighbours(self, ended: list[EndedLeg], tell: Callable[[Accepted], None]) -> None:
         for each in ended:
             known = outbound.by_sequence(self._journal, each.sequence)
             if known is not None and known.origin and each.leg.status is Status.DELIVERED:
@@ -258,16 +258,16 @@ class Intake:
         if waiter is None and not self._events:
             return
         standing = self._standing(sequence)
-        told = {"id": standing.id, "status": standing.status, "channels": legs_json(standing.legs)}
-        self._events.publish("package", told)
+        text = {"id": standing.id, "status": standing.status, "channels": legs_json(standing.legs)}
+        self._events.publish("package", text)
         if waiter is not None and standing.status is not None:
             waiter.set()
 
     async def outcome(self, sequence: int) -> Standing:
-        """Wait for the terminal status. Raises Stopped once `stop` was called."""
+        """Wait for the terminal status. Raises AgentStopping once `stop` was called."""
         while (standing := self._standing(sequence)).status is None:
             if self._stopped:
-                raise Stopped(
+                raise AgentStopping(
                     f"the agent is stopping; Package {standing.id} is kept and goes on when it"
                     " starts again"
                 )
@@ -285,13 +285,15 @@ class Intake:
     def standing(self, id_: int) -> Standing:
         known = outbound.by_id(self._journal, id_)
         if known is None:
-            raise Unknown(f"no Package has the id {id_}; ended ones are kept for a while only")
+            raise UnknownPackage(
+                f"no Package has the id {id_}; ended ones are kept for a while only"
+            )
         return self._standing(known.sequence)
 
     def _standing(self, sequence: int) -> Standing:
         known = outbound.by_sequence(self._journal, sequence)
         if known is None:
-            raise Unknown("the Package ended and is no longer kept")
+            raise UnknownPackage("the Package ended and is no longer kept")
         legs = outbound.legs(self._journal, sequence)
         return Standing(known.id, sequence, known.status, legs, known.accepted)
 
@@ -346,7 +348,7 @@ class Intake:
             if channel in (None, name) and sequence in outbox:
                 settled = outbox.withdraw(sequence, BY_CALL)
                 if settled is None:
-                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, BY_CALL)))
+                    canceled.append(EndedLeg(sequence, name, Leg(Status.CANCELED, BY_CALL)))
                 else:
                     in_flight.append(settled)
         if canceled:
@@ -363,7 +365,7 @@ class Intake:
             for sequence in outbox.waiting() if channel in (None, name) else ():
                 sequences.add(sequence)
                 if outbox.withdraw(sequence, BY_CALL) is None:
-                    canceled.append(Ended(sequence, name, Leg(Status.CANCELED, BY_CALL)))
+                    canceled.append(EndedLeg(sequence, name, Leg(Status.CANCELED, BY_CALL)))
         if canceled:
             await self.end(canceled)
         return len(sequences)

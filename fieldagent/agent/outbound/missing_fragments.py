@@ -15,7 +15,7 @@ import trio
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.idle_time import Silences
+from fieldagent.agent.outbound.idle_time import IdleTimes
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER
@@ -29,8 +29,8 @@ async def keep_asking(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
     """`clock` is Unix time."""
-    silences = Silences[inbound.Item](LOOK_EVERY)
-    asked: dict[inbound.Item, float] = {}
+    silences = IdleTimes[inbound.FragmentedItem](LOOK_EVERY)
+    asked: dict[inbound.FragmentedItem, float] = {}
     """How long each had been silent when it was last asked for."""
     while True:
         await trio.sleep(LOOK_EVERY)

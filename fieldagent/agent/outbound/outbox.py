@@ -16,20 +16,20 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from fieldagent.agent.channels.contract import Intent, Link, Outcome, Transmission
+from fieldagent.agent.channels.contract import ChannelLink, Intent, Outcome, Transmission
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, WINDOW
 from fieldagent.agent.inbound.reception import Repeater
 from fieldagent.agent.journal import history as story
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.outbound import Accepted, Ended, Piece, Spent
+from fieldagent.agent.journal.outbound import Accepted, EndedLeg, Piece, Spent
 from fieldagent.agent.outbound.burst import Burst, Bursts
 from fieldagent.agent.outbound.piggyback import HubRiders, Ride, Riders
 from fieldagent.agent.outbound.queue import Queue
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
-from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, Heard, encode
+from fieldagent.wire.envelope import TAG_BYTES, Ack, Content, Entry, encode
 from fieldagent.wire.fragments import lacking, split
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.sbd import MO_BYTES
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ChannelTerms:
     """On what terms a channel takes messages."""
 
     size: int
@@ -56,10 +56,12 @@ class Terms:
 
 
 TERMS = {
-    Channel.SATELLITE: Terms(MO_BYTES, MO_BYTES, credits_for),
-    Channel.CELLULAR: Terms(BODY_BYTES, 4_096, lambda size: 0, authentic=True, confirms=True),
+    Channel.SATELLITE: ChannelTerms(MO_BYTES, MO_BYTES, credits_for),
+    Channel.CELLULAR: ChannelTerms(
+        BODY_BYTES, 4_096, lambda size: 0, authentic=True, confirms=True
+    ),
     # What is left of a packet holds the plea, and an answer or two.
-    Channel.RADIO: Terms(
+    Channel.RADIO: ChannelTerms(
         AIR_BYTES - 20, AIR_BYTES - 20, lambda size: 0, confirms=True, shared=True
     ),
 }
@@ -85,7 +87,7 @@ class Arrivals(Protocol):
 
 class End(Protocol):
     def __call__(
-        self, ended: list[Ended], record: Operation[None] | None = None
+        self, ended: list[EndedLeg], record: Operation[None] | None = None
     ) -> Awaitable[None]:
         """Record how legs ended, with `record` in the same commit."""
 
@@ -128,7 +130,7 @@ class ChannelOutbox:
         self.channel = channel
         self._riders = riders or HubRiders(journal, channel)
         self._station = station
-        self.link = Link()
+        self.link = ChannelLink()
         self._terms = TERMS[channel]
         self._journal = journal
         self._inbox = inbox
@@ -250,7 +252,7 @@ class ChannelOutbox:
             if expired:
                 log.warning("%s: %d expired before they could be sent", self.channel, len(expired))
                 leg = Leg(Status.ERROR, "expired")
-                await self._end([Ended(key, self.channel, leg) for key in expired])
+                await self._end([EndedLeg(key, self.channel, leg) for key in expired])
             self._expiry = self._queue.next_change(now)
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
@@ -456,14 +458,14 @@ class ChannelOutbox:
         record = outbound.sent(self.channel, pieces, self._day(), spent, shared=shared)
         ride = self._rides.get(transmission.number, Ride())
 
-        told = _cost_of(transmission, spent, len(pieces))
+        text = _cost_of(transmission, spent, len(pieces))
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> None:
             record(db)
             self._riders.arrived(db, ride)
             for piece in pieces:
-                story.note(db, [piece.sequence], self.channel, "sent", _part(piece) + told, now)
+                story.note(db, [piece.sequence], self.channel, "sent", _part(piece) + text, now)
 
         complete = [piece for piece in pieces if self._completes(piece)]
         await self._finish(complete, Leg(Status.DELIVERED), store)
@@ -523,7 +525,7 @@ class ChannelOutbox:
             return
         else:
             leg = Leg(Status.COLLAPSED, "replaced by a newer Package")
-        await self._end([Ended(sequence, self.channel, leg)])
+        await self._end([EndedLeg(sequence, self.channel, leg)])
 
     async def _finish(
         self, pieces: list[Piece], leg: Leg, record: Operation[None] | None = None
@@ -531,7 +533,7 @@ class ChannelOutbox:
         for piece in pieces:
             self._queue.remove(piece.sequence)
             self._alone.discard(piece.sequence)
-        ended = [Ended(piece.sequence, self.channel, leg) for piece in pieces]
+        ended = [EndedLeg(piece.sequence, self.channel, leg) for piece in pieces]
         await self._end(ended, record)
 
     async def receive(self, body: bytes) -> None:
@@ -549,7 +551,7 @@ class ChannelOutbox:
         await unheard.none.wait()
         return not unheard.missed
 
-    async def heard(self, sequence: int, heard: Heard) -> None:
+    async def heard(self, sequence: int, heard: Ack) -> None:
         """A station has said so, and the journal knows it."""
         self._answered = trio.current_time()
         flights = {
@@ -603,7 +605,7 @@ def _entry_of(sequence: int, package: Package, accepted: float) -> Entry:
     return Entry(sequence, package.item, time, package.sos)
 
 
-def _answers(heard: Heard, piece: Piece) -> bool:
+def _answers(heard: Ack, piece: Piece) -> bool:
     return heard.whole or (heard.count == piece.count and piece.position in heard.arrived)
 
 

@@ -16,7 +16,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
 from fieldagent.wire.credit import CREDIT_BYTES
-from fieldagent.wire.envelope import Entry, Heard, Introduction, Plea, Receipt, Report
+from fieldagent.wire.envelope import Ack, Entry, Introduction, Receipt, RelayRequest, Report
 
 Size = Callable[[list[Entry]], int]
 """How many bytes the envelope of these entries takes."""
@@ -134,15 +134,15 @@ class AirRiders:
         self._pleads = pleads
         self._clock = clock
         self._introduced = -INTRODUCE_EVERY
-        self._answers: dict[tuple[int, int], Heard] = {}
+        self._answers: dict[tuple[int, int], Ack] = {}
         """By the station that is answered, and the number it gave the item."""
 
-    def answer(self, sequence: int, heard: Heard) -> None:
+    def answer(self, sequence: int, heard: Ack) -> None:
         self._answers[heard.station, sequence] = heard
         while len(self._answers) > ANSWERS_MAX:
             del self._answers[next(iter(self._answers))]
 
-    def overhear(self, sequence: int, heard: Heard) -> None:
+    def overhear(self, sequence: int, heard: Ack) -> None:
         """Another has said it: as much of an item, or more, is at a station already.
 
         Who has it whole says so all the same: its sender wants to know who does.
@@ -157,14 +157,14 @@ class AirRiders:
         pass
 
     def report(self, origin: int, sequence: int, count: int, arrived: frozenset[int]) -> None:
-        self.answer(sequence, Heard(-origin, count, arrived))
+        self.answer(sequence, Ack(-origin, count, arrived))
 
     def wait(self) -> bool:
         return bool(self._answers)
 
     def board(self, entries: list[Entry], room: int, size: Size) -> Ride:
         ride = Ride()
-        riders = [Entry(0, Plea())] if entries and self._pleads() else []
+        riders = [Entry(0, RelayRequest())] if entries and self._pleads() else []
         if not entries and not self._answers:
             return ride
         if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
@@ -174,7 +174,7 @@ class AirRiders:
             if size([*entries, entry]) > room:
                 continue
             entries.append(entry)
-            if isinstance(entry.content, Heard):
+            if isinstance(entry.content, Ack):
                 del self._answers[entry.content.station, entry.sequence]
             elif isinstance(entry.content, Introduction):
                 ride.introduced = True

@@ -19,7 +19,7 @@ Place = tuple[int, int, int]
 """Negated priority, order (the smaller goes first among equals), key."""
 Timer = tuple[float, int]
 """A time and the key that it is about."""
-Entry = TypeVar("Entry", bound=tuple[float, ...])
+HeapEntry = TypeVar("HeapEntry", bound=tuple[float, ...])
 
 
 class _Terms(NamedTuple):
@@ -259,6 +259,6 @@ class Queue:
             _rebuild(self._expiries, self._runs)
 
 
-def _rebuild(heap: list[Entry], lives: Callable[[Entry], bool]) -> None:
+def _rebuild(heap: list[HeapEntry], lives: Callable[[HeapEntry], bool]) -> None:
     heap[:] = {entry for entry in heap if lives(entry)}
     heapify(heap)

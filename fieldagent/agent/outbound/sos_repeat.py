@@ -14,7 +14,7 @@ import trio
 
 from fieldagent.agent.journal import sos
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.idle_time import Silences
+from fieldagent.agent.outbound.idle_time import IdleTimes
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
 
@@ -33,7 +33,7 @@ async def keep_going(
 ) -> NoReturn:
     """`repeat` is how many seconds an SOS may be silent on a channel; 0 repeats none."""
     repeating: set[tuple[int, Channel]] = set()
-    silences = Silences[tuple[int, Channel]](LOOK_EVERY)
+    silences = IdleTimes[tuple[int, Channel]](LOOK_EVERY)
     while True:
         declared = set(sos.declared(journal))
         for sequence, channel in list(repeating):

@@ -12,8 +12,8 @@ from fieldagent.agent.channels.contract import Outcome
 from fieldagent.hub.contract import Unknown
 from fieldagent.hub.operator import Verdict
 from fieldagent.wire.directip import (
+    DirectIpMt,
     Flags,
-    MobileTerminated,
     read_confirmation,
     read_mobile_originated,
     take_message,
@@ -116,7 +116,7 @@ class DirectIp:
 
     async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
         flags = Flags.PRIORITY if priority else 0
-        request = MobileTerminated(number & 0xFFFFFFFF, imei, body, flags)
+        request = DirectIpMt(number & 0xFFFFFFFF, imei, body, flags)
         left = False
         try:
             with trio.fail_after(DEADLINE):

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from fieldagent.store.group import JournalUnavailable
+from fieldagent.store.group import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Store(Protocol):
         """Run `operation` in a transaction, and return once it is on disk.
 
         It may share the transaction with others, and may be run again when that fails: it must
-        change nothing but the store. Raises JournalUnavailable, JournalFailed, JournalFull, or what
+        change nothing but the store. Raises StoreUnavailable, JournalFailed, JournalFull, or what
         `operation` raises.
         """
 
@@ -74,13 +74,13 @@ class Topics:
 def open_store(database: str) -> Store:
     """`postgresql://…`, or the path of an SQLite file, which is made where there is none.
 
-    Raises JournalUnavailable with what to do.
+    Raises StoreUnavailable with what to do.
     """
     if database.startswith(("postgresql://", "postgres://")):
         try:
             from fieldagent.hub.store.postgres import PostgresStore
         except ImportError as error:
-            raise JournalUnavailable(
+            raise StoreUnavailable(
                 f"PostgreSQL needs psycopg 3 and its pool ({error}): apt-get install"
                 " python3-psycopg python3-psycopg-pool, or pip install fieldagent[postgres]"
             ) from error

@@ -20,7 +20,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from fieldagent.agent.journal.schema import TooNew
 from fieldagent.hub.store import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
-from fieldagent.store.group import GroupCommit, JournalUnavailable, Order
+from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class PostgresStore:
             try:
                 steps = schema.steps_from(row[0] if row else 0)
             except TooNew as error:
-                raise JournalUnavailable(f"the database cannot be used: {error}") from error
+                raise StoreUnavailable(f"the database cannot be used: {error}") from error
             if steps:
                 connection.execute(steps.encode())
                 connection.execute("DELETE FROM fieldagent_schema")
@@ -115,7 +115,7 @@ class PostgresStore:
         except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
             where = urlsplit(self._database)
             name = f"{where.hostname or 'localhost'}{where.path}"
-            raise JournalUnavailable(
+            raise StoreUnavailable(
                 f"PostgreSQL at {name} cannot be used: {str(error).strip()}; see that it runs and"
                 " that --database names it rightly"
             ) from error

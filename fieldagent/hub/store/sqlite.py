@@ -12,7 +12,7 @@ import trio
 from fieldagent.agent.journal.journal import connect, reader, transact
 from fieldagent.hub.store import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
-from fieldagent.store.group import GroupCommit, JournalUnavailable, Order
+from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class SqliteStore:
             self._writer = connect(file, hub_schema(TYPES))
             self._reader = reader(file)
         except (OSError, sqlite3.DatabaseError) as error:
-            raise JournalUnavailable(
+            raise StoreUnavailable(
                 f"the database {path} cannot be opened: {error}; restore it from a backup, or name"
                 " another with --database"
             ) from error

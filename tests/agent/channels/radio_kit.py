@@ -18,11 +18,11 @@ from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.mesh.neighbours import Neighbours
-from fieldagent.agent.mesh.station import Terms, set_up
+from fieldagent.agent.mesh.station import StationTerms, set_up
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Status, read_package
-from fieldagent.simulator.air import SharedAir, Weather
+from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
 from tests.kit import START, PatientJournal
 
@@ -91,7 +91,7 @@ async def station(
     )
     for name in sorted(carries):
         outboxes[name] = ChannelOutbox(name, journal, inbox, clock=clock, end=intake.end)
-    terms = Terms(number, f"Kit {number}", keys, carries, credits_per_day, 86_400)
+    terms = StationTerms(number, f"Kit {number}", keys, carries, credits_per_day, 86_400)
     on_the_air = set_up(terms, journal, inbox, intake, pleads=pleads, clock=clock)
     outbox = outboxes[Channel.RADIO] = on_the_air.outbox
     neighbours = on_the_air.neighbours
@@ -118,7 +118,7 @@ async def on_air(
 ) -> AsyncIterator[OnAir]:
     """Nodes and the air between them; stations are opened by the test."""
     log: list[str] = []
-    air = SharedAir(Random(3), Weather(**(weather or {})))
+    air = SharedAir(Random(3), Impairments(**(weather or {})))
     nodes = Nodes(air, [path / f"node-{n}" for n in range(1, count + 1)], log.append)
     async with trio.open_nursery() as nursery:
         await nursery.start(nodes.run)

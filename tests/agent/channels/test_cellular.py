@@ -26,7 +26,7 @@ import trio.testing
 
 from fieldagent.agent.channels import cellular
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.channels.hub_connection import Hub
+from fieldagent.agent.channels.hub_connection import HubAddress
 from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.link_session import ANSWER_WITHIN
 from fieldagent.http.message import Request, Response
@@ -60,7 +60,7 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def agent(
-    path: Path, hub: Hub, *, ping: float = 300, recovery: Recovery | None = None, **how: Any
+    path: Path, hub: HubAddress, *, ping: float = 300, recovery: Recovery | None = None, **how: Any
 ) -> AsyncIterator[Kit]:
     """The agent's core with the real driver, until the block ends: then its power fails."""
     async with kit(path, Channel.CELLULAR, **how) as k, trio.open_nursery() as nursery:
@@ -79,8 +79,8 @@ async def agent(
         nursery.cancel_scope.cancel()
 
 
-def over(wire: Wire, ca: Path, **how: Any) -> Hub:
-    return replace(Hub(f"https://127.0.0.1:{wire.port}", TOKEN, ca), **how)
+def over(wire: Wire, ca: Path, **how: Any) -> HubAddress:
+    return replace(HubAddress(f"https://127.0.0.1:{wire.port}", TOKEN, ca), **how)
 
 
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
@@ -176,7 +176,7 @@ async def test_no_tag_is_sent_or_asked_for_where_tls_has_spoken(
 async def test_a_hub_on_this_machine_without_tls(tmp_path: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub, tls=None) as wire:
-        here = Hub(f"http://127.0.0.1:{wire.port}", TOKEN)
+        here = HubAddress(f"http://127.0.0.1:{wire.port}", TOKEN)
         async with agent(tmp_path, here) as k:
             assert await outcome(k, await k.post()) is Status.DELIVERED
 
@@ -492,7 +492,7 @@ async def test_an_expired_certificate_makes_one_look_at_the_clock(
 async def test_without_a_ca_file_a_private_hub_is_not_trusted(tmp_path: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire:
-        there = Hub(f"https://127.0.0.1:{wire.port}", TOKEN)
+        there = HubAddress(f"https://127.0.0.1:{wire.port}", TOKEN)
         async with agent(tmp_path, there) as k:
             await until(lambda: k.outbox.link.state is LinkState.FAULT)
             assert "set hub-ca-file" in k.outbox.link.reason
@@ -506,7 +506,7 @@ async def test_a_ca_file_that_is_none(
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)
-    async with agent(tmp_path, Hub("https://127.0.0.1:1", TOKEN, path)) as k:
+    async with agent(tmp_path, HubAddress("https://127.0.0.1:1", TOKEN, path)) as k:
         await until(lambda: k.outbox.link.state is LinkState.FAULT)
         assert said in k.outbox.link.reason
         assert str(path) in k.outbox.link.reason
@@ -531,7 +531,7 @@ async def test_something_else_than_a_hub(
 
     async with (
         serving(portal, guarded=False) as server,
-        agent(tmp_path, Hub(f"http://127.0.0.1:{server.port}", TOKEN)) as k,
+        agent(tmp_path, HubAddress(f"http://127.0.0.1:{server.port}", TOKEN)) as k,
     ):
         await until(lambda: k.outbox.link.state is state)
         assert said in k.outbox.link.reason
@@ -550,7 +550,7 @@ async def test_a_peer_that_speaks_something_else(
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, speak, listeners)
         port = listeners[0].socket.getsockname()[1]
-        there = Hub(f"http{'s' * secure}://127.0.0.1:{port}", TOKEN, ca)
+        there = HubAddress(f"http{'s' * secure}://127.0.0.1:{port}", TOKEN, ca)
         async with agent(tmp_path, there) as k:
             await until(lambda: k.outbox.link.reason)
             broken = LinkState.NO_SERVICE if not speech else LinkState.FAULT
@@ -559,7 +559,7 @@ async def test_a_peer_that_speaks_something_else(
 
 
 async def test_nobody_listens_there(tmp_path: Path, clock: Any) -> None:
-    async with agent(tmp_path, Hub("https://127.0.0.1:1", TOKEN)) as k:
+    async with agent(tmp_path, HubAddress("https://127.0.0.1:1", TOKEN)) as k:
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
         assert k.outbox.link.reason == "127.0.0.1: connection refused"
 
@@ -569,7 +569,7 @@ async def test_no_such_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clo
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(trio.socket, "getaddrinfo", nowhere)
-    async with agent(tmp_path, Hub("https://hub.example.org", TOKEN)) as k:
+    async with agent(tmp_path, HubAddress("https://hub.example.org", TOKEN)) as k:
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
         assert "hub.example.org is not found" in k.outbox.link.reason
 
@@ -592,7 +592,7 @@ async def test_two_agents_with_one_token(tmp_path: Path, ca: Path, clock: Any) -
 async def test_no_version_in_common(
     tmp_path: Path, ca: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hello = link_protocol.Hello
+    hello = link_protocol.LinkHello
     monkeypatch.setattr(
         "fieldagent.http.link_session.Hello", lambda silence: hello(3 - silence, 3 - silence)
     )

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from fieldagent.wire.sbd_status import MO_STATUS, Verdict
+from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
 from tests.processes import PATIENCE, Agent, Running, agent, sky
 
-SENT = [n for n, status in MO_STATUS.items() if status.verdict is Verdict.SENT]
-DOUBTFUL = [n for n, status in MO_STATUS.items() if status.verdict is Verdict.DOUBTFUL]
-REFUSED = [n for n, status in MO_STATUS.items() if status.verdict is Verdict.REFUSED]
+SENT = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.SENT]
+DOUBTFUL = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.DOUBTFUL]
+REFUSED = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.REFUSED]
 LONG_WAIT = [n for n, status in MO_STATUS.items() if status.wait is not None]
-RETRIED = [n for n, s in MO_STATUS.items() if s.verdict is Verdict.NOT_SENT and s.wait is None]
+RETRIED = [
+    n for n, s in MO_STATUS.items() if s.verdict is SessionVerdict.NOT_SENT and s.wait is None
+]
 RESERVED = [n for n in range(66) if n not in MO_STATUS]
 
 
@@ -116,7 +118,7 @@ def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
             assert time.monotonic() < until, field.kit.output()
         assert ("not sent", MO_STATUS[number].means) in field.story(id_)
         assert field.kit.call("GET", f"/api/package/{id_}").body["status"] is None
-        if MO_STATUS[number].verdict is Verdict.FAULT:
+        if MO_STATUS[number].verdict is SessionVerdict.FAULT:
             link = field.satellite()
             assert (link["state"], link["reason"]) == ("fault", MO_STATUS[number].means)
         assert field.kit.call("GET", "/api/health").status == 200

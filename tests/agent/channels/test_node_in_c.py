@@ -17,9 +17,9 @@ from random import Random
 import pytest
 import trio
 
-from fieldagent.agent.channels.contract import Link
+from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.node import open_node
-from fieldagent.agent.channels.radio_modem import Fate
+from fieldagent.agent.channels.radio_modem import TransmitResult
 from tests.agent.test_agent import HOOK
 from tests.postgres import lacking
 from tests.processes import PATIENCE, Agent, Running
@@ -164,5 +164,8 @@ async def test_it_takes_up_after_any_noise(firmware: Path, tmp_path: Path) -> No
             os.write(handle, noise)
             os.close(handle)
         with trio.fail_after(PATIENCE):
-            async with open_node(str(path), 115200, Link()) as air:
-                assert await air.transmit(bytes(range(200)), urgent=False) is Fate.TRANSMITTED
+            async with open_node(str(path), 115200, ChannelLink()) as air:
+                assert (
+                    await air.transmit(bytes(range(200)), urgent=False)
+                    is TransmitResult.TRANSMITTED
+                )

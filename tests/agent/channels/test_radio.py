@@ -10,16 +10,16 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Link, LinkState, Outcome
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outcome
 from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.journal import outbound, sos
 from fieldagent.package.package import Channel, Message, Status, read_package
 from fieldagent.wire.envelope import (
+    Ack,
     Entry,
     Fragment,
-    Heard,
-    Plea,
     Receipt,
+    RelayRequest,
     decode,
     derive_key,
     encode,
@@ -115,14 +115,14 @@ async def test_what_two_stations_have_between_them_is_not_delivered(
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1") as ada,
-        open_node(str(tmp_path / "node-2"), 115200, Link()) as ear,
+        open_node(str(tmp_path / "node-2"), 115200, ChannelLink()) as ear,
     ):
         sequence = await ada.post(data=data(600))
         count = ada.outbox.cost(_package(600)).parts
         has = {5: set(range(0, count, 2)), 6: set(range(1, count, 2))}
 
         async def says(number: int) -> None:
-            heard = Entry(sequence, Heard(1, count, frozenset(has[number])))
+            heard = Entry(sequence, Ack(1, count, frozenset(has[number])))
             await ada.outbox.receive(encode([heard], origin=number))
 
         await says(5)
@@ -141,7 +141,7 @@ async def test_a_word_about_another_cut_of_it_is_no_delivery(tmp_path: Path, clo
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         sequence = await ada.post()
         await until(lambda: ada.outbox.link.facts != {})
-        heard = Entry(sequence, Heard(1, 5, frozenset([0])))
+        heard = Entry(sequence, Ack(1, 5, frozenset([0])))
         await ada.outbox.receive(encode([heard], origin=5))
         await trio.sleep(60)
         assert ada.intake.standing(1).status is None
@@ -248,7 +248,7 @@ async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) 
         b"\xff" * 200,
         encode([Entry(1, Message("whose?"))]),
         encode([Entry(1, Message("our own"))], origin=2),
-        encode([Entry(1, Receipt()), Entry(1, Heard(77))], origin=9),
+        encode([Entry(1, Receipt()), Entry(1, Ack(77))], origin=9),
     ],
 )
 async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet: bytes) -> None:
@@ -268,7 +268,7 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for part in parts[:2]:
             await ben.outbox.receive(encode([Entry(1, part)], origin=9))
-        other = Entry(1, Heard(9, len(parts), frozenset(said)))
+        other = Entry(1, Ack(9, len(parts), frozenset(said)))
         await ben.outbox.receive(encode([other], origin=8))
         assert (ben.outbox.load(200) is not None) is still_to_say
 
@@ -276,10 +276,10 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
 async def test_who_has_it_whole_says_so_though_another_did(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         await ben.outbox.receive(encode([Entry(1, Message("x"))], origin=9))
-        await ben.outbox.receive(encode([Entry(1, Heard(9))], origin=8))
+        await ben.outbox.receive(encode([Entry(1, Ack(9))], origin=8))
         transmission = ben.outbox.load(200)
         assert transmission is not None
-        assert Entry(1, Heard(9)) in decode(transmission.body).entries
+        assert Entry(1, Ack(9)) in decode(transmission.body).entries
 
 
 async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
@@ -296,7 +296,7 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         await ada.post(timeToLive=30)
         await until(lambda: ada.intake.standing(1).status is Status.ERROR)
-        await ada.outbox.receive(encode([Entry(1, Heard(1))], origin=5))
+        await ada.outbox.receive(encode([Entry(1, Ack(1))], origin=5))
         assert ada.intake.standing(1).status is Status.ERROR
         (receipt,) = ada.intake.receipts(ada.intake.standing(1))
         assert (receipt.by.id, receipt.by.type) == ("5", "Device")
@@ -369,7 +369,7 @@ async def test_a_neighbour_that_lost_its_journal_is_carried_under_its_old_number
         station(tmp_path, 2, tmp_path / "nowhere", carries=frozenset([CELLULAR])) as ben,
     ):
         for content in ("before", "before", "after"):
-            plea = [Entry(1, Message(content)), Entry(0, Plea())]
+            plea = [Entry(1, Message(content)), Entry(0, RelayRequest())]
             await ben.outbox.receive(encode(plea, origin=1))
         envelope = await _carry_over(ben.outboxes[CELLULAR])
         contents = [entry.content for entry in envelope.entries]

@@ -23,7 +23,7 @@ from fieldagent.package.package import Data, Message, Status
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
-from fieldagent.wire.sbd_status import MO_STATUS, Verdict
+from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
 from tests.kit import Kit, kit
 
 
@@ -126,13 +126,13 @@ async def test_fragments_lost_behind_the_gateway_go_again_alone(tmp_path: Path, 
 @pytest.mark.parametrize("number", range(66))
 async def test_every_mo_status(tmp_path: Path, clock: Any, number: int) -> None:
     """Once with this status, then a clear sky: never lost, never twice, unless refused."""
-    verdict = MO_STATUS[number].verdict if number in MO_STATUS else Verdict.NOT_SENT
-    sent = verdict is Verdict.SENT
+    verdict = MO_STATUS[number].verdict if number in MO_STATUS else SessionVerdict.NOT_SENT
+    sent = verdict is SessionVerdict.SENT
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.statuses.append(NextStatus(number, delivered=sent, counted=sent))
         id_ = await k.post()
         status = await outcome(k, id_, within=3600)
-        if verdict is Verdict.REFUSED:
+        if verdict is SessionVerdict.REFUSED:
             assert status is Status.ERROR
             assert k.reason(id_) == MO_STATUS[number].means
             assert sky.contents == []

@@ -12,10 +12,10 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Link
-from fieldagent.agent.channels.radio_modem import AirLost, Fate
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.channels.tnc import DESTINATION, TncAir, open_tnc
+from fieldagent.agent.channels.tnc import DESTINATION, TncModem, open_tnc
 from fieldagent.simulator.pty_port import open_pty
 from fieldagent.wire import ax25, kiss
 
@@ -39,7 +39,7 @@ class ScriptedTnc:
     asked: int = 0
 
     async def run(self) -> None:
-        deframer = kiss.Deframer()
+        deframer = kiss.KissDeframer()
         with suppress(trio.ClosedResourceError):
             while data := await self.stream.receive_some(4096):
                 for command, content in deframer.receive_data(bytes(data)):
@@ -69,8 +69,8 @@ def ui(info: bytes, source: str = "N0CALL-2", destination: str = str(DESTINATION
 @asynccontextmanager
 async def tnc(
     place: str, path: Path, waits: Callable[[int], int | None] = lambda asked: 0
-) -> AsyncIterator[tuple[ScriptedTnc, TncAir, Link]]:
-    link = Link()
+) -> AsyncIterator[tuple[ScriptedTnc, TncModem, ChannelLink]]:
+    link = ChannelLink()
     async with trio.open_nursery() as nursery:
         if place == "tcp":
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -101,9 +101,9 @@ async def tnc(
 @pytest.mark.parametrize("place", ["tcp", "pty"])
 async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clock: Any) -> None:
     async with tnc(place, tmp_path) as (scripted, air, _):
-        assert await air.transmit(ALL_BYTES, urgent=False) is Fate.TRANSMITTED
+        assert await air.transmit(ALL_BYTES, urgent=False) is TransmitResult.TRANSMITTED
         (frame,) = scripted.frames
-        assert frame == ax25.Frame(ax25.Call("N0CALL", 1), DESTINATION, ALL_BYTES)
+        assert frame == ax25.Frame(ax25.Callsign("N0CALL", 1), DESTINATION, ALL_BYTES)
         await scripted.hears(ui(ALL_BYTES), ui(b"\xc0\xdb"), piece=3)
         assert [await air.receive(), await air.receive()] == [ALL_BYTES, b"\xc0\xdb"]
 
@@ -111,13 +111,13 @@ async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clo
 @pytest.mark.parametrize(
     ("waits", "fate", "asked"),
     [
-        (lambda asked: max(0, 400 - 100 * asked), Fate.TRANSMITTED, 4),
-        (lambda asked: None, Fate.UNKNOWN, 1),
-        (lambda asked: 0 if asked == 1 else None, Fate.TRANSMITTED, 1),
+        (lambda asked: max(0, 400 - 100 * asked), TransmitResult.TRANSMITTED, 4),
+        (lambda asked: None, TransmitResult.UNKNOWN, 1),
+        (lambda asked: 0 if asked == 1 else None, TransmitResult.TRANSMITTED, 1),
     ],
 )
 async def test_a_packet_is_sent_when_nothing_waits_any_more(
-    tmp_path: Path, clock: Any, waits: Any, fate: Fate, asked: int
+    tmp_path: Path, clock: Any, waits: Any, fate: TransmitResult, asked: int
 ) -> None:
     async with tnc("tcp", tmp_path, waits) as (scripted, air, _):
         assert await air.transmit(b"x", urgent=False) is fate
@@ -126,13 +126,13 @@ async def test_a_packet_is_sent_when_nothing_waits_any_more(
 
 async def test_a_buffer_that_never_empties_has_dropped_it(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: 50) as (_, air, _):
-        assert await air.transmit(b"x", urgent=False) is Fate.DROPPED
+        assert await air.transmit(b"x", urgent=False) is TransmitResult.DROPPED
 
 
 async def test_what_left_the_buffer_is_on_the_air_for_its_time(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path) as (_, air, _):
         began = trio.current_time()
-        assert await air.transmit(bytes(200), urgent=False) is Fate.TRANSMITTED
+        assert await air.transmit(bytes(200), urgent=False) is TransmitResult.TRANSMITTED
         assert trio.current_time() - began > 200 * 8 / 1200
 
 
@@ -145,14 +145,14 @@ async def test_what_is_kept_for_a_minute_is_dropped_before_it_looks_sent(
         return 50 if trio.current_time() - began < 60 else 0
 
     async with tnc("tcp", tmp_path, waits) as (_, air, _):
-        assert await air.transmit(b"x", urgent=False) is Fate.DROPPED
+        assert await air.transmit(b"x", urgent=False) is TransmitResult.DROPPED
 
 
 async def test_who_does_not_know_the_question_is_asked_once(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
         for _ in range(3):
             began = trio.current_time()
-            assert await air.transmit(bytes(200), urgent=False) is Fate.UNKNOWN
+            assert await air.transmit(bytes(200), urgent=False) is TransmitResult.UNKNOWN
             assert trio.current_time() - began > 200 * 8 / 1200
         assert scripted.asked == 1
 
@@ -174,18 +174,18 @@ async def test_what_is_not_for_us_is_nothing(tmp_path: Path, clock: Any) -> None
 
 async def test_a_first_answer_may_be_late(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
-        assert await air.transmit(b"x", urgent=False) is Fate.UNKNOWN
+        assert await air.transmit(b"x", urgent=False) is TransmitResult.UNKNOWN
         await scripted.stream.send_all(kiss.encode(b"TXBUF:0", kiss.SET_HARDWARE))
         await scripted.hears(ui(b"behind it"))
         assert await air.receive() == b"behind it"
         scripted.waits = lambda asked: max(0, 3 - asked)
-        assert await air.transmit(b"x", urgent=False) is Fate.TRANSMITTED
+        assert await air.transmit(b"x", urgent=False) is TransmitResult.TRANSMITTED
         assert scripted.asked == 3
 
 
 async def test_a_tnc_that_answers_no_more_is_gone(tmp_path: Path, clock: Any) -> None:
     async with tnc("tcp", tmp_path, lambda asked: 50 if asked == 1 else None) as (_, air, _):
-        with pytest.raises(AirLost, match="does not answer any more"):
+        with pytest.raises(RadioLost, match="does not answer any more"):
             await air.transmit(b"x", urgent=False)
 
 
@@ -193,8 +193,8 @@ async def test_a_tnc_that_takes_nothing_any_more_is_gone(clock: Any) -> None:
     async def stuck(*_: object) -> Any:
         await trio.sleep_forever()
 
-    air = TncAir(stuck, stuck, ax25.Call("N0CALL", 1), Link())
-    with pytest.raises(AirLost, match="takes nothing any more"):
+    air = TncModem(stuck, stuck, ax25.Callsign("N0CALL", 1), ChannelLink())
+    with pytest.raises(RadioLost, match="takes nothing any more"):
         await air.transmit(b"x", urgent=False)
 
 
@@ -208,7 +208,7 @@ async def test_frames_of_another_port_are_not_ours(tmp_path: Path, clock: Any) -
 
 @pytest.mark.parametrize("place", ["tcp", "pty"])
 async def test_a_tnc_that_goes_away_mid_frame_is_told(place: str, tmp_path: Path) -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc((AirLost, PortLost)), flatten_subgroups=True):
+    with pytest.RaisesGroup(pytest.RaisesExc((RadioLost, PortLost)), flatten_subgroups=True):
         async with tnc(place, tmp_path) as (scripted, air, _):
             await scripted.stream.send_all(kiss.encode(ui(b"cut"))[:9])
             await scripted.stream.aclose()
@@ -216,6 +216,6 @@ async def test_a_tnc_that_goes_away_mid_frame_is_told(place: str, tmp_path: Path
 
 
 async def test_a_tnc_that_is_not_there_is_told() -> None:
-    with pytest.raises(AirLost, match="does the TNC run"):
-        async with open_tnc("tcp://127.0.0.1:9", 9600, "N0CALL", Link()):
+    with pytest.raises(RadioLost, match="does the TNC run"):
+        async with open_tnc("tcp://127.0.0.1:9", 9600, "N0CALL", ChannelLink()):
             pass

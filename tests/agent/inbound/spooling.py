@@ -15,11 +15,11 @@ from fieldagent.agent.inbound.dispatch import dispatch
 from fieldagent.agent.inbound.hooks import JournalSpool
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.inbound import Received
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.kit import START, PatientJournal
 
-HANDED = Result(Outcome.HANDED)
-FAILED = Result(Outcome.FAILED, "no route to host")
+HANDED = HandoverResult(HandoverOutcome.HANDED)
+FAILED = HandoverResult(HandoverOutcome.FAILED, "no route to host")
 
 
 def now() -> float:
@@ -93,7 +93,7 @@ async def spooled(path: Path) -> AsyncIterator[Spooled]:
 class Hook:
     """Answers each request with the next of its results, the last of them for ever."""
 
-    results: dict[str, list[Result]] = field(default_factory=dict)
+    results: dict[str, list[HandoverResult]] = field(default_factory=dict)
     lasts: Callable[[str], float] = lambda request_id: 0.0
     """Seconds that a call takes."""
     calls: list[tuple[str, float]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Hook:
     most: int = 0
     _grown: trio.Event = field(default_factory=trio.Event)
 
-    async def __call__(self, delivery: Delivery) -> Result:
+    async def __call__(self, delivery: Delivery) -> HandoverResult:
         name = delivery.request_id
         assert delivery.sender not in self.running, "one sender's deliveries overlap"
         self.calls.append((name, trio.current_time()))

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.webhook import schedule
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.schedule import LONGEST, SCHEDULE, delay, wait
 from tests.agent.inbound.spooling import FAILED, HANDED, Hook, now, of, spooled
 
-REFUSED = Result(Outcome.REFUSED, "exit 1")
+REFUSED = HandoverResult(HandoverOutcome.REFUSED, "exit 1")
 HOUR = 3600.0
 
 
@@ -118,7 +118,7 @@ async def test_the_receiver_may_ask_for_more_time_within_a_day(
     tmp_path: Path, clock: trio.testing.MockClock, asked: float, waited: float
 ) -> None:
     async with spooled(tmp_path) as s:
-        busy = Result(Outcome.FAILED, "429 Too Many Requests", retry_after=asked)
+        busy = HandoverResult(HandoverOutcome.FAILED, "429 Too Many Requests", retry_after=asked)
         await s.arrive(*of("ada", "a"))
         s.start(hook := Hook({"a": [busy, HANDED]}))
         await trio.sleep(25 * HOUR)
@@ -129,7 +129,7 @@ async def test_the_receiver_may_ask_for_more_time_within_a_day(
 async def test_a_hook_that_is_gone_is_called_no_more_and_nothing_is_lost(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    gone = Result(Outcome.GONE, "410 Gone")
+    gone = HandoverResult(HandoverOutcome.GONE, "410 Gone")
     async with spooled(tmp_path) as s:
         await s.arrive(*of("ada", "ab"), *of("bob", "x"))
         hook = Hook({"a": [gone]}, lasts=lambda name: 5.0 if name == "x" else 0.0)
@@ -180,7 +180,7 @@ async def test_stopping_between_the_hooks_end_and_the_disk_hands_nothing_over_tw
     async with spooled(tmp_path) as s:
         with trio.CancelScope() as agent:
 
-            async def stops_it(delivery: Delivery) -> Result:
+            async def stops_it(delivery: Delivery) -> HandoverResult:
                 agent.cancel()
                 return HANDED
 

@@ -17,8 +17,8 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import FULL_PAUSE, Journal, Operation
 from fieldagent.agent.settings import parse
-from fieldagent.store.group import JournalFailed, JournalFull
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.agent.inbound.spooling import of, spooled
 
 
@@ -71,8 +71,8 @@ def test_no_hook_is_no_trouble(tmp_path: Path) -> None:
 async def test_a_hook_that_is_gone_says_so_and_the_agent_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def gone(delivery: Delivery) -> Result:
-        return Result(Outcome.GONE, "410 Gone")
+    async def gone(delivery: Delivery) -> HandoverResult:
+        return HandoverResult(HandoverOutcome.GONE, "410 Gone")
 
     journal = Journal(tmp_path / "journal.sqlite3")
     inbox = Inbox(journal, ["webhook"], clock=lambda: 0.0, events=Events())
@@ -92,9 +92,9 @@ async def test_on_a_full_disk_a_payload_is_handed_over_once(
 ) -> None:
     calls: list[str] = []
 
-    async def hook(delivery: Delivery) -> Result:
+    async def hook(delivery: Delivery) -> HandoverResult:
         calls.append(delivery.request_id)
-        return Result(Outcome.HANDED)
+        return HandoverResult(HandoverOutcome.HANDED)
 
     full = True
 
@@ -104,7 +104,7 @@ async def test_on_a_full_disk_a_payload_is_handed_over_once(
 
         async def refused(operation: Operation[None]) -> None:
             if full:
-                raise JournalFull("the disk is full")
+                raise StoreFull("the disk is full")
             await commit(operation)
 
         monkeypatch.setattr(s.journal, "commit", refused)
@@ -122,11 +122,11 @@ async def test_a_failed_journal_ends_the_hook_and_leaves_the_agent_to_stop_in_or
 ) -> None:
     caplog.set_level(logging.ERROR)
 
-    async def hook(delivery: Delivery) -> Result:
-        return Result(Outcome.HANDED)
+    async def hook(delivery: Delivery) -> HandoverResult:
+        return HandoverResult(HandoverOutcome.HANDED)
 
     async def failed(operation: Operation[None]) -> None:
-        raise JournalFailed("the journal cannot be written")
+        raise StoreFailed("the journal cannot be written")
 
     journal = Journal(tmp_path / "journal.sqlite3")
     inbox = Inbox(journal, ["script"], clock=lambda: 0.0, events=Events())

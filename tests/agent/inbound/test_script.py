@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fieldagent.agent.inbound import script
 from fieldagent.agent.inbound.lines import LINE_MAX, OUTPUT_MAX, Lines
 from fieldagent.agent.inbound.script import environment, judge, run_script
-from fieldagent.webhook.delivery import Delivery, Outcome, Result
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 
 BODY = '{"requestId":"r"}'
 LARGE = json.dumps({"content": "x" * 200_000}, separators=(",", ":"))
@@ -30,7 +30,7 @@ NUL = '{"content":"a\0b"}'
 
 async def run(
     command: str, body: str = BODY, *, deadline: float = 20.0
-) -> tuple[Result, list[str]]:
+) -> tuple[HandoverResult, list[str]]:
     printed: list[str] = []
     delivery = Delivery("r", "ada", body, 0.0)
     return await run_script(command, delivery, emit=printed.append, deadline=deadline), printed
@@ -46,7 +46,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("body", [BODY, LARGE, NOT_ASCII])
 async def test_the_payload_is_on_standard_input_with_one_newline(body: str) -> None:
     result, printed = await run("cat; echo end", body)
-    assert result == Result(Outcome.HANDED)
+    assert result == HandoverResult(HandoverOutcome.HANDED)
     assert "".join(printed) == body + "end"
     assert printed[-1] == "end"
 
@@ -69,7 +69,7 @@ async def test_the_payload_is_in_the_environment_when_that_can_hold_it(
     monkeypatch.setenv("AGENT_PAYLOAD", "somebody else's")
     monkeypatch.setenv("AGENT_PAYLOAD_OMITTED", "somebody else's")
     show = 'echo "${AGENT_PAYLOAD-unset}"; echo "${AGENT_PAYLOAD_OMITTED-unset}"'
-    assert await run(show, body) == (Result(Outcome.HANDED), seen)
+    assert await run(show, body) == (HandoverResult(HandoverOutcome.HANDED), seen)
 
 
 async def test_a_lone_surrogate_reaches_standard_input_as_its_json_escape() -> None:
@@ -83,21 +83,21 @@ def test_what_systemd_told_us_is_not_for_the_hook() -> None:
 
 
 EXITS = [
-    ("true", Outcome.HANDED, ""),
-    ("exit 75", Outcome.FAILED, "asked to be run again"),
-    ("exit 1", Outcome.REFUSED, "failed (exit 1)"),
-    ("exit 200", Outcome.REFUSED, "ended by signal 72"),
-    ("/nowhere/at/all", Outcome.REFUSED, "was not found (exit 127): correct inbound-hook"),
-    ("/etc/passwd", Outcome.REFUSED, "not executable (exit 126): chmod +x it"),
-    ("if", Outcome.REFUSED, "failed (exit 2)"),
-    ("kill -SEGV $$", Outcome.REFUSED, "ended by SIGSEGV"),
-    ("sh -c 'kill -KILL $$'; exit $?", Outcome.REFUSED, "ended by SIGKILL"),
+    ("true", HandoverOutcome.HANDED, ""),
+    ("exit 75", HandoverOutcome.FAILED, "asked to be run again"),
+    ("exit 1", HandoverOutcome.REFUSED, "failed (exit 1)"),
+    ("exit 200", HandoverOutcome.REFUSED, "ended by signal 72"),
+    ("/nowhere/at/all", HandoverOutcome.REFUSED, "was not found (exit 127): correct inbound-hook"),
+    ("/etc/passwd", HandoverOutcome.REFUSED, "not executable (exit 126): chmod +x it"),
+    ("if", HandoverOutcome.REFUSED, "failed (exit 2)"),
+    ("kill -SEGV $$", HandoverOutcome.REFUSED, "ended by SIGSEGV"),
+    ("sh -c 'kill -KILL $$'; exit $?", HandoverOutcome.REFUSED, "ended by SIGKILL"),
 ]
 
 
 @pytest.mark.parametrize(("command", "outcome", "reason"), EXITS, ids=[row[0] for row in EXITS])
 async def test_the_exit_status_tells_what_becomes_of_the_payload(
-    command: str, outcome: Outcome, reason: str
+    command: str, outcome: HandoverOutcome, reason: str
 ) -> None:
     result, _ = await run(command)
     assert result.outcome is outcome
@@ -107,7 +107,7 @@ async def test_the_exit_status_tells_what_becomes_of_the_payload(
 @given(st.integers(-64, 255))
 def test_every_status_has_a_meaning(status: int) -> None:
     result = judge(status)
-    assert (result.outcome is Outcome.HANDED) == (status == 0)
+    assert (result.outcome is HandoverOutcome.HANDED) == (status == 0)
     assert bool(result.reason) == (status != 0)
 
 
@@ -115,7 +115,7 @@ async def test_a_shell_that_cannot_be_started_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     result, _ = await run(f": {'x' * 200_000}")
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is HandoverOutcome.FAILED
     assert result.reason == (
         "/bin/sh could not be started: Argument list too long; shorten inbound-hook"
     )
@@ -123,7 +123,7 @@ async def test_a_shell_that_cannot_be_started_is_tried_again(
 
 async def test_a_command_that_no_process_can_have_is_refused() -> None:
     result, _ = await run("echo a\0b")
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is HandoverOutcome.REFUSED
 
 
 async def test_lines_are_printed_as_they_come() -> None:
@@ -141,7 +141,7 @@ async def test_lines_are_printed_as_they_come() -> None:
     result = await run_script(command, delivery, emit=emit, deadline=20)
     os.close(read)
     os.close(write)
-    assert (result.outcome, printed) == (Outcome.HANDED, ["one", "two"])
+    assert (result.outcome, printed) == (HandoverOutcome.HANDED, ["one", "two"])
 
 
 async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
@@ -152,12 +152,12 @@ async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
 
     delivery = Delivery("r", "ada", BODY, 0.0)
     result = await run_script("echo one; echo two", delivery, emit=emit)
-    assert result.outcome is Outcome.HANDED
+    assert result.outcome is HandoverOutcome.HANDED
     assert "inbound-hook printed 'two', which has nowhere to go: Broken pipe" in caplog.text
 
 
 async def test_standard_error_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    assert await run("echo to the operator >&2") == (Result(Outcome.HANDED), [])
+    assert await run("echo to the operator >&2") == (HandoverResult(HandoverOutcome.HANDED), [])
     assert "inbound-hook says: to the operator" in caplog.text
 
 
@@ -167,26 +167,26 @@ async def test_a_command_that_does_not_read_its_input_is_no_trouble(
     command: str, body: str
 ) -> None:
     result, _ = await run(command, body)
-    assert result.outcome is Outcome.HANDED
+    assert result.outcome is HandoverOutcome.HANDED
 
 
 async def test_never_reading_a_large_payload_ends_with_the_deadline(brief: None) -> None:
     result, _ = await run("exec sleep 1000", LARGE, deadline=0.3)
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is HandoverOutcome.REFUSED
 
 
 async def test_printing_without_end_fills_nothing_and_ends_with_the_deadline(
     brief: None,
 ) -> None:
     result, printed = await run("yes", deadline=1.0)
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is HandoverOutcome.REFUSED
     assert sum(len(line) + 1 for line in printed) < OUTPUT_MAX + 100
     assert printed[-1] == f"[more than {OUTPUT_MAX} bytes: the rest is not printed]"
 
 
 async def test_much_output_does_not_stop_a_command_that_ends() -> None:
     result, printed = await run("head -c 30000000 /dev/zero; exit 0")
-    assert result.outcome is Outcome.HANDED
+    assert result.outcome is HandoverOutcome.HANDED
     assert len(printed) == OUTPUT_MAX // LINE_MAX + 1
 
 
@@ -217,7 +217,7 @@ OVERDUE = {
 @pytest.mark.parametrize("command", OVERDUE.values(), ids=OVERDUE)
 async def test_nothing_of_an_overdue_command_survives(command: str, brief: None) -> None:
     result, printed = await run(command, deadline=0.5)
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is HandoverOutcome.REFUSED
     assert "did not end within 0.5 s" in result.reason
     pids = [int(line) for line in printed]
     assert len(pids) == 2
@@ -228,14 +228,14 @@ async def test_an_overdue_command_may_clear_up() -> None:
     result, printed = await run(
         "trap 'echo cleared; exit 0' TERM; while :; do sleep 0.05; done", deadline=0.5
     )
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is HandoverOutcome.REFUSED
     assert printed == ["cleared"]
 
 
 async def test_a_child_may_clear_up_though_its_shell_ended_at_once() -> None:
     child = "trap 'sleep 0.3; echo cleared; exit' TERM; while :; do sleep 0.05; done"
     result, printed = await run(f"({child}); true", deadline=0.5)
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is HandoverOutcome.REFUSED
     assert printed == ["cleared"]
 
 
@@ -244,14 +244,14 @@ async def test_a_child_that_holds_the_output_open_is_ended(
     brief: None, child: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     result, printed = await run(f"{child} & echo $!; exit 0")
-    assert result.outcome is Outcome.HANDED
+    assert result.outcome is HandoverOutcome.HANDED
     assert "left children that hold its output open" in caplog.text
     await until(lambda: not alive(int(printed[0])))
 
 
 async def test_a_child_that_let_go_of_the_output_goes_on(brief: None) -> None:
     result, printed = await run("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; exit 0")
-    assert result.outcome is Outcome.HANDED
+    assert result.outcome is HandoverOutcome.HANDED
     child = int(printed[0])
     assert alive(child), "what a hook leaves behind on purpose is not ours to end"
     os.kill(child, signal.SIGKILL)
@@ -271,7 +271,7 @@ async def test_a_command_that_nobody_can_end_does_not_hold_us_up(
     monkeypatch.setattr(os, "killpg", refused)
     result, printed = await run("echo $$; exec sleep 1000", deadline=0.5)
     end_group(int(printed[0]), signal.SIGKILL)
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is HandoverOutcome.REFUSED
     assert f"(process {printed[0]}) could not be ended" in caplog.text
     gc.collect()
 
@@ -297,7 +297,7 @@ async def test_a_line_that_cannot_be_shown_is_logged_and_the_next_is_printed(
 
     delivery = Delivery("r", "ada", BODY, 0.0)
     result = await run_script("echo é; echo b", delivery, emit=emit, deadline=20)
-    assert (result.outcome, printed) == (Outcome.HANDED, ["b"])
+    assert (result.outcome, printed) == (HandoverOutcome.HANDED, ["b"])
     assert "inbound-hook printed 'é', which" in caplog.text
     assert str(trouble.args[-1]) in caplog.text
 
@@ -326,7 +326,7 @@ async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief
 
 async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_lingers() -> None:
     """Or it would be run once more for the same payload after the restart."""
-    finished: list[Result] = []
+    finished: list[HandoverResult] = []
     with trio.CancelScope() as agent:
         printed: list[str] = []
 
@@ -343,7 +343,7 @@ async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_li
             command = "echo $$; sleep 3 & exit 0"
             delivery = Delivery("r", "ada", BODY, 0.0)
             finished.append(await run_script(command, delivery, emit=emit))
-    assert finished == [Result(Outcome.HANDED)]
+    assert finished == [HandoverResult(HandoverOutcome.HANDED)]
 
 
 async def test_no_descriptor_is_left_open() -> None:

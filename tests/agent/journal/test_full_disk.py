@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from fieldagent.agent.journal.journal import RESERVE_FROM, RESERVE_PAGES, Journal, Operation
-from fieldagent.store.group import JournalFull
+from fieldagent.store.group import StoreFull
 from tests.postgres import lacking
 from tests.processes import MODULE, PATIENCE, Agent, sky
 
@@ -140,11 +140,11 @@ async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: in
         logs = fill(disk)
         for number in range(1500):
             await journal.commit(note(f"SOS {number}"))
-        with pytest.raises(JournalFull):
+        with pytest.raises(StoreFull):
             await journal.commit(note("x" * 10_000_000))
         await journal.commit(note("and on it goes"))
         assert journal.read("SELECT count(*) FROM note") == [(notes + 1501,)]
-        with pytest.raises(JournalFull):
+        with pytest.raises(StoreFull):
             for _ in range(2 * RESERVE_PAGES):
                 await journal.commit(note("x" * 4000))
         logs.unlink()

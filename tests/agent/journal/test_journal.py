@@ -19,7 +19,7 @@ import trio.testing
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.store.group import JournalFailed, JournalFull
+from fieldagent.store.group import StoreFailed, StoreFull
 
 
 def remember(text: str) -> Callable[[sqlite3.Connection], None]:
@@ -91,7 +91,7 @@ async def test_an_order_after_the_end_is_refused_and_does_not_wait(journal: Jour
         nursery.start_soon(journal.run)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    with trio.fail_after(5), pytest.raises(JournalFailed, match="program stops"):
+    with trio.fail_after(5), pytest.raises(StoreFailed, match="program stops"):
         await journal.commit(remember("too late"))
 
 
@@ -103,9 +103,9 @@ async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) 
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        with pytest.raises(JournalFailed, match="cannot be written"):
+        with pytest.raises(StoreFailed, match="cannot be written"):
             await journal.commit(broken)
-        with pytest.raises(JournalFailed):
+        with pytest.raises(StoreFailed):
             await journal.commit(remember("after"))
     assert journal.failed is not None
     assert remembered(journal) == []
@@ -117,7 +117,7 @@ async def test_a_full_disk_loses_nothing_and_the_journal_goes_on(journal: Journa
         await journal.commit(remember("before"))
         pages = journal.read("PRAGMA page_count")[0][0]
         await journal.commit(lambda db: db.execute(f"PRAGMA max_page_count={pages}").fetchall())
-        with pytest.raises(JournalFull):
+        with pytest.raises(StoreFull):
             await journal.commit(remember("x" * 100_000))
         await journal.commit(lambda db: db.execute("PRAGMA max_page_count=100000").fetchall())
         await journal.commit(remember("after"))
@@ -165,7 +165,7 @@ async def test_who_leaves_does_not_wait_for_room(journal: Journal) -> None:
 
 
 async def _is_refused(journal: Journal) -> None:
-    with pytest.raises(JournalFull):
+    with pytest.raises(StoreFull):
         await journal.persist(remember("x" * 100_000))
 
 

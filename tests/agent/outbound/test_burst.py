@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from fieldagent.agent.channels.contract import Outcome, Transmission
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.outbound import Ended
+from fieldagent.agent.journal.outbound import EndedLeg
 from fieldagent.package.package import Channel, Status
-from fieldagent.wire.envelope import Fragment, Heard, decode
+from fieldagent.wire.envelope import Ack, Fragment, decode
 from tests.kit import Kit, kit
 
 RADIO = Channel.RADIO
@@ -59,7 +59,7 @@ class Sky:
     async def hears(self, station: int, *positions: int) -> None:
         has = self.has.setdefault(station, set())
         has |= set(positions)
-        heard = Heard(1, self.count, frozenset(has))
+        heard = Ack(1, self.count, frozenset(has))
 
         def note(db: Any) -> bool:
             return outbound.note_held(db, RADIO, 1, station, self.count, has)
@@ -190,7 +190,7 @@ async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_wa
         ends: list[int] = []
         end = sky.k.outbox._end
 
-        async def counted(ended: list[Ended], record: Any = None) -> None:
+        async def counted(ended: list[EndedLeg], record: Any = None) -> None:
             ends.extend(each.sequence for each in ended)
             await end(ended, record)
 

@@ -12,7 +12,7 @@ import trio.testing
 
 from fieldagent.agent.channels.contract import Outcome
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.outbound.intake import Conflict, Standing, Stopped, Unknown
+from fieldagent.agent.outbound.intake import AgentStopping, Conflict, Standing, UnknownPackage
 from fieldagent.package.package import Channel, Message, Status, read_package
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Report, decode, encode
@@ -136,7 +136,7 @@ async def test_cancel_takes_a_waiting_package_out(tmp_path: Path) -> None:
         id_ = await k.post()
         assert (await k.intake.cancel(id_)).status is Status.CANCELED
         assert k.outbox.load(340) is None
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownPackage):
             await k.intake.cancel(4711)
 
 
@@ -349,7 +349,7 @@ async def test_stopping_lets_go_of_callers_and_keeps_their_package(tmp_path: Pat
     async with kit(tmp_path) as k:
         accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
         k.intake.stop()
-        with pytest.raises(Stopped, match="kept"):
+        with pytest.raises(AgentStopping, match="kept"):
             await k.intake.outcome(accepted.sequence)
     async with kit(tmp_path) as k:
         assert len(k.outbox) == 1
