@@ -12,7 +12,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Outcome, Transmission
+from fieldagent.agent.channels.contract import Transmission
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
@@ -22,6 +22,7 @@ from fieldagent.agent.outbound.piggyback import HubRiders
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Status, read_package
 from fieldagent.wire.envelope import Entry, decode
+from fieldagent.wire.outcome import Outcome
 
 START = 1_790_000_000.0
 HEAD_START = 120.0

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
+from fieldagent.system.directories import state_directory, xdg_directory
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
@@ -288,22 +289,8 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
 
 
-def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
-    root = environ.get(variable, "")
-    # The XDG specification: a relative path is to be ignored.
-    base = Path(root) if root.startswith("/") else Path.home() / fallback
-    return base / "fieldagent"
-
-
 INSTALLED = Path("/etc/fieldagent/agent.properties")
 """The settings of the unit, which has its state in /var/lib/fieldagent."""
-
-
-def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """What systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
-    if given := environ.get("STATE_DIRECTORY"):
-        return Path(given.split(":")[0])
-    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:

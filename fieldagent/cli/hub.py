@@ -13,15 +13,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fieldagent.agent.channels.contract import first_error
 from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, SETTINGS, UNAVAILABLE, USAGE
 from fieldagent.cli.run import start_logging
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.hub import audit, directory, secret
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, load
-from fieldagent.hub.store import Db, Store, open_store
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.error_groups import first_error
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import LocalProtocolError
 

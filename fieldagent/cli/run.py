@@ -12,11 +12,11 @@ from typing import TextIO
 import trio
 
 from fieldagent.agent import agent
-from fieldagent.agent.channels.contract import first_error
 from fieldagent.agent.settings import load
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.store.group import StoreFailed
+from fieldagent.system.error_groups import first_error
 from fieldagent.system.properties import InvalidSettings
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from fieldagent.cli.hub import ask_password, once, show, show_list, with_store
 from fieldagent.hub import directory, webhooks
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhooks import Webhook
 from fieldagent.system.properties import WrongProperty, url
 from fieldagent.webhook.delivery import HandoverOutcome

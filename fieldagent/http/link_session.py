@@ -13,8 +13,8 @@ from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 import trio
 
-from fieldagent.agent.channels.contract import first_error
 from fieldagent.http.web_socket import Closed, WebSocket
+from fieldagent.system.error_groups import first_error
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import (
     Acknowledged,

@@ -33,7 +33,7 @@ from fieldagent.hub.caller import (
 )
 from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.secret import password_matches
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable

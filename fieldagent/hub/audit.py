@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.hub.store import Db
+from fieldagent.hub.store.contract import Db
 
 
 def note(db: Db, actor: str, action: str, detail: str, now: float) -> None:

@@ -19,7 +19,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub import secret
 from fieldagent.hub.push import Push
 from fieldagent.hub.rate import Rate, retry_after
-from fieldagent.hub.store import Db
+from fieldagent.hub.store.contract import Db
 
 FAILURES = Rate(per_minute=6, burst=12)
 """Failed authentications from one address."""

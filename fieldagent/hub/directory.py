@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.hub import lease, secret
 from fieldagent.hub.audit import note
 from fieldagent.hub.contract import Device, Unknown
-from fieldagent.hub.store import Db
+from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import ITEMS
 
 TYPES = ("User", "Device", "Integration", "Resource")

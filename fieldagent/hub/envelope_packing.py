@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from fieldagent.hub.contract import Device
 from fieldagent.hub.ledger import THE_HUB, WAITS
-from fieldagent.hub.store import Db
+from fieldagent.hub.store.contract import Db
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, Source, decode, encode
 

@@ -26,12 +26,13 @@ from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
-from fieldagent.hub.operator import Operator, rockblock
+from fieldagent.hub.operator import rockblock
+from fieldagent.hub.operator.contract import Operator
 from fieldagent.hub.operator.directip import DirectIp, serve_directip
 from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import stop_at_signal

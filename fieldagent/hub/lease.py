@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from fieldagent.hub.contract import Device
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreUnavailable
 
 LEASE = 30.0

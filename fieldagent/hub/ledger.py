@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.store import Db
+from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item
 from fieldagent.wire.envelope import Entry, Source, encode
 

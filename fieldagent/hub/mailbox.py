@@ -18,7 +18,7 @@ from fieldagent.hub.envelope_packing import (
 )
 from fieldagent.hub.ledger import confirm, mail_topic
 from fieldagent.hub.mobile_originated import MobileOriginated
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 
 RECEIPTS = 32
 """Receipts that ride in one envelope at most."""

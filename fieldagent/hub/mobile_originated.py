@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.ledger import Posting, confirm, enter
 from fieldagent.hub.mobile_terminated import send_fragments_again
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import ITEMS, SOS_PRIORITY, Item, kind_of
 from fieldagent.wire.envelope import (
     Ack,

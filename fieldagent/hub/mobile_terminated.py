@@ -16,7 +16,6 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.hub.contract import Device
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
@@ -29,12 +28,13 @@ from fieldagent.hub.envelope_packing import (
     receipts_for,
     waiting,
 )
-from fieldagent.hub.operator import Operator, Verdict
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.operator.contract import Operator, Verdict
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
+from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd import MT_BYTES
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fieldagent.agent.settings import state_directory, xdg_directory
 from fieldagent.hub.caller import Network
+from fieldagent.system.directories import state_directory, xdg_directory
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,

@@ -24,7 +24,7 @@ from fieldagent.hub.audit import note
 from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
 from fieldagent.hub.envelope_packing import identity_of, stored_entry
 from fieldagent.hub.ledger import confirm_sos
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.package.payload import Identity, payload_json
 from fieldagent.store.group import StoreFull, StoreUnavailable

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.settings import KEYS, default_path, load, parse, state_directory
+from fieldagent.agent.settings import KEYS, default_path, load, parse
+from fieldagent.system.directories import state_directory
 from fieldagent.system.properties import InvalidSettings
 
 PATH = Path("agent.properties")

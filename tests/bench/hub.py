@@ -23,7 +23,8 @@ from fieldagent.agent.channels.hub_connection import HubAddress as Address
 from fieldagent.agent.channels.hub_connection import open_stream, open_web_socket
 from fieldagent.http.link_session import LinkSession
 from fieldagent.hub import directory
-from fieldagent.hub.store import Db, open_store
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import open_store
 from tests.bench.durable import accepted
 from tests.bench.process import resident
 from tests.postgres import new_database, server

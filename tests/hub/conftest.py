@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.hub.store import Store, open_store
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.opening import open_store
 from tests.postgres import new_database, server
 
 

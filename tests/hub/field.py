@@ -9,16 +9,16 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.hub import mobile_terminated
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.ledger import Posting, enter
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
-from fieldagent.hub.operator import Verdict
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, Envelope, decode, derive_key, encode
+from fieldagent.wire.outcome import Outcome
 
 START = 1_790_000_000.0
 GRACE = 60.0

@@ -10,10 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Unknown
-from fieldagent.hub.operator import Verdict
+from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import (
     DEADLINE,
     FULL_PAUSE,
@@ -26,6 +25,7 @@ from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
 from fieldagent.wire.directip import DirectIpMo, read_mo_confirmation, write
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.outcome import Outcome
 
 IMEI = "300234010000001"
 

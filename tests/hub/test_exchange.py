@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.hub import mobile_terminated
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.directory import NAME_BYTES_MAX
 from fieldagent.hub.ledger import expire, forget
-from fieldagent.hub.operator import Verdict
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import ITEM_BYTES_MAX, Data, Location, Message
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
@@ -29,6 +28,7 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.fragments import ASK_AFTER, join, split
 from fieldagent.wire.link import BODY_BYTES
+from fieldagent.wire.outcome import Outcome
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of, read, said
 
 TIME = int(START)

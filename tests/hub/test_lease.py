@@ -9,7 +9,8 @@ import trio
 
 from fieldagent.hub import directory, lease
 from fieldagent.hub.contract import Unknown
-from fieldagent.hub.store import Store, open_store
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.opening import open_store
 from tests.hub.field import field_of
 
 

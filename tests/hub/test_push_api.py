@@ -22,7 +22,7 @@ from fieldagent.hub import directory, secret
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.caller import FAILURES
 from fieldagent.hub.rate import Rate, retry_after
-from fieldagent.hub.store import Db, Store
+from fieldagent.hub.store.contract import Db, Store
 
 START = 1_790_000_000.0
 MESSAGE = {

@@ -12,16 +12,16 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 import trio
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.http.client import Reply, request
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge, Request, Response
 from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
 from fieldagent.hub.contract import Unknown
-from fieldagent.hub.operator import Verdict
+from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.rockblock import CODES, PATH, RockBlock, mo_route
 from tests.http.serving import anybody
+from fieldagent.wire.outcome import Outcome
 from tests.wire.test_rockblock import FORM, KEY, NOW, claims, token
 
 IMEI = FORM["imei"]

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 import trio
 
-from fieldagent.hub.store import Db, Store, open_store
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
 from fieldagent.store.group import StoreUnavailable
 
 

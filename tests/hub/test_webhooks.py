@@ -24,7 +24,7 @@ from fieldagent.http.server import serve
 from fieldagent.hub import webhooks
 from fieldagent.hub.directory import Refused
 from fieldagent.hub.reach import is_public, open_public
-from fieldagent.hub.store import Store
+from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhooks import Webhook
 from fieldagent.package.package import Message
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
@@ -277,7 +277,7 @@ async def test_what_a_dead_process_had_claimed_is_posted_again(store: Store) -> 
 
 
 async def test_two_processes_share_the_work_and_double_nothing(database: str) -> None:
-    from fieldagent.hub.store import open_store
+    from fieldagent.hub.store.opening import open_store
 
     one, other = open_store(database), open_store(database)
     try:

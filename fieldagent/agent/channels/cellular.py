@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outbox, Outcome, Transmission
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outbox, Transmission
 from fieldagent.agent.channels.hub_connection import (
     HubAddress,
     Unreachable,
@@ -28,6 +28,7 @@ from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
 from fieldagent.wire.link import BODY_BYTES, Close
+from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 

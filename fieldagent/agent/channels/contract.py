@@ -11,18 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-
-class Outcome(Enum):
-    """How one transmission ended, as far as the modem's own numbers can tell."""
-
-    SENT = "sent"
-    """The far side of the link has it."""
-    NOT_SENT = "not sent"
-    """It did not leave, or left and was refused for now: to be tried again after `retry_after`."""
-    DOUBTFUL = "doubtful"
-    """It may have left. The same bytes go again before anything else does."""
-    REFUSED = "refused"
-    """It can never be sent this way: the Packages in it have failed on this channel."""
+from fieldagent.wire.outcome import Outcome
 
 
 class LinkState(Enum):
@@ -38,11 +27,6 @@ class LinkState(Enum):
     """A session is under way."""
     FAULT = "fault"
     """The modem or the account refuses to work; `reason` says why and what to do."""
-
-
-def first_error(error: BaseException) -> BaseException:
-    """Of errors that came in a group the one that people are told."""
-    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 @dataclass(slots=True)

@@ -15,13 +15,7 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import (
-    ChannelLink,
-    LinkState,
-    Outcome,
-    Transmission,
-    first_error,
-)
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Transmission
 from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
     WINDOW,
@@ -32,6 +26,8 @@ from fieldagent.agent.channels.radio_modem import (
 )
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
+from fieldagent.system.error_groups import first_error
+from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import subprocess
-from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
+
+from fieldagent.system.process_group import end_group
 
 log = logging.getLogger(__name__)
 
 DEADLINE = 120.0
 """Seconds; shorter than the silence after which the agent is thought dead."""
-GRACE = 5.0
-"""Seconds from SIGTERM to SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +45,10 @@ async def _attend(process: trio.Process) -> None:
             await process.wait()
         finally:
             if process.returncode is None:
-                await _end(process)
+                await end_group(process)
     if deadline.cancelled_caught:
         log.error("cellular-recovery-command did not end within %g s and was ended", DEADLINE)
     elif process.returncode:
         log.error("cellular-recovery-command failed (exit %d)", process.returncode)
     else:
         log.info("cellular-recovery-command has ended")
-
-
-async def _end(process: trio.Process) -> None:
-    """The shell and everything that it started, unless that left the group."""
-    with trio.CancelScope(shield=True):
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
-            with trio.move_on_after(GRACE):
-                await process.wait()
-                if number is signal.SIGTERM:
-                    await _group_ended(process.pid)
-
-
-async def _group_ended(group: int) -> None:
-    with suppress(ProcessLookupError):
-        while True:
-            os.killpg(group, 0)
-            await trio.sleep(0.05)

@@ -18,19 +18,13 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import (
-    ChannelLink,
-    Intent,
-    LinkState,
-    Outbox,
-    Outcome,
-    Transmission,
-    first_error,
-)
+from fieldagent.agent.channels.contract import ChannelLink, Intent, LinkState, Outbox, Transmission
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
 from fieldagent.system import waits
+from fieldagent.system.error_groups import first_error
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd_status import MoStatus, SessionVerdict, mo_status, retry_after
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ import trio
 
 from fieldagent.agent.inbound.lines import Lines
 from fieldagent.system import waits
+from fieldagent.system.process_group import end_group
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 
 log = logging.getLogger(__name__)
@@ -27,13 +28,10 @@ ENVIRONMENT_MAX = 32_768
 """Bytes of `AGENT_PAYLOAD`; the kernel refuses one string of 131 072, and shares the whole."""
 
 DEADLINE = 60.0
-GRACE = 5.0
-"""Seconds from SIGTERM to SIGKILL, and from there until we wait no longer."""
 
 LINGER = 1.0
 """Seconds that output is read after the command has ended, for a child that holds it open."""
 
-_GROUP_POLL = 0.05
 _READ_SIZE = 16_384
 
 _OURS = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "AGENT_PAYLOAD", "AGENT_PAYLOAD_OMITTED"}
@@ -147,7 +145,7 @@ async def _attend(
             "inbound-hook left children that hold its output open: they are ended;"
             " redirect all of their output if they are to go on"
         )
-        await _end_group(process)
+        await _end_all(process)
     return ended
 
 
@@ -158,7 +156,7 @@ async def _end(process: trio.Process, deadline: float) -> bool:
             await process.wait()
         finally:
             if running := process.returncode is None:
-                await _end_group(process)
+                await _end_all(process)
         return not running
     return False
 
@@ -195,31 +193,10 @@ async def _read(stream: trio.abc.ReceiveStream, tell: Callable[[str], None]) -> 
             tell(line)
 
 
-async def _end_group(process: trio.Process) -> None:
-    """SIGTERM, time to clear up, SIGKILL: for the shell and everything that it started."""
-    with trio.CancelScope(shield=True):
-        _signal_group(process, signal.SIGTERM)
-        with trio.move_on_after(GRACE):
-            await process.wait()
-            while _signal_group(process, 0):
-                await trio.sleep(_GROUP_POLL)
-        _signal_group(process, signal.SIGKILL)
-        with trio.move_on_after(GRACE):
-            await process.wait()
-        if process.returncode is None:
-            log.error(
-                "inbound-hook (process %d) could not be ended: it runs as another user"
-                " or waits for a device; end it by hand",
-                process.pid,
-            )
-
-
-def _signal_group(process: trio.Process, number: int) -> bool:
-    """False when nobody is left in it."""
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # all of it runs as somebody else, by sudo for one
-        return True
-    return True
+async def _end_all(process: trio.Process) -> None:
+    if not await end_group(process):
+        log.error(
+            "inbound-hook (process %d) could not be ended: it runs as another user"
+            " or waits for a device; end it by hand",
+            process.pid,
+        )

@@ -10,16 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.agent.journal.schema import JOURNAL, Schema
-from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull
+from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.store.group import GroupCommit, Order, StoreFull
+from fieldagent.store.sqlite import connect, is_fatal, reader, transact
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,6 @@ RESERVE_FROM = 32 << 20
 """What must be free for the reserve to be taken."""
 FULL_PAUSE = 10.0
 """Seconds until a full disk is tried again."""
-LOCKED = 5.0
-"""Seconds that a writer waits for another program's: each takes milliseconds."""
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
@@ -127,113 +125,15 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._writer.close()
 
 
-def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-    """All in one transaction. Raises StoreFailed, StoreFull, or what one of them raises."""
-    try:
-        writer.execute("BEGIN IMMEDIATE")
-        for order in orders:
-            order.result = order.operation(writer)
-        writer.execute("COMMIT")
-    except BaseException as error:
-        failed = _fatal(error)
-        if writer.in_transaction:
-            writer.execute("ROLLBACK")
-        raise failed or _translated(error) from error
-
-
-def _fatal(error: BaseException) -> StoreFailed | None:
-    """Errors of the disk itself, after which SQLite's own view of the file is not to be trusted."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreFailed(f"the journal cannot be written: {error}")
-    return None
-
-
-def _translated(error: BaseException) -> BaseException:
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-        return StoreFull("the disk is full")
-    return error
-
-
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return connect(path, JOURNAL)
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError) and _fatal(error) is None:
+        if isinstance(error, sqlite3.OperationalError) and not is_fatal(error):
             raise
         _set_aside(path, str(error))
         return connect(path, JOURNAL)
-
-
-def connect(path: Path, schema: Schema) -> sqlite3.Connection:
-    """Open the file for writing, brought to `schema`.
-
-    Raises sqlite3.DatabaseError for a damaged file, or one of a later version.
-    """
-    connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, timeout=LOCKED
-    )
-    try:
-        connection.execute("PRAGMA locking_mode=NORMAL")
-        _begin_log(connection)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
-        connection.execute("PRAGMA cache_size=-512")
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if damage != "ok":
-            raise sqlite3.DatabaseError(damage)
-        if _version(connection) != schema.version:
-            _migrate(connection, schema)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _begin_log(connection: sqlite3.Connection) -> None:
-    """SQLite waits for others everywhere but here, where two may begin at one moment."""
-    deadline = time.monotonic() + LOCKED
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > deadline:
-                raise
-        time.sleep(0.01)
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
-    """One program at a time: who waited for another finds nothing left to do."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in _statements(schema.steps_from(_version(connection))):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version={schema.version}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def reader(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, check_same_thread=False)
 
 
 def _set_aside(path: Path, why: str) -> None:
@@ -251,7 +151,3 @@ def _set_aside(path: Path, why: str) -> None:
         why,
         bad.name,
     )
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

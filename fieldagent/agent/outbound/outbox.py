@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, Intent, Outcome, Transmission
+from fieldagent.agent.channels.contract import ChannelLink, Intent, Transmission
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, WINDOW
 from fieldagent.agent.inbound.reception import Repeater
 from fieldagent.agent.journal import history as story
@@ -32,6 +32,7 @@ from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Ack, Content, Entry, encode
 from fieldagent.wire.fragments import lacking, split
 from fieldagent.wire.link import BODY_BYTES
+from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd import MO_BYTES
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.hub.contract import Unknown
-from fieldagent.hub.operator import Verdict
+from fieldagent.hub.operator.contract import Verdict
 from fieldagent.wire.directip import (
     DirectIpMt,
     Flags,
@@ -21,6 +20,7 @@ from fieldagent.wire.directip import (
     write_mo_confirmation,
 )
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 

@@ -6,17 +6,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlencode
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.http.client import NotReached, RequestFailed, request
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.contract import Unknown
-from fieldagent.hub.operator import Verdict
+from fieldagent.hub.operator.contract import Verdict
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.jwt import PublicKey
+from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.rockblock import (
     check_token,
     mobile_terminated,

@@ -17,10 +17,10 @@ import psycopg
 import trio
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from fieldagent.agent.journal.schema import TooNew
-from fieldagent.hub.store import Db, Topics
+from fieldagent.hub.store.contract import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
+from fieldagent.store.schema import TooNew
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.agent.journal.schema import Schema
+from fieldagent.store.schema import Schema
 
 _DIRECTORY = """
 CREATE TABLE workspace (id {id}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL);

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.agent.journal.journal import connect, reader, transact
-from fieldagent.hub.store import Db, Topics
+from fieldagent.hub.store.contract import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
+from fieldagent.store.sqlite import connect, reader, transact
 
 T = TypeVar("T")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.channels.contract import Intent, Outbox, Outcome, Transmission
+from fieldagent.agent.channels.contract import Intent, Outbox, Transmission
+from fieldagent.wire.outcome import Outcome
 
 
 class Checked:

@@ -594,7 +594,7 @@ async def test_no_version_in_common(
 ) -> None:
     hello = link_protocol.LinkHello
     monkeypatch.setattr(
-        "fieldagent.http.link_session.Hello", lambda silence: hello(3 - silence, 3 - silence)
+        "fieldagent.http.link_session.LinkHello", lambda silence: hello(3 - silence, 3 - silence)
     )
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=1) as k:
@@ -703,7 +703,7 @@ async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldagent.agent.channels.recovery.DEADLINE", 0.5)
-    monkeypatch.setattr("fieldagent.agent.channels.recovery.GRACE", 0.5)
+    monkeypatch.setattr("fieldagent.system.process_group.GRACE", 0.5)
     mark = tmp_path / "child"
     await recover(f"trap '' TERM; sh -c 'echo $$ >{mark}; exec sleep 600' & sleep 600")
     with trio.fail_after(10):

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outcome
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.journal import outbound, sos
 from fieldagent.package.package import Channel, Message, Status, read_package
@@ -25,6 +25,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.fragments import split
+from fieldagent.wire.outcome import Outcome
 from tests.agent.channels.radio_kit import Station, on_air, station, until
 from tests.kit import START
 

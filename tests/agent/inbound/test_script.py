@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from fieldagent.agent.inbound import script
 from fieldagent.agent.inbound.lines import LINE_MAX, OUTPUT_MAX, Lines
 from fieldagent.agent.inbound.script import environment, judge, run_script
+from fieldagent.system import process_group
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 
 BODY = '{"requestId":"r"}'
@@ -39,7 +40,7 @@ async def run(
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """For commands that ignore SIGTERM or leave children: don't wait as long as the product."""
-    monkeypatch.setattr(script, "GRACE", 0.3)
+    monkeypatch.setattr(process_group, "GRACE", 0.3)
     monkeypatch.setattr(script, "LINGER", 0.3)
 
 

@@ -15,11 +15,12 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldagent.agent.channels.contract import Outcome, Transmission
+from fieldagent.agent.channels.contract import Transmission
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.outbound import EndedLeg
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.envelope import Ack, Fragment, decode
+from fieldagent.wire.outcome import Outcome
 from tests.kit import Kit, kit
 
 RADIO = Channel.RADIO

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Status
+from fieldagent.wire.outcome import Outcome
 from tests.kit import HEAD_START, Kit, kit
 
 SATELLITE, CELLULAR = Channel.SATELLITE, Channel.CELLULAR

@@ -10,11 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import LinkState, Outcome
+from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.outbound import missing_fragments as gaps
 from fieldagent.package.package import Channel, Message
 from fieldagent.wire.envelope import Entry, Report, decode, encode
 from fieldagent.wire.fragments import ASK_LAST, split
+from fieldagent.wire.outcome import Outcome
 from tests.kit import START, Kit, kit
 
 SATELLITE, CELLULAR = Channel.SATELLITE, Channel.CELLULAR

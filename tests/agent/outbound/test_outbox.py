@@ -10,13 +10,13 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.outbound.intake import AgentStopping, Conflict, Standing, UnknownPackage
 from fieldagent.package.package import Channel, Message, Status, read_package
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Report, decode, encode
 from fieldagent.wire.fragments import join
+from fieldagent.wire.outcome import Outcome
 from tests.kit import kit
 
 

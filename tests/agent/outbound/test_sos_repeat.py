@@ -12,11 +12,11 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Outcome
 from fieldagent.agent.journal import sos
 from fieldagent.agent.outbound.sos_repeat import LOOK_EVERY, keep_going
 from fieldagent.package.package import Channel, Message, Status
 from fieldagent.wire.envelope import Entry, Receipt, encode
+from fieldagent.wire.outcome import Outcome
 from tests.kit import START, Kit, kit
 
 REPEAT = 600.0

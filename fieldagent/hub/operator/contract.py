@@ -1,0 +1,23 @@
+"""The satellite operator, as the hub sees one: takes MT messages for an IMEI, and says how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fieldagent.wire.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a call ended; DOUBTFUL is one that got no answer after the request had left."""
+
+    outcome: Outcome
+    reason: str = ""
+    retry_after: float = 0.0
+    """Seconds; counts for NOT_SENT."""
+
+
+class Operator(Protocol):
+    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+        """Hand over one MT message. `number` is the same whenever the same bytes are called in."""

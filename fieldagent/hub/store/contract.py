@@ -1,0 +1,69 @@
+"""The hub's store, and what an operation on it gets: the same SQL on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class Db(Protocol):
+    """A connection within one transaction."""
+
+    skip_locked: str
+    """Ends a SELECT that claims rows: it locks them, and leaves out what others have locked."""
+
+    for_update: str
+    """Ends a SELECT of rows that are then changed: nobody else may change them meanwhile."""
+
+    def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Run one statement, whose parameters are marked by `?`; the rows of a query or of
+        RETURNING come back."""
+
+    def announce(self, topic: str) -> None:
+        """After the commit, set `heard(topic)` in every process of the hub."""
+
+
+class Store(Protocol):
+    async def commit(self, operation: Callable[[Db], T]) -> T:
+        """Run `operation` in a transaction, and return once it is on disk.
+
+        It may share the transaction with others, and may be run again when that fails: it must
+        change nothing but the store. Raises StoreUnavailable, JournalFailed, JournalFull, or what
+        `operation` raises.
+        """
+
+    async def read(self, operation: Callable[[Db], T]) -> T:
+        """Run `operation`, which only looks."""
+
+    def heard(self, topic: str) -> trio.Event:
+        """Set at the next announcement of `topic`: ask for it before reading what may change."""
+
+    async def run(self) -> None:
+        """A task of the hub's, without which nothing is committed; returns when the disk failed."""
+
+    def once(self, operation: Callable[[Db], T]) -> T:
+        """Run `operation` in a transaction of its own, without trio and beside a running hub."""
+
+    def close(self) -> None: ...
+
+
+class Topics:
+    """Who waits for which announcement in this process."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, trio.Event] = {}
+
+    def heard(self, topic: str) -> trio.Event:
+        return self._events.setdefault(topic, trio.Event())
+
+    def announce(self, topics: set[str]) -> None:
+        for topic in topics:
+            if (event := self._events.pop(topic, None)) is not None:
+                event.set()
+
+    def announce_all(self) -> None:
+        self.announce(set(self._events))

@@ -1,0 +1,31 @@
+"""Versions of a database's tables, and the steps between them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class TooNew(sqlite3.DatabaseError):
+    """A later version of the program has written it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`version` is kept in the database; `steps` lead from each earlier one to the one after."""
+
+    version: int
+    tables: str
+    steps: Mapping[int, str]
+
+    def steps_from(self, version: int) -> str:
+        """SQL that brings a database of that version here; 0 is an empty one.
+
+        Raises TooNew when it is of a later one.
+        """
+        if version > self.version:
+            raise TooNew(f"it has version {version}, this program knows {self.version}")
+        if version == 0:
+            return self.tables
+        return "".join(self.steps[number] for number in range(version, self.version))

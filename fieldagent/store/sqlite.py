@@ -1,0 +1,119 @@
+"""Opens an SQLite file so that what is committed survives a power cut, and writes to it in groups.
+
+WAL mode with `synchronous=FULL`: NORMAL lost every one of 200 acknowledged commits in a power cut,
+FULL none (docs/reliability.md).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fieldagent.store.group import Order, StoreFailed, StoreFull
+from fieldagent.store.schema import Schema
+
+LOCKED = 5.0
+"""Seconds that a writer waits for another program's: each takes milliseconds."""
+
+
+def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connection]]) -> None:
+    """All in one transaction. Raises StoreFailed, StoreFull, or what one of them raises."""
+    try:
+        writer.execute("BEGIN IMMEDIATE")
+        for order in orders:
+            order.result = order.operation(writer)
+        writer.execute("COMMIT")
+    except BaseException as error:
+        if writer.in_transaction:
+            writer.execute("ROLLBACK")
+        raise _in_our_words(error) from error
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Errors of the disk itself, after which SQLite's own view of the file is not to be trusted."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _in_our_words(error: BaseException) -> BaseException:
+    if is_fatal(error):
+        return StoreFailed(f"the journal cannot be written: {error}")
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        return StoreFull("the disk is full")
+    return error
+
+
+def connect(path: Path, schema: Schema) -> sqlite3.Connection:
+    """Open the file for writing, brought to `schema`.
+
+    Raises sqlite3.DatabaseError for a damaged file, or one of a later version.
+    """
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=LOCKED
+    )
+    try:
+        connection.execute("PRAGMA locking_mode=NORMAL")
+        _begin_log(connection)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA cache_size=-512")
+        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if damage != "ok":
+            raise sqlite3.DatabaseError(damage)
+        if _version(connection) != schema.version:
+            _migrate(connection, schema)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _begin_log(connection: sqlite3.Connection) -> None:
+    """SQLite waits for others everywhere but here, where two may begin at one moment."""
+    deadline = time.monotonic() + LOCKED
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
+    """One program at a time: who waited for another finds nothing left to do."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in _statements(schema.steps_from(_version(connection))):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={schema.version}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def reader(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, check_same_thread=False)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

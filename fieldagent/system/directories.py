@@ -1,0 +1,21 @@
+"""Where a program keeps its settings and its state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+    """A folder of ours by the XDG Base Directory Specification, which ignores a relative path."""
+    root = environ.get(variable, "")
+    base = Path(root) if root.startswith("/") else Path.home() / fallback
+    return base / "fieldagent"
+
+
+def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """What systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
+    if given := environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")

@@ -1,0 +1,8 @@
+"""Errors that come in groups, as trio raises them."""
+
+from __future__ import annotations
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Of errors that came in a group the one that people are told."""
+    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
