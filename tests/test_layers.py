@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "fieldagent"
 
-LAYERS = [
-    {
-        "__init__",
-        "agent.__init__",
-        "hub.__init__",
-        "package",
-        "system",
-        "agent.outbound.queue",
-        "agent.outbound.idle_time",
-    },
-    {"agent.progress", "agent.settings", "agent.events", "agent.api.page"},
-    {"wire"},
-    {"agent.channels.contract", "agent.channels.radio_modem"},
-    {"store", "agent.journal"},
-    {"agent.inbound.reception", "agent.outbound", "agent.mesh"},
-    {"http", "webhook", "agent.channels", "agent.inbound"},
-    {"hub", "agent.api"},
-    {"simulator", "agent.agent"},
-    {"cli", "__main__"},
-]
-"""Lowest first. A module may import from its own layer and those below; data has no layer above."""
+GROUND = ["__init__", "system", "package", "wire", "store", "http", "webhook"]
+"""What both programs use, lowest first: each may import those before it."""
+WINGS = ["agent", "hub"]
+"""The two programs. Each stands on the ground, and neither names the other."""
+TOP = ["simulator", "cli", "__main__"]
+"""May import whatever stands below, lowest first."""
 
-PURE = [
+PURE = {
     "package",
     "wire",
-    "agent.outbound.queue",
+    "webhook.schedule",
     "agent.outbound.idle_time",
-    "agent.settings",
+    "agent.outbound.queue",
     "cli.track_policy",
-]
-IMPURE = {"trio", "time", "socket", "select", "threading", "random", "sqlite3", "serial"}
+}
+"""Decisions and protocols: the same bytes and moments in, the same out. They do no I/O, read no
+clock, and import nothing of ours that does."""
+IMPURE = {
+    "trio",
+    "time",
+    "socket",
+    "select",
+    "threading",
+    "random",
+    "sqlite3",
+    "serial",
+    "subprocess",
+    "os",
+    "pathlib",
+}
 
 
+@cache
 def modules() -> dict[str, Path]:
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path
@@ -51,47 +54,86 @@ def modules() -> dict[str, Path]:
     }
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
-def named(module: str) -> list[str]:
-    """The module, then the packages around it from within."""
-    parts = module.split(".")
-    return [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
+def ours(module: str) -> set[str]:
+    """What of our own it imports."""
+    known = modules()
+    names = {
+        name.removeprefix("fieldagent.")
+        for name in imports(known[module])
+        if name[:11] == "fieldagent."
+    }
+    return {name for name in names if name in known} | {
+        f"{name}.__init__" for name in names if f"{name}.__init__" in known
+    }
 
 
-def layer_of(module: str) -> int:
-    for name in named(module):
-        for depth, layer in enumerate(LAYERS):
-            if name in layer:
-                return depth
-    raise AssertionError(f"{module} has no layer: give it one")
+def allowed(room: str) -> set[str]:
+    """The rooms that modules of this one may import from, beside itself."""
+    if room in GROUND:
+        return {*GROUND[: GROUND.index(room)]}
+    if room in WINGS:
+        return {*GROUND}
+    return {*GROUND, *WINGS, *TOP[: TOP.index(room)]}
 
 
 @pytest.mark.parametrize("module", modules())
 def test_imports_point_down(module: str) -> None:
-    known = modules()
-    for name in imports(known[module]):
-        if not name.startswith("fieldagent."):
-            continue
-        target = name.removeprefix("fieldagent.")
-        if target not in known:
-            target += ".__init__"
-        if target in known:
-            assert layer_of(target) <= layer_of(module), f"{module} imports {target}"
+    room = module.partition(".")[0]
+    rooms = {name.partition(".")[0] for name in ours(module)} - {room}
+    assert rooms <= allowed(room), f"{module} reaches up, or across"
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if set(PURE) & set(named(name))])
+def children(package: str) -> dict[str, set[str]]:
+    """Of each module or package right below this one, those beside it that it imports."""
+    prefix = f"{package}." if package else ""
+
+    def child(name: str) -> str:
+        return name.removeprefix(prefix).partition(".")[0]
+
+    arrows: dict[str, set[str]] = {}
+    for module in modules():
+        if module.startswith(prefix):
+            beside = {child(name) for name in ours(module) if name.startswith(prefix)}
+            arrows.setdefault(child(module), set()).update(beside - {child(module)})
+    return arrows
+
+
+PACKAGES = {name.removesuffix(".__init__") for name in modules() if name.endswith(".__init__")}
+
+
+@pytest.mark.parametrize("package", ["", *sorted(PACKAGES - {"__init__"})])
+def test_nothing_is_in_a_circle(package: str) -> None:
+    """Neither modules nor packages, at any depth."""
+    TopologicalSorter(children(package)).prepare()
+
+
+def is_pure(module: str) -> bool:
+    parts = module.split(".")
+    return any(".".join(parts[:size]) in PURE for size in range(1, len(parts) + 1))
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if is_pure(name)])
 def test_protocols_and_decisions_do_no_io(module: str) -> None:
-    found = {name.partition(".")[0] for name in imports(modules()[module])}
-    assert not found & IMPURE
+    assert not {name.partition(".")[0] for name in imports(modules()[module])} & IMPURE
+    source = modules()[module].read_text()
+    assert not re.search(r"(?<!def )(?<![.\w])open\(|\bnow\(\)|\.today\(", source)
+    beside = {name.removesuffix(".__init__") for name in ours(module) if not is_pure(name)}
+    assert beside <= PACKAGES, "what is pure imports nothing that is not"
+
+
+def test_every_pure_module_is_there() -> None:
+    assert {*modules(), *PACKAGES} >= PURE
 
 
 LENGTHS = {"sleep", "move_on_after", "fail_after"}
