@@ -20,7 +20,8 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.piggyback import HubRiders
 from fieldagent.package.delivery import FanOut
-from fieldagent.package.package import Channel, Status, read_package
+from fieldagent.package.package import Channel, Status
+from fieldagent.package.reading import read_package
 from fieldagent.wire.envelope import Entry, decode
 from fieldagent.wire.outcome import Outcome
 

@@ -26,7 +26,7 @@ from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.outbound import Spent
+from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.outbox import ChannelOutbox, End

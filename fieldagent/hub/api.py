@@ -34,7 +34,8 @@ from fieldagent.hub.caller import (
 from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.secret import password_matches
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import InvalidPackage
+from fieldagent.package.package import recorded
+from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 
@@ -156,7 +157,7 @@ class HubApi:
         return None
 
     def _enter(self, db: Db, caller: Caller, push: Push, now: float) -> None:
-        timestamp = push.timestamp or getattr(push.item, "timestamp", None)
+        timestamp = push.timestamp or recorded(push.item)
         life = push.time_to_live or self._time_to_live
         item = ledger.enter(
             db,

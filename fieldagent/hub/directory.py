@@ -13,7 +13,7 @@ from fieldagent.hub import lease, secret
 from fieldagent.hub.audit import note
 from fieldagent.hub.contract import Device, Unknown
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import ITEMS
+from fieldagent.package.reading import ITEMS
 
 TYPES = ("User", "Device", "Integration", "Resource")
 OPERATORS = ("directip", "rockblock")

@@ -13,7 +13,9 @@ from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.ledger import Posting, confirm, enter
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import ITEMS, SOS_PRIORITY, Item, kind_of
+from fieldagent.package.package import SOS_PRIORITY, Item
+from fieldagent.package.reading import ITEMS
+from fieldagent.package.writing import kind_of
 from fieldagent.wire.envelope import (
     Ack,
     Entry,

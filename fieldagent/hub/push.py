@@ -12,18 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fieldagent.package.package import (
+from fieldagent.package.package import SOS_PRIORITY, Item, Location, Message
+from fieldagent.package.reading import (
     ITEMS,
-    SOS_PRIORITY,
     Fault,
     Field,
     InvalidPackage,
-    Item,
     Items,
-    Location,
-    Message,
     WrongValue,
-    kind_of,
     read_int32,
     read_one_of,
     read_seconds,
@@ -31,6 +27,7 @@ from fieldagent.package.package import (
     read_timestamp,
 )
 from fieldagent.package.strict_json import load_document
+from fieldagent.package.writing import kind_of
 
 ID_MAX = 2**32 - 1
 """Of a user: the number is also an origin on air."""

@@ -25,7 +25,7 @@ from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
 from fieldagent.hub.envelope_packing import identity_of, stored_entry
 from fieldagent.hub.ledger import confirm_sos
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import Message
+from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, payload_json
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
@@ -165,8 +165,9 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
 def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
     item, request_id, sender, workspace, body, accepted, attempts = row[7:]
     entry = stored_entry(body)
-    content: Any = entry.content
-    moment = getattr(content, "timestamp", None) or datetime.fromtimestamp(entry.time, UTC)
+    content = entry.content
+    assert isinstance(content, Item), "the ledger holds items alone"
+    moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
     text = payload_json(request_id, identity_of(db, sender, workspace), content, moment)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
     return WebhookPost(_webhook(row[:7]), item, delivery, claimed_until)

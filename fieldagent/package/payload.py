@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fieldagent.package.package import Data, Item, Location, Message, Waypoint, write_timestamp
+from fieldagent.package.package import Data, Item, Location, Message, Waypoint
+from fieldagent.package.writing import write_timestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from fieldagent.package.package import Item, item_json, kind_of, write_timestamp
+from fieldagent.package.package import Item, recorded
 from fieldagent.package.payload import Identity
+from fieldagent.package.writing import item_json, kind_of, write_timestamp
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import (
     TAG_BYTES,
@@ -91,7 +92,7 @@ class SimulatedGateway:
     def send(self, item: Item) -> int:
         """Queue an item for the kit; how many MT messages it takes."""
         self._sequence += 1
-        moment = getattr(item, "timestamp", None)
+        moment = recorded(item)
         entry = Entry(self._sequence, item, int(moment.timestamp() if moment else self._clock()))
         entries = [entry]
         if not self._introduced:

@@ -18,7 +18,8 @@ from fieldagent.http.routes import Route
 from fieldagent.hub import push
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.ip_link import Links
-from fieldagent.package.package import ITEMS, SOS_PRIORITY, Channel, Status
+from fieldagent.package.package import SOS_PRIORITY, Channel, Status
+from fieldagent.package.reading import ITEMS
 from tests.processes import administer, agent, hub
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +56,7 @@ def test_every_route_is_described_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "schema", "items", "routing"),
     [
-        ("local", "Package", ITEMS, "fieldagent.package.package"),
+        ("local", "Package", ITEMS, "fieldagent.package.reading"),
         ("hub", "Push", push.ITEM_KINDS, "fieldagent.hub.push"),
     ],
 )

@@ -13,8 +13,9 @@ from fieldagent.hub.directory import NAME_BYTES_MAX
 from fieldagent.hub.ledger import expire, forget
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import ITEM_BYTES_MAX, Data, Location, Message
+from fieldagent.package.package import Data, Location, Message
 from fieldagent.package.payload import Identity
+from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.wire.envelope import (
     Entry,
     Fragment,

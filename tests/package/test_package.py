@@ -11,18 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.package.package import (
-    Channel,
-    Data,
-    InvalidPackage,
-    Location,
-    Message,
-    Waypoint,
-    package_json,
-    parse_package,
-    read_package,
-)
+from fieldagent.package.package import Channel, Data, Location, Message, Waypoint
+from fieldagent.package.reading import InvalidPackage, parse_package, read_package
 from fieldagent.package.strict_json import NotJson
+from fieldagent.package.writing import package_json
 
 PLACE = {"latitude": "47.3769", "longitude": "8.5417"}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.package.package import InvalidPackage, parse_package
+from fieldagent.package.reading import InvalidPackage, parse_package
 from fieldagent.package.strict_json import MEMBERS_MAX, NotJson, load_document
 from tests.hostile_bodies import BODIES
 

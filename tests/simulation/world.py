@@ -33,7 +33,8 @@ from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.settings import parse
 from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
-from fieldagent.package.package import SOS_PRIORITY, Channel, Message, read_package
+from fieldagent.package.package import SOS_PRIORITY, Channel, Message
+from fieldagent.package.reading import read_package
 from fieldagent.simulator import nodes as simulated_nodes
 from fieldagent.simulator import pty_port
 from fieldagent.simulator.air import Impairments, SharedAir

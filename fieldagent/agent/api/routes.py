@@ -26,16 +26,10 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.package.delivery import legs_json
-from fieldagent.package.package import (
-    INT32,
-    Channel,
-    InvalidPackage,
-    Package,
-    Status,
-    kind_of,
-    parse_package,
-)
+from fieldagent.package.package import Channel, Package, Status
+from fieldagent.package.reading import INT32, InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
+from fieldagent.package.writing import kind_of
 from fieldagent.store.group import StoreFailed, StoreFull
 
 Handler = Callable[..., Awaitable[Response]]

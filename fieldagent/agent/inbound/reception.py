@@ -19,7 +19,7 @@ from fieldagent.agent.events import Events
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.package.package import Item
+from fieldagent.package.package import Item, recorded
 from fieldagent.package.payload import payload_json, stranger
 from fieldagent.wire.envelope import (
     Ack,
@@ -206,7 +206,7 @@ class Inbox:
     ) -> Received:
         sender = inbound.identity(db, origin) or stranger(origin)
         request_id = str(uuid.uuid4())
-        moment = getattr(item, "timestamp", None) or datetime.fromtimestamp(time, UTC)
+        moment = recorded(item) or datetime.fromtimestamp(time, UTC)
         body = payload_json(request_id, sender, item, moment)
         payload = Received(request_id, sender.id, body, now)
         inbound.spool(db, payload, self.hooks)

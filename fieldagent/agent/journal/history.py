@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.outbound import Accepted, Storage
+from fieldagent.agent.journal.records import Accepted, Storage
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
 

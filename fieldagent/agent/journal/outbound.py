@@ -5,58 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import sos
 from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece, Spent, Storage
 from fieldagent.package.delivery import Leg, terminal_status
-from fieldagent.package.package import Channel, Package, Status, read_package
+from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity, stranger
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What one transmission carries of one Package: all of it, or one fragment of `count`."""
-
-    sequence: int
-    position: int = 0
-    count: int = 1
-
-
-class Accepted(NamedTuple):
-    """A Package as the journal holds it."""
-
-    sequence: int
-    id: int
-    package: Package
-    digest: bytes
-    idempotency_key: str | None
-    accepted: float
-    expires: float | None
-    status: Status | None
-    ended: float | None
-    origin: int = 0
-    """The station of the neighbour whose it is; 0 is ourselves."""
-    origin_sequence: int = 0
-    """The number that the neighbour gave it."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndedLeg:
-    """A leg that ended, to be recorded."""
-
-    sequence: int
-    channel: Channel
-    leg: Leg
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    bytes: int = 0
-    credits: int = 0
-
+from fieldagent.package.reading import read_package
 
 ONLY_PEER = 0
 """The holder on a channel where there is one peer."""
@@ -112,14 +70,6 @@ def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
         Channel(channel): Leg(None if status is None else Status(status), reason)
         for channel, status, reason in rows
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """An addressee's agent has it on disk, since Unix time `at`."""
-
-    by: Identity
-    at: float
 
 
 THE_HUB = Identity("0", "the hub", "Integration")

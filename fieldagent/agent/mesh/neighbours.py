@@ -17,7 +17,7 @@ from fieldagent.agent.inbound.reception import Inbox, Repeater, Taken
 from fieldagent.agent.journal import history as story
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.outbound import Accepted
+from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound.piggyback import AirRiders
 from fieldagent.package.package import Channel

@@ -12,18 +12,12 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.outbound import Accepted, Spent
+from fieldagent.agent.journal.records import Accepted, Spent
 from fieldagent.agent.outbound.piggyback import AirRiders
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import (
-    ITEMS,
-    SOS_PRIORITY,
-    Channel,
-    Item,
-    Package,
-    canonical,
-    kind_of,
-)
+from fieldagent.package.package import SOS_PRIORITY, Channel, Item, Package
+from fieldagent.package.reading import ITEMS
+from fieldagent.package.writing import canonical, kind_of
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Ack, Entry, encode, fingerprint
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.outbound import Accepted
+from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound.intake import Intake

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fieldagent.agent.journal.outbound import Piece
+from fieldagent.agent.journal.records import Piece
 
 
 @dataclass(slots=True)

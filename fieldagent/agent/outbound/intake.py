@@ -18,10 +18,11 @@ from fieldagent.agent.journal import history as story
 from fieldagent.agent.journal import outbound, sos
 from fieldagent.agent.journal.history import Line
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.outbound import Accepted, EndedLeg, Storage
+from fieldagent.agent.journal.records import Accepted, EndedLeg, Storage
 from fieldagent.agent.outbound.outbox import ChannelOutbox, Cost
 from fieldagent.package.delivery import FanOut, Leg, delays, legs_json, legs_of, terminal_status
-from fieldagent.package.package import Channel, Package, Status, canonical, digest
+from fieldagent.package.package import Channel, Package, Status
+from fieldagent.package.writing import canonical, digest
 
 log = logging.getLogger(__name__)
 

@@ -22,12 +22,12 @@ from fieldagent.agent.inbound.reception import Repeater
 from fieldagent.agent.journal import history as story
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.outbound import Accepted, EndedLeg, Piece, Spent
+from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece, Spent
 from fieldagent.agent.outbound.burst import Burst, Bursts
 from fieldagent.agent.outbound.piggyback import HubRiders, Ride, Riders
 from fieldagent.agent.outbound.queue import Queue
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
+from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status, recorded
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Ack, Content, Entry, encode
 from fieldagent.wire.fragments import lacking, split
@@ -601,7 +601,7 @@ class ChannelOutbox:
 
 
 def _entry_of(sequence: int, package: Package, accepted: float) -> Entry:
-    moment = getattr(package.item, "timestamp", None)
+    moment = recorded(package.item)
     time = int(accepted if moment is None else moment.timestamp())
     return Entry(sequence, package.item, time, package.sos)
 

@@ -21,7 +21,8 @@ from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.station import StationTerms, set_up
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.package.package import Channel, Status, read_package
+from fieldagent.package.package import Channel, Status
+from fieldagent.package.reading import read_package
 from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
 from tests.kit import START, PatientJournal

@@ -30,7 +30,8 @@ from fieldagent.agent.channels.hub_connection import HubAddress
 from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.link_session import ANSWER_WITHIN
 from fieldagent.http.message import Request, Response
-from fieldagent.package.package import ITEM_BYTES_MAX, Channel, Data, Message, Status
+from fieldagent.package.package import Channel, Data, Message, Status
+from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.wire import link as link_protocol
 from fieldagent.wire.envelope import Entry, encode
 from tests.agent.channels.contract import Checked

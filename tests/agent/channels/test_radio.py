@@ -13,7 +13,8 @@ import trio.testing
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.journal import outbound, sos
-from fieldagent.package.package import Channel, Message, Status, read_package
+from fieldagent.package.package import Channel, Message, Status
+from fieldagent.package.reading import read_package
 from fieldagent.wire.envelope import (
     Ack,
     Entry,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fieldagent.agent.channels.contract import Transmission
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.outbound import EndedLeg
+from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.envelope import Ack, Fragment, decode
 from fieldagent.wire.outcome import Outcome

@@ -11,9 +11,11 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.records import Piece, Spent
 from fieldagent.agent.outbound.intake import AgentStopping, Conflict, Standing, UnknownPackage
-from fieldagent.package.package import Channel, Message, Status, read_package
+from fieldagent.package.package import Channel, Message, Status
 from fieldagent.package.payload import Identity
+from fieldagent.package.reading import read_package
 from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Report, decode, encode
 from fieldagent.wire.fragments import join
 from fieldagent.wire.outcome import Outcome
@@ -285,8 +287,8 @@ async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
         document: dict[str, Any] = {"message": {"content": "x" * 600}}
         id_ = await k.post(**document)
         parts = k.outbox.cost(read_package(document)).parts
-        pieces = [outbound.Piece(1, position, parts) for position in range(parts)]
-        await k.journal.commit(outbound.sent(Channel.SATELLITE, pieces, "day", outbound.Spent()))
+        pieces = [Piece(1, position, parts) for position in range(parts)]
+        await k.journal.commit(outbound.sent(Channel.SATELLITE, pieces, "day", Spent()))
         await k.send()
         assert k.status(id_) is Status.DELIVERED
 

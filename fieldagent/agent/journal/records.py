@@ -1,0 +1,60 @@
+"""What the journal holds of Packages, as those who read it see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Channel, Package, Status
+from fieldagent.package.payload import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one transmission carries of one Package: all of it, or one fragment of `count`."""
+
+    sequence: int
+    position: int = 0
+    count: int = 1
+
+
+class Accepted(NamedTuple):
+    """A Package as the journal holds it."""
+
+    sequence: int
+    id: int
+    package: Package
+    digest: bytes
+    idempotency_key: str | None
+    accepted: float
+    expires: float | None
+    status: Status | None
+    ended: float | None
+    origin: int = 0
+    """The station of the neighbour whose it is; 0 is ourselves."""
+    origin_sequence: int = 0
+    """The number that the neighbour gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLeg:
+    """A leg that ended, to be recorded."""
+
+    sequence: int
+    channel: Channel
+    leg: Leg
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    bytes: int = 0
+    credits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """An addressee's agent has it on disk, since Unix time `at`."""
+
+    by: Identity
+    at: float

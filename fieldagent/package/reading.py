@@ -1,0 +1,266 @@
+"""JSON in: a posted body becomes a Package, or every fault in it is named at once.
+
+Field names, ranges and default priorities are those of the interface document, "Local Package".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fieldagent.package.package import Channel, Data, Location, Message, Package, Waypoint
+from fieldagent.package.strict_json import load_document
+
+ITEM_BYTES_MAX = 65_000
+"""Longest text or data: it fits one message of the IP link, with the name of who sent it."""
+INT32 = range(-(2**31), 2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a posted body; `pointer` is a JSON Pointer (RFC 6901) to it."""
+
+    detail: str
+    pointer: str
+
+
+class InvalidPackage(Exception):
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
+        self.faults = faults
+
+
+class WrongValue(Exception):
+    """A single value does not fit; its text is the detail of a Fault."""
+
+
+Reader = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    read: Reader
+    attribute: str
+    required: bool = False
+
+
+def read_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise WrongValue("must be a string")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise WrongValue("holds half of a surrogate pair, which is no character") from None
+    if size > ITEM_BYTES_MAX:
+        raise WrongValue(f"must be at most {ITEM_BYTES_MAX} bytes of UTF-8, is {size}")
+    return value
+
+
+def _base64(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise WrongValue("must be a string of base64")
+    try:
+        payload = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise WrongValue("is not base64 (RFC 4648 section 4, with padding)") from None
+    if len(payload) > ITEM_BYTES_MAX:
+        raise WrongValue(f"must be at most {ITEM_BYTES_MAX} bytes, is {len(payload)}")
+    return payload
+
+
+def read_int32(value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WrongValue("must be an integer")
+    if value not in INT32:
+        raise WrongValue("must be a 32-bit integer, from -2147483648 to 2147483647")
+    return value
+
+
+def read_seconds(value: Any) -> int:
+    seconds = read_int32(value)
+    if seconds < 1:
+        raise WrongValue("must be 1 second or more")
+    return seconds
+
+
+def _number(low: float, high: float, unit: str) -> Reader:
+    def read(value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise WrongValue("must be a number")
+        if not (low <= value <= high):
+            raise WrongValue(f"must be from {low:g} to {high:g} {unit}")
+        return float(value)
+
+    return read
+
+
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)", re.ASCII)
+
+
+def _coordinate(limit: float) -> Reader:
+    within = _number(-limit, limit, "degrees")
+
+    def read(value: Any) -> float:
+        if not isinstance(value, str):
+            return float(within(value))
+        if len(value) > 64 or not _DECIMAL.fullmatch(value):
+            raise WrongValue(
+                'must be a number or a string with a decimal number, such as "47.3769"'
+            )
+        return float(within(float(value)))
+
+    return read
+
+
+def read_timestamp(value: Any) -> datetime:
+    """RFC 3339 or ISO 8601; one without an offset is read as UTC."""
+    if not isinstance(value, str):
+        raise WrongValue("must be a string with an ISO 8601 time")
+    try:
+        moment = datetime.fromisoformat(value)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise WrongValue("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
+    if not 1970 <= moment.year <= 2105:
+        raise WrongValue("must lie between 1970 and 2105")
+    return moment
+
+
+def _channels(value: Any) -> frozenset[Channel]:
+    if not isinstance(value, list):
+        raise WrongValue("must be an array of channel names")
+    names = [channel.value for channel in Channel]
+    if not value:
+        raise WrongValue(f"must name at least one of {', '.join(names)}; leave it out to use all")
+    for name in value:
+        if name not in names:
+            raise WrongValue(f"may only name {', '.join(names)}; {json.dumps(name)[:40]} is none")
+    return frozenset(Channel(name) for name in value)
+
+
+_POSITION = {
+    "latitude": Field(_coordinate(90), "latitude", required=True),
+    "longitude": Field(_coordinate(180), "longitude", required=True),
+    "timestamp": Field(read_timestamp, "timestamp"),
+}
+
+Items = Mapping[str, tuple[type[Any], int, Mapping[str, "Field"]]]
+
+ITEMS: Items = {
+    "data": (Data, 11, {"payload": Field(_base64, "payload", required=True)}),
+    "message": (Message, 12, {"content": Field(read_text, "content", required=True)}),
+    "location": (
+        Location,
+        10,
+        {
+            **_POSITION,
+            "altitude": Field(_number(-12_000, 100_000, "m"), "altitude"),
+            "speedOverGround": Field(_number(0, 10_000, "m/s"), "speed_over_ground"),
+            "courseOverGround": Field(_number(0, 360, "degrees"), "course_over_ground"),
+        },
+    ),
+    "waypoint": (
+        Waypoint,
+        11,
+        {
+            **_POSITION,
+            "name": Field(read_text, "name", required=True),
+            "notes": Field(read_text, "notes"),
+        },
+    ),
+}
+"""Each kind of item: its type, its default priority, its members."""
+
+ROUTING = {
+    "id": Field(read_int32, "id"),
+    "channels": Field(_channels, "channels"),
+    "collapseKey": Field(read_int32, "collapse_key"),
+    "priority": Field(read_int32, "priority"),
+    "timeToLive": Field(read_seconds, "time_to_live"),
+    "workspaceId": Field(lambda value: None, ""),
+}
+
+
+def parse_package(body: bytes) -> Package:
+    """Read the body of a POST. Raises NotJson, or InvalidPackage with every fault in it."""
+    return read_package(load_document(body))
+
+
+def read_package(document: Any) -> Package:
+    item, priority, routing = read_one_of(document, ITEMS, ROUTING)
+    return Package(item=item, **{"priority": priority, **routing})
+
+
+def read_one_of(
+    document: Any, items: Items, routing: Mapping[str, Field]
+) -> tuple[Any, int, dict[str, Any]]:
+    """The one item of a body, its kind's priority, and the members beside it, by attribute.
+
+    Raises InvalidPackage with every fault.
+    """
+    faults: list[Fault] = []
+    if not isinstance(document, dict):
+        raise InvalidPackage([Fault("must be a JSON object that holds one Package", "")])
+    kinds = [kind for kind in items if document.get(kind) is not None]
+    if len(kinds) != 1:
+        found = " and ".join(kinds) or "none"
+        faults += [
+            Fault(f"exactly one of {', '.join(items)} must be there, found {found}", pointer)
+            for pointer in [f"/{kind}" for kind in kinds] or [""]
+        ]
+    members = {name: value for name, value in document.items() if name not in items}
+    beside = _read_members(members, routing, "", faults, also=items)
+    read = [_read_item(kind, document[kind], items, faults) for kind in kinds]
+    if faults:
+        raise InvalidPackage(faults)
+    beside.pop("", None)
+    return read[0], items[kinds[0]][1], beside
+
+
+def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
+    build, _, members = items[kind]
+    if not isinstance(value, dict):
+        faults.append(Fault("must be an object", f"/{kind}"))
+        return None
+    before = len(faults)
+    found = _read_members(value, members, f"/{kind}", faults)
+    return build(**found) if len(faults) == before else None
+
+
+_NAME_SHOWN = 80
+"""Characters of a member's name in a pointer to it: an unknown one may be as long as the body."""
+
+
+def _read_members(
+    value: Mapping[str, Any],
+    members: Mapping[str, Field],
+    at: str,
+    faults: list[Fault],
+    also: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, member in value.items():
+        pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"
+        if name not in members:
+            known = ", ".join([*members, *(also or ())])
+            faults.append(Fault(f"is not a known member; known are {known}", pointer))
+        elif member is not None:
+            try:
+                found[members[name].attribute] = members[name].read(member)
+            except WrongValue as wrong:
+                faults.append(Fault(str(wrong), pointer))
+    faults += [
+        Fault("is required", f"{at}/{name}")
+        for name, field in members.items()
+        if field.required and value.get(name) is None
+    ]
+    return found

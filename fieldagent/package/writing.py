@@ -1,0 +1,67 @@
+"""JSON out: a Package as the body that it came in, in one spelling."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fieldagent.package.package import Item, Package
+from fieldagent.package.reading import ITEMS
+
+_KINDS: Mapping[type[Item], str] = {build: kind for kind, (build, _, _) in ITEMS.items()}
+
+
+def kind_of(item: Item) -> str:
+    return _KINDS[type(item)]
+
+
+def package_json(package: Package) -> dict[str, Any]:
+    """The Package as a body, without its id: `read_package` reads it back."""
+    document: dict[str, Any] = {"priority": package.priority}
+    if package.channels is not None:
+        document["channels"] = sorted(package.channels)
+    if package.collapse_key is not None:
+        document["collapseKey"] = package.collapse_key
+    if package.time_to_live is not None:
+        document["timeToLive"] = package.time_to_live
+    document[kind_of(package.item)] = item_json(package.item)
+    return document
+
+
+def item_json(item: Item) -> dict[str, Any]:
+    """The item's members under their names in the interface document; absent ones left out."""
+    values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
+    return {name: _plain(value) for name, value in values if value is not None}
+
+
+_MEMBERS = {build: tuple(members.items()) for build, _, members in ITEMS.values()}
+
+
+def _plain(value: str | float | bytes | datetime) -> str | float:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return write_timestamp(value)
+    return value
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def canonical(package: Package) -> str:
+    """One text for equal bodies, whatever their spelling and their id: `package_json` sorted."""
+    return _canonical(package_json(package))
+
+
+def digest(text: str) -> bytes:
+    """Tells a `canonical` text from others: 16 bytes."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def write_timestamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with a Z; the fraction only where there is one."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
