@@ -20,8 +20,8 @@ from fieldagent.http.server import serve
 from fieldagent.hub.contract import Unknown
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.rockblock import CODES, PATH, RockBlock, mo_route
-from tests.http.serving import anybody
 from fieldagent.wire.outcome import Outcome
+from tests.http.serving import anybody
 from tests.wire.test_rockblock import FORM, KEY, NOW, claims, token
 
 IMEI = FORM["imei"]

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from fieldagent.hub.store import Store, open_store
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.opening import open_store
 from tests.hostile_bodies import BODIES
 from tests.http.loop_lag import LongestStep
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
