@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -27,6 +28,8 @@ from fieldagent.wire.outcome import Outcome
 
 START = 1_790_000_000.0
 HEAD_START = 120.0
+RATES = [pytest.param(0.0, id="time-stands-still"), pytest.param(1.0, id="time-passes")]
+"""How fast virtual time runs while code does. At 0 no test sees a moment that has just passed."""
 
 
 class PatientJournal(Journal):

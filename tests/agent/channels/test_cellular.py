@@ -38,7 +38,7 @@ from tests.agent.channels.contract import Checked
 from tests.http.serving import serving
 from tests.hub.memory_mailbox import TOKEN, MemoryHub
 from tests.hub.serving import CA, STRANGER, Wire, hub_end, server_tls, wired
-from tests.kit import Kit, kit
+from tests.kit import RATES, Kit, kit
 
 START = 1_790_000_000
 
@@ -46,10 +46,10 @@ BLOB = bytes(ITEM_BYTES_MAX)
 """The most that a Package may hold, and a little more than a message does."""
 
 
-@pytest.fixture
-def clock() -> trio.testing.MockClock:
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """All ends live in this process: little is waited for that is real."""
-    return trio.testing.MockClock(autojump_threshold=0.02)
+    return trio.testing.MockClock(request.param, autojump_threshold=0.02)
 
 
 @pytest.fixture(scope="module")

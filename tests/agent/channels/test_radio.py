@@ -28,16 +28,16 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.fragments import split
 from fieldagent.wire.outcome import Outcome
 from tests.agent.channels.radio_kit import Station, on_air, station, until
-from tests.kit import START
+from tests.kit import RATES, START
 
 RADIO, CELLULAR, SATELLITE = Channel.RADIO, Channel.CELLULAR, Channel.SATELLITE
 KEY = derive_key(bytes(32), "AIR")
 
 
-@pytest.fixture
-def clock() -> trio.testing.MockClock:
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """Ptys on this machine are quicker than this; where one is not, the protocol repeats itself."""
-    return trio.testing.MockClock(autojump_threshold=0.03)
+    return trio.testing.MockClock(request.param, autojump_threshold=0.03)
 
 
 def data(size: int) -> dict[str, Any]:

@@ -24,13 +24,13 @@ from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
 from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
-from tests.kit import Kit, kit
+from tests.kit import RATES, Kit, kit
 
 
-@pytest.fixture
-def clock() -> trio.testing.MockClock:
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """Both ends of the pty live in this process: little is waited for that is real."""
-    return trio.testing.MockClock(autojump_threshold=0.02)
+    return trio.testing.MockClock(request.param, autojump_threshold=0.02)
 
 
 @dataclass

@@ -18,12 +18,13 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.channels.tnc import DESTINATION, TncModem, open_tnc
 from fieldagent.simulator.pty_port import open_pty
 from fieldagent.wire import ax25, kiss
+from tests.kit import RATES
 
 
-@pytest.fixture
-def clock() -> trio.testing.MockClock:
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """Both ends are in this process: nothing is under way for longer."""
-    return trio.testing.MockClock(autojump_threshold=0.01)
+    return trio.testing.MockClock(request.param, autojump_threshold=0.01)
 
 
 ALL_BYTES = bytes(range(256))[:200]
