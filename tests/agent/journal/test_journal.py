@@ -197,7 +197,7 @@ async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> No
 ACKNOWLEDGE = """
 import sqlite3, sys, trio
 from pathlib import Path
-from fieldagent.journal.commit import Journal
+from fieldagent.agent.journal.journal import Journal
 
 async def main():
     journal = Journal(Path(sys.argv[1]))
