@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import trio
-
 from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub import lease, ledger
+from fieldagent.hub import attempts, lease, ledger
 from fieldagent.hub.audit import note
 from fieldagent.hub.caller import (
     Caller,
@@ -23,24 +21,21 @@ from fieldagent.hub.caller import (
     Proof,
     address_of,
     admitted,
-    blocked,
+    knows_key,
     not_allowed,
-    note_failure,
     over_rate,
     read_proof,
-    stored_password,
     unauthorized,
 )
+from fieldagent.hub.passwords import Passwords
 from fieldagent.hub.push import Push, parse_push
-from fieldagent.hub.secret import password_matches
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 
-_PASSWORDS_AT_ONCE = 2
-"""Each takes 16 MiB for a moment."""
+_WRONG = "the key, or the token or password beside it, is wrong or expired"
 
 
 @dataclass(slots=True)
@@ -66,7 +61,7 @@ class HubApi:
         self._grace = grace
         self._time_to_live = time_to_live
         self._trusted = trusted_proxies
-        self._passwords = trio.CapacityLimiter(_PASSWORDS_AT_ONCE)
+        self._passwords = Passwords(store, clock)
         self._counts = _Counts()
 
     def routes(self) -> list[Route]:
@@ -81,20 +76,33 @@ class HubApi:
         """Who calls, told by the head alone: nothing of a stranger's body is read."""
         with self._counted():
             now = self._clock()
-            address = address_of(head, self._trusted)
-            if problem := await self._store.read(lambda db: blocked(db, address, now)):
+            source = attempts.source_of(address_of(head, self._trusted))
+            if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
                 raise problem
             proof = read_proof(head.headers)
-            proven = await self._prove(proof)
-            found = await self._store.read(lambda db: admitted(db, proof, proven, now))
+            member = await self._member(proof, source, now)
+            found = await self._store.read(lambda db: admitted(db, proof, member, now))
             if found is None:
-                await self._store.commit(lambda db: note_failure(db, address, now))
-                raise unauthorized(
-                    "the key, or the token or password beside it, is wrong or expired"
-                )
+                raise await self._wrong(source, now)
             if isinstance(found, Problem):
                 raise found
             return found
+
+    async def _member(self, proof: Proof, source: str, now: float) -> int | None:
+        """Whose password it is; None where a token says who calls. Without one of our keys, nobody
+        has a password checked."""
+        if proof.token is not None:
+            return None
+        if not await self._store.read(lambda db: knows_key(db, proof, now)):
+            raise await self._wrong(source, now)
+        member = await self._passwords.owner(proof.username, proof.password, source)
+        if member is None:
+            raise unauthorized(_WRONG)
+        return member
+
+    async def _wrong(self, source: str, now: float) -> Problem:
+        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
+        return unauthorized(_WRONG)
 
     async def push(self, request: Request, caller: Caller) -> Response:
         with self._counted():
@@ -122,17 +130,6 @@ class HubApi:
         problem = await self._store.commit(lambda db: self._decide(db, caller, parsed, key))
         if problem is not None:
             raise problem
-
-    async def _prove(self, proof: Proof) -> int | None:
-        """Whose password it is, if it is right."""
-        if proof.token is not None:
-            return None
-        known = await self._store.read(lambda db: stored_password(db, proof.username))
-        member, stored = known or (None, None)
-        right = await trio.to_thread.run_sync(
-            password_matches, proof.password, stored, limiter=self._passwords
-        )
-        return member if right else None
 
     def _decide(
         self,
@@ -215,16 +212,20 @@ def _digest(push: Push) -> bytes:
 def _earlier(db: Db, caller: Caller, key: str, push: Push, now: float) -> bytes | None:
     """The digest of the push that came under this key before; None when it is the first."""
     if db.execute(
-        "INSERT INTO idempotency (credential, key, digest, at) VALUES (?, ?, ?, ?)"
+        "INSERT INTO idempotency (credential, member, key, digest, at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING RETURNING key",
         caller.key,
+        caller.member,
         key,
         _digest(push),
         now,
     ):
         return None
     ((known,),) = db.execute(
-        "SELECT digest FROM idempotency WHERE credential = ? AND key = ?", caller.key, key
+        "SELECT digest FROM idempotency WHERE credential = ? AND member = ? AND key = ?",
+        caller.key,
+        caller.member,
+        key,
     )
     return bytes(known)
 

@@ -17,12 +17,10 @@ from typing import Any
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub import secret
+from fieldagent.hub.attempts import too_many
 from fieldagent.hub.push import Push
-from fieldagent.hub.rate import Rate, retry_after
+from fieldagent.hub.rate import Rate
 from fieldagent.hub.store.contract import Db
-
-FAILURES = Rate(per_minute=6, burst=12)
-"""Failed authentications from one address."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -30,6 +28,8 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""
 _BASIC = re.compile(r"Basic +([A-Za-z0-9+/]+=*)", re.IGNORECASE)
 """RFC 7617 2."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+"""Neither a name nor a password holds one, says RFC 7617 2. PostgreSQL takes no NUL."""
 _CHALLENGE = (
     ("WWW-Authenticate", 'Bearer realm="fieldagent"'),
     ("WWW-Authenticate", 'Basic realm="fieldagent", charset="UTF-8"'),
@@ -60,11 +60,6 @@ def unauthorized(detail: str) -> Problem:
     return Problem(401, detail, headers=_CHALLENGE)
 
 
-def too_many(what: str, wait: float) -> Problem:
-    seconds = retry_after(wait)
-    return Problem(429, f"{what}; try again in {seconds} s", headers=(("Retry-After", seconds),))
-
-
 def read_proof(headers: Mapping[str, str]) -> Proof:
     """Raises Problem 401 for what is missing or of another shape."""
     key = headers.get("x-api-key", "")
@@ -78,7 +73,7 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
             username, colon, password = base64.b64decode(basic[1]).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             colon = ""
-        if colon:
+        if colon and not _CONTROL.search(username + password):
             return Proof(key, username=username, password=password)
     raise unauthorized("Authorization must be Bearer TOKEN or Basic base64(username:password)")
 
@@ -99,39 +94,6 @@ def _is_in(address: str, networks: Sequence[Network]) -> bool:
         return False
 
 
-def blocked(db: Db, address: str, now: float) -> Problem | None:
-    """Whether that address has failed too often of late."""
-    _, wait = FAILURES.admit(_failures(db, address), now)
-    return too_many("too many calls with wrong credentials", wait) if wait else None
-
-
-def note_failure(db: Db, address: str, now: float) -> None:
-    tat, _ = FAILURES.admit(_failures(db, address), now)
-    db.execute(
-        "INSERT INTO attempt (address, tat) VALUES (?, ?)"
-        " ON CONFLICT (address) DO UPDATE SET tat = excluded.tat",
-        address,
-        tat,
-    )
-
-
-def _failures(db: Db, address: str) -> float:
-    rows = db.execute("SELECT tat FROM attempt WHERE address = ?", address)
-    return float(rows[0][0]) if rows else 0.0
-
-
-def stored_password(db: Db, username: str) -> tuple[int, str | None] | None:
-    """The member of that number or e-mail address, with the hash of the password."""
-    number = int(username[:20]) if username.isascii() and username.isdigit() else -1
-    rows = db.execute(
-        "SELECT id, password FROM member WHERE disabled IS NULL AND"
-        " (id = ? OR (email = ? AND email <> ''))",
-        number,
-        username,
-    )
-    return (int(rows[0][0]), rows[0][1]) if rows else None
-
-
 def identify(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | None:
     """Who calls; None when something of it is wrong. `proven` is whose password was right."""
     key = _credential(db, "key", proof.key, now)
@@ -145,6 +107,10 @@ def identify(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | N
         return None
     scopes = frozenset(key["scopes"].split())
     return Caller(key["id"], key["name"], key["workspace"], scopes, proven, rows[0][0])
+
+
+def knows_key(db: Db, proof: Proof, now: float) -> bool:
+    return _credential(db, "key", proof.key, now) is not None
 
 
 def _credential(db: Db, kind: str, presented: str, now: float) -> dict[str, Any] | None:

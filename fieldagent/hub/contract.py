@@ -9,11 +9,23 @@ disk.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import trio
+
+NUMBER_MAX = 2**32 - 1
+"""Of a user or workspace: a user's number is also an origin on air."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+
+
+def number_of(text: str) -> int | None:
+    """The number of a user or workspace, if that is one as people write it."""
+    number = int(text) if _NUMBER.fullmatch(text) else 0
+    return number if 1 <= number <= NUMBER_MAX else None
 
 
 class Bearer(StrEnum):

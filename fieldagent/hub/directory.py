@@ -11,7 +11,7 @@ from typing import Any
 
 from fieldagent.hub import lease, secret
 from fieldagent.hub.audit import note
-from fieldagent.hub.contract import Device, Unknown
+from fieldagent.hub.contract import Device, Unknown, number_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
 
@@ -339,7 +339,7 @@ def _rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]
 
 
 def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
-    number = int(named) if named.isascii() and named.isdigit() else -1
+    number = number_of(named) or -1
     rows = db.execute(f"SELECT id FROM {table} WHERE {column} = ? OR id = ?", named, number)
     if not rows:
         raise Refused(f"there is no {table} {named!r}; `fieldagent hub {table} list` shows them")

@@ -20,7 +20,7 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import directory, lease, ledger, mobile_terminated, webhooks
+from fieldagent.hub import attempts, directory, lease, ledger, mobile_terminated, webhooks
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.ip_link import Links
@@ -218,6 +218,7 @@ async def _expire(hub: Hub) -> None:
 async def _keep_house(hub: Hub) -> None:
     while True:
         await _patiently(hub, partial(ledger.forget, before=_oldest(hub)))
+        await _patiently(hub, lambda db: attempts.forget(db, time.time()))
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
         await trio.sleep(HOUSEKEEPING / 12)
 

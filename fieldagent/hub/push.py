@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fieldagent.hub.contract import NUMBER_MAX, number_of
 from fieldagent.package.package import SOS_PRIORITY, Item, Location, Message
 from fieldagent.package.reading import (
     ITEMS,
@@ -28,9 +29,6 @@ from fieldagent.package.reading import (
 )
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.writing import kind_of
-
-ID_MAX = 2**32 - 1
-"""Of a user: the number is also an origin on air."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +64,11 @@ class _PushedMessage:
 
 
 def _id(value: Any) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value[:20])
+    if isinstance(value, str):
+        value = number_of(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= ID_MAX:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= NUMBER_MAX:
         raise WrongValue('must be the number of a user or workspace, such as "12"')
     return value
 

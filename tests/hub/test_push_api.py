@@ -20,7 +20,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.hub import directory, secret
 from fieldagent.hub.api import HubApi
-from fieldagent.hub.caller import FAILURES
+from fieldagent.hub.attempts import BY_ADDRESS
 from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db, Store
 
@@ -143,6 +143,11 @@ async def test_a_push_is_answered_with_nothing_and_waits_for_whom_it_is_meant(
         ({"Authorization": "Bearer nobody"}, "wrong or expired"),
         (basic("ben@example.org:wrong"), "wrong or expired"),
         (basic("nobody:wrong"), "wrong or expired"),
+        (basic("9" * 20 + ":wrong"), "wrong or expired"),
+        (basic("003:of Ben: a long one"), "wrong or expired"),
+        (basic("\u0663:of Ben: a long one"), "wrong or expired"),
+        (basic("a\0b:wrong"), "Authorization must be"),
+        (basic("ben@example.org:of Ben: a long one\0"), "Authorization must be"),
         (basic("ada@example.org:"), "wrong or expired"),
     ],
 )
@@ -217,7 +222,7 @@ async def test_429_says_to_the_second_when_the_next_will_be_let_in(store: Store)
 
 async def test_an_address_that_guesses_is_kept_out_for_a_while(store: Store) -> None:
     async with cloud(store) as hub:
-        for _ in range(FAILURES.burst):
+        for _ in range(BY_ADDRESS.burst):
             assert (await hub.push(MESSAGE, headers={"x-api-key": "guess"})).status == 401
         reply = await hub.push(MESSAGE)
         assert (reply.status, reply.headers["retry-after"]) == (429, "10")
@@ -228,7 +233,7 @@ async def test_an_address_that_guesses_is_kept_out_for_a_while(store: Store) -> 
 async def test_behind_a_trusted_proxy_the_address_is_what_that_says(store: Store) -> None:
     trusted = [ipaddress.ip_network("127.0.0.0/8")]
     async with cloud(store, trusted_proxies=trusted) as hub:
-        for _ in range(FAILURES.burst):
+        for _ in range(BY_ADDRESS.burst):
             guess = {"x-api-key": "guess", "X-Forwarded-For": "1.2.3.4, 198.51.100.7"}
             assert (await hub.push(MESSAGE, headers=guess)).status == 401
         for address, status in (("198.51.100.7", 429), ("1.2.3.4", 200), ("203.0.113.9", 200)):
@@ -238,7 +243,7 @@ async def test_behind_a_trusted_proxy_the_address_is_what_that_says(store: Store
 
 async def test_without_one_nobody_chooses_the_address_that_is_blamed(store: Store) -> None:
     async with cloud(store) as hub:
-        for number in range(FAILURES.burst):
+        for number in range(BY_ADDRESS.burst):
             guess = {"x-api-key": "guess", "X-Forwarded-For": f"198.51.100.{number}"}
             assert (await hub.push(MESSAGE, headers=guess)).status == 401
         assert (await hub.push(MESSAGE, headers={"X-Forwarded-For": "203.0.113.9"})).status == 429
@@ -254,6 +259,10 @@ async def test_without_one_nobody_chooses_the_address_that_is_blamed(store: Stor
         ({**MESSAGE, "targetUserId": None}, 422, ["/targetUserId"]),
         ({**MESSAGE, "colapseKey": 1}, 422, ["/colapseKey"]),
         ({**MESSAGE, "sourceUserId": "me"}, 422, ["/sourceUserId"]),
+        ({**MESSAGE, "sourceUserId": "01"}, 422, ["/sourceUserId"]),
+        ({**MESSAGE, "targetUserId": "0" * 20 + "2"}, 422, ["/targetUserId"]),
+        ({**MESSAGE, "targetUserId": "2" + "0" * 30}, 422, ["/targetUserId"]),
+        ({**MESSAGE, "workspaceId": 10**30}, 422, ["/workspaceId"]),
         (
             {**LOCATION, "location": {"latitude": "91"}},
             422,
@@ -281,6 +290,17 @@ async def test_the_same_idempotency_key_counts_once(store: Store) -> None:
         assert (await hub.push(LOCATION, headers=once)).status == 422
         assert (await hub.push(MESSAGE, headers={"Idempotency-Key": "x" * 300})).status == 400
         assert len(await hub.rows("SELECT * FROM item")) == 1
+
+
+async def test_an_idempotency_key_is_its_callers_own(store: Store) -> None:
+    async with cloud(store) as hub:
+        once = {"Idempotency-Key": "a1"}
+        assert (await hub.push(LOCATION, headers=once)).status == 200
+        of_ada = {**once, "Authorization": f"Bearer {hub.others['ada']}"}
+        for _ in range(2):
+            reply = await hub.push({**LOCATION, "sourceUserId": 2}, headers=of_ada)
+            assert reply.status == 200
+        assert await hub.rows("SELECT sender FROM item ORDER BY id") == [(1,), (2,)]
 
 
 async def test_phone_and_email_are_kept_beside_the_message(store: Store) -> None:

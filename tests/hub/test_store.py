@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
@@ -100,6 +102,43 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
     store.close()
     with pytest.raises(StoreUnavailable, match="it has version 99, this program knows"):
         open_store(database)
+
+
+OF_VERSION_1 = """
+DROP TABLE attempt;
+DROP TABLE idempotency;
+CREATE TABLE attempt (address TEXT PRIMARY KEY, tat REAL NOT NULL);
+CREATE TABLE idempotency (credential BIGINT NOT NULL, key TEXT NOT NULL, digest BYTEA NOT NULL,
+    at REAL NOT NULL, PRIMARY KEY (credential, key));
+INSERT INTO attempt VALUES ('198.51.100.7', 7);
+INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0), (2, 'Andes', 0);
+INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0), (2, 'User', 'Ben', 0),
+    (3, 'User', 'Cleo', 0);
+INSERT INTO membership (workspace, member) VALUES (1, 1), (1, 2), (2, 3);
+INSERT INTO credential (id, kind, workspace, lookup, name, created)
+    VALUES (1, 'key', 1, 'x', 'x', 0);
+INSERT INTO idempotency VALUES (1, 'a1', 'd', 5);
+"""
+
+
+def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: str) -> None:
+    store = open_store(database)
+    for statement in OF_VERSION_1.split(";")[:-1]:
+        store.once(partial(run, statement))
+    if database.startswith("postgresql://"):
+        store.once(partial(run, "UPDATE fieldagent_schema SET version = 1"))
+    else:
+        store.once(partial(run, "PRAGMA user_version = 1"))
+    store.close()
+    store = open_store(database)
+    assert store.once(partial(run, "SELECT who, tat FROM attempt")) == [("198.51.100.7", 7)]
+    known = store.once(partial(run, "SELECT credential, member, key, at FROM idempotency"))
+    assert sorted(known) == [(1, 1, "a1", 5), (1, 2, "a1", 5)]
+    store.close()
+
+
+def run(sql: str, db: Db) -> list[tuple[Any, ...]]:
+    return db.execute(sql)
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,9 @@ CREATE TABLE credential (
     revoked {real}
 );
 
-CREATE TABLE attempt (address TEXT PRIMARY KEY, tat {real} NOT NULL); -- of failed calls
-
-CREATE TABLE idempotency (
-    credential {int} NOT NULL REFERENCES credential ON DELETE CASCADE,
-    key TEXT NOT NULL,
-    digest {blob} NOT NULL,
-    at {real} NOT NULL,
-    PRIMARY KEY (credential, key)
+CREATE TABLE attempt ( -- of failed calls: by an address, a /64 of IPv6, an account
+    who TEXT PRIMARY KEY,
+    tat {real} NOT NULL
 );
 
 CREATE TABLE audit (
@@ -81,6 +76,17 @@ CREATE TABLE audit (
     actor TEXT NOT NULL,
     action TEXT NOT NULL,
     detail TEXT NOT NULL DEFAULT ''
+);
+"""
+
+_IDEMPOTENCY = """
+CREATE TABLE idempotency ( -- a caller is a member with a key
+    credential {int} NOT NULL REFERENCES credential ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    digest {blob} NOT NULL,
+    at {real} NOT NULL,
+    PRIMARY KEY (credential, member, key)
 );
 """
 
@@ -228,5 +234,23 @@ CREATE INDEX webhook_delivery_waiting ON webhook_delivery (webhook, item)
 """
 
 
+_CALLERS = (
+    """
+ALTER TABLE attempt RENAME COLUMN address TO who;
+ALTER TABLE idempotency RENAME TO idempotency_of_keys;
+"""
+    + _IDEMPOTENCY
+    + """
+INSERT INTO idempotency (credential, member, key, digest, at)
+    SELECT old.credential, membership.member, old.key, old.digest, old.at
+    FROM idempotency_of_keys AS old JOIN credential ON credential.id = old.credential
+    JOIN membership ON membership.workspace = credential.workspace;
+DROP TABLE idempotency_of_keys;
+"""
+)
+"""From version 1, which did not tell apart who called with one key: a retry of anybody's counts."""
+
+
 def hub_schema(types: Mapping[str, str]) -> Schema:
-    return Schema(1, (_DIRECTORY + _EXCHANGE).format_map(types), {})
+    tables = _DIRECTORY + _IDEMPOTENCY + _EXCHANGE
+    return Schema(2, tables.format_map(types), {1: _CALLERS.format_map(types)})

@@ -1,0 +1,89 @@
+"""How often somebody may fail to prove who they are: rows of `attempt`, for every hub process.
+
+An address has one count, and so has an account. Who guesses addresses of IPv6 has a /64 of them
+for the asking (RFC 6177), so that counts as one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from fieldagent.http.problem import Problem
+from fieldagent.hub.rate import Rate, retry_after
+from fieldagent.hub.store.contract import Db
+
+BY_ADDRESS = Rate(per_minute=6, burst=12)
+BY_ACCOUNT = Rate(per_minute=6, burst=24)
+"""More than from one address: nobody alone can keep somebody else out."""
+
+_ADDRESS_CHARACTERS = 64
+"""A proxy may say what it likes."""
+
+
+def source_of(address: str) -> str:
+    """Under what the failures of an address are counted."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:_ADDRESS_CHARACTERS]
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
+
+
+def too_many(what: str, wait: float) -> Problem:
+    seconds = retry_after(wait)
+    return Problem(429, f"{what}; try again in {seconds} s", headers=(("Retry-After", seconds),))
+
+
+def blocked(db: Db, source: str, now: float) -> Problem | None:
+    """Whether an address has failed too often of late."""
+    _, problem = _admit(db, source, BY_ADDRESS, now)
+    return problem
+
+
+def note_failure(db: Db, source: str, now: float) -> None:
+    tat, _ = _admit(db, source, BY_ADDRESS, now)
+    _store(db, source, tat)
+
+
+def reserve(db: Db, source: str, account: str, now: float) -> Problem | None:
+    """Count a try at a password as a failure before it is made: of many at once, no more are made
+    than may fail."""
+    by_address, problem = _admit(db, source, BY_ADDRESS, now)
+    if problem is not None:
+        return problem
+    by_account, problem = _admit(db, account, BY_ACCOUNT, now)
+    if problem is not None:
+        return problem
+    _store(db, source, by_address)
+    _store(db, account, by_account)
+    return None
+
+
+def give_back(db: Db, source: str, account: str) -> None:
+    """The try was none: the password was right."""
+    for who, rate in ((source, BY_ADDRESS), (account, BY_ACCOUNT)):
+        db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
+
+
+def forget(db: Db, now: float) -> None:
+    """Drop what no longer counts."""
+    db.execute("DELETE FROM attempt WHERE tat <= ?", now)
+
+
+def _admit(db: Db, who: str, rate: Rate, now: float) -> tuple[float, Problem | None]:
+    rows = db.execute("SELECT tat FROM attempt WHERE who = ?", who)
+    tat, wait = rate.admit(float(rows[0][0]) if rows else 0.0, now)
+    return tat, too_many("too many calls with wrong credentials", wait) if wait else None
+
+
+def _store(db: Db, who: str, tat: float) -> None:
+    db.execute(
+        "INSERT INTO attempt (who, tat) VALUES (?, ?)"
+        " ON CONFLICT (who) DO UPDATE SET tat = excluded.tat",
+        who,
+        tat,
+    )

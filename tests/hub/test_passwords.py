@@ -1,0 +1,188 @@
+"""People who guess passwords, many at once: few of their tries are made, and nobody waits long."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+
+from fieldagent.hub import attempts, passwords, secret
+from fieldagent.hub.attempts import BY_ACCOUNT, BY_ADDRESS, source_of
+from fieldagent.hub.store.contract import Store
+from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
+
+BEN = "ben@example.org:of Ben: a long one"
+BY_BEN = {**LOCATION, "sourceUserId": 3}
+PROXY = [ipaddress.ip_network("127.0.0.0/8")]
+
+
+@dataclass
+class Scrypt:
+    """What is checked in the end."""
+
+    tried: list[str] = field(default_factory=list)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def matches(self, password: str, stored: str | None) -> bool:
+        self.tried.append(password)
+        self.go_on.wait(30)
+        return secret.password_matches(password, stored)
+
+
+@pytest.fixture
+def scrypt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scrypt]:
+    watched = Scrypt()
+    watched.go_on.set()
+    monkeypatch.setattr(passwords, "password_matches", watched.matches)
+    yield watched
+    watched.go_on.set()
+
+
+async def push(hub: Cloud, pair: str, address: str = "") -> int:
+    headers = {**basic(pair), "X-Forwarded-For": address}
+    return (await hub.push(BY_BEN, headers=headers)).status
+
+
+async def push_all(hub: Cloud, calls: list[tuple[str, str]]) -> list[int]:
+    """All at once: the statuses."""
+    found: list[int] = []
+
+    async def one(pair: str, address: str) -> None:
+        found.append(await push(hub, pair, address))
+
+    async with trio.open_nursery() as nursery:
+        for pair, address in calls:
+            nursery.start_soon(one, pair, address)
+    return found
+
+
+@pytest.mark.parametrize("name", ["ben@example.org", "3", "nobody@example.org"])
+async def test_of_many_guesses_at_once_no_more_are_made_than_may_fail(
+    store: Store, scrypt: Scrypt, name: str
+) -> None:
+    async with cloud(store) as hub:
+        statuses = await push_all(hub, [(f"{name}:guess {n}", "") for n in range(40)])
+        assert statuses.count(401) == len(scrypt.tried) <= BY_ADDRESS.burst
+        assert statuses.count(429) == 40 - len(scrypt.tried)
+
+
+@pytest.mark.parametrize("name", ["ben@example.org", "nobody@example.org"])
+async def test_an_account_is_guessed_at_from_everywhere_and_no_more_often(
+    store: Store, scrypt: Scrypt, name: str
+) -> None:
+    async with cloud(store, trusted_proxies=PROXY) as hub:
+        for batch in range(5):
+            calls = [(f"{name}:{batch} {n}", f"198.51.{batch}.{n}") for n in range(12)]
+            await push_all(hub, calls)
+        assert len(scrypt.tried) == BY_ACCOUNT.burst
+        assert await push(hub, "3:another way to the same", "203.0.113.1") == (
+            429 if name.startswith("ben") else 401
+        )
+
+
+async def test_a_network_of_ipv6_is_one_address(store: Store, scrypt: Scrypt) -> None:
+    async with cloud(store, trusted_proxies=PROXY) as hub:
+        for n in range(20):
+            await push(hub, f"user {n}@example.org:guess", f"2001:db8:1:2::{n}")
+        assert len(scrypt.tried) == BY_ADDRESS.burst
+        assert await push(hub, "x:guess", "2001:db8:1:3::1") == 401
+
+
+async def test_without_a_key_of_ours_no_password_is_looked_at(store: Store, scrypt: Scrypt) -> None:
+    async with cloud(store) as hub:
+        headers = {**basic(BEN), "x-api-key": "key_of_nobody"}
+        statuses = [(await hub.push(BY_BEN, headers=headers)).status for _ in range(14)]
+        assert statuses == [401] * BY_ADDRESS.burst + [429] * 2
+        assert scrypt.tried == []
+
+
+async def test_who_was_right_before_passes_while_strangers_guess(
+    store: Store, scrypt: Scrypt
+) -> None:
+    async with cloud(store, trusted_proxies=PROXY) as hub:
+        assert await push(hub, BEN, "203.0.113.1") == 200
+        for n in range(40):
+            await push(hub, f"ben@example.org:guess {n}", f"198.51.100.{n}")
+        tried = len(scrypt.tried)
+        assert await push(hub, BEN, "203.0.113.1") == 200
+        assert await push(hub, BEN, "203.0.113.2") == 200
+        assert len(scrypt.tried) == tried
+
+
+async def test_a_password_that_is_changed_is_wrong_at_once(store: Store, scrypt: Scrypt) -> None:
+    async with cloud(store) as hub:
+        assert await push(hub, BEN) == 200
+        changed = secret.hash_password("a new one")
+        await store.commit(
+            lambda db: db.execute("UPDATE member SET password = ? WHERE id = 3", changed)
+        )
+        assert await push(hub, BEN) == 401
+        assert await push(hub, "3:a new one") == 200
+        await store.commit(lambda db: db.execute("UPDATE member SET disabled = 1 WHERE id = 3"))
+        assert await push(hub, "3:a new one") == 401
+
+
+async def test_what_was_right_does_not_count_as_a_failure(store: Store, scrypt: Scrypt) -> None:
+    async with cloud(store) as hub:
+        for name in ("ben@example.org", "3"):
+            assert await push(hub, f"{name}:of Ben: a long one") == 200
+        assert await hub.rows("SELECT count(*) FROM attempt WHERE tat > 1790000000") == [(0,)]
+
+
+async def test_equal_tries_at_one_moment_are_one(store: Store, scrypt: Scrypt) -> None:
+    async with cloud(store) as hub:
+        assert await push_all(hub, [(BEN, "")] * 40) == [200] * 40
+        assert await push_all(hub, [("3:wrong", "")] * 40) == [401] * 40
+        assert scrypt.tried[0] == "of Ben: a long one"
+        assert len(scrypt.tried) < 1 + BY_ADDRESS.burst
+
+
+async def test_few_wait_for_their_turn(store: Store, scrypt: Scrypt) -> None:
+    room = passwords.AT_ONCE + passwords.WAITING
+    async with cloud(store, trusted_proxies=PROXY) as hub:
+        scrypt.go_on.clear()
+        statuses: list[int] = []
+        async with trio.open_nursery() as nursery:
+
+            async def guess(n: int) -> None:
+                statuses.append(await push(hub, f"user {n}:guess", f"198.51.100.{n}"))
+
+            for n in range(room + 30):
+                nursery.start_soon(guess, n)
+            with trio.fail_after(20):
+                while len(statuses) < 30:
+                    await trio.sleep(0.01)
+            scrypt.go_on.set()
+        assert statuses == [429] * 30 + [401] * room
+
+
+async def test_attempts_are_forgotten_when_they_no_longer_count(store: Store) -> None:
+    async with cloud(store) as hub:
+        for n in range(3):
+            await push(hub, f"user {n}:guess")
+        assert (await hub.rows("SELECT count(*) FROM attempt")) == [(4,)]
+        await store.commit(lambda db: attempts.forget(db, hub.now + 9))
+        assert (await hub.rows("SELECT count(*) FROM attempt")) == [(4,)]
+        await store.commit(lambda db: attempts.forget(db, hub.now + 31))
+        assert (await hub.rows("SELECT count(*) FROM attempt")) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("::ffff:198.51.100.7", "198.51.100.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
+        ("::1", "::/64"),
+        ("", ""),
+        ("unknown", "unknown"),
+        ("x" * 1000, "x" * 64),
+    ],
+)
+def test_under_what_an_address_is_counted(address: str, source: str) -> None:
+    assert source_of(address) == source
