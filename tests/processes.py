@@ -170,20 +170,26 @@ class Hub(Running):
     """`fieldagent hub run`, listening."""
 
     def __init__(
-        self, home: Path, settings: Mapping[str, str], command: list[str] = MODULE
+        self,
+        home: Path,
+        settings: Mapping[str, str],
+        command: list[str] = MODULE,
+        **environment: str,
     ) -> None:
         properties = home / "hub.properties"
         values = {"port": "0", "listen": "127.0.0.1", **settings}
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         self.arguments = ["--config", str(properties)]
-        super().__init__([*command, "hub", "run", *self.arguments])
+        super().__init__([*command, "hub", "run", *self.arguments], **environment)
         self.address = self.expect("the hub answers at").rpartition(" ")[2]
         self.port = int(self.address.rpartition(":")[2])
 
 
 @contextmanager
-def hub(home: Path, settings: Mapping[str, str], command: list[str] = MODULE) -> Iterator[Hub]:
-    running = Hub(home, settings, command)
+def hub(
+    home: Path, settings: Mapping[str, str], command: list[str] = MODULE, **environment: str
+) -> Iterator[Hub]:
+    running = Hub(home, settings, command, **environment)
     try:
         yield running
     finally:

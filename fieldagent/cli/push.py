@@ -9,7 +9,6 @@ import argparse
 import base64
 import json
 import os
-import ssl
 import sys
 import time
 import uuid
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 from fieldagent.cli.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, explain, report
+from fieldagent.http import tls
 
 TIMEOUT = 30.0
 """Seconds for one attempt."""
@@ -102,7 +102,8 @@ def _send_until_accepted(given: argparse.Namespace, body: bytes, headers: dict[s
         try:
             answer = _post(given, body, headers)
         except (OSError, HTTPException) as error:
-            trouble = f"no hub answers at {given.hub} ({error})"
+            why = tls.fault(error, "--ca-file") or error
+            trouble = f"no hub answers at {given.hub} ({why})"
         else:
             if answer.status == 200:
                 return
@@ -124,7 +125,10 @@ def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> _A
     if where.scheme == "http":
         connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT)
     else:
-        trust = ssl.create_default_context(cafile=given.ca_file)
+        try:
+            trust = tls.trust(given.ca_file)
+        except tls.UnusableTrust as unusable:
+            raise CallFailed(f"--ca-file {unusable}", USAGE) from None
         connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT, context=trust)
     try:
         connection.request("POST", where.path.rstrip("/") + "/api/package", body, headers)

@@ -18,6 +18,8 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import h11
 import trio
 
+from fieldagent.http import tls
+from fieldagent.http.secure import secured
 from fieldagent.system import waits
 
 _PORTS = {"http": 80, "https": 443}
@@ -129,20 +131,13 @@ async def _connect(
     stream = await open_stream(host, where.port or _PORTS[where.scheme])
     if where.scheme == "http":
         return stream
-    context = ssl_context or _system_trust()
-    secured = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
-    try:
-        await secured.do_handshake()
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
-    return secured
+    return await secured(stream, ssl_context or _system_trust(), host)
 
 
 @cache
 def _system_trust() -> ssl.SSLContext:
     """Reading the certificates takes time and memory: not before https is used, and once."""
-    return ssl.create_default_context()
+    return tls.trust(None)
 
 
 async def _exchange(
@@ -188,7 +183,8 @@ def _told_in_words() -> Iterator[None]:
     except OSError as error:
         raise RequestFailed(_reason(error)) from error
     except trio.BrokenResourceError as error:
-        raise RequestFailed(_tls_reason(error.__cause__)) from error
+        ended = "the connection was broken off before the answer"
+        raise RequestFailed(tls.fault(error.__cause__) or ended) from error
     except h11.RemoteProtocolError as error:
         raise RequestFailed(f"the answer is not HTTP or was cut short: {error}") from error
 
@@ -203,11 +199,3 @@ def _reason(error: OSError) -> str:
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno).lower()
     return str(error)
-
-
-def _tls_reason(cause: BaseException | None) -> str:
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"TLS certificate not trusted: {cause.verify_message}"
-    if isinstance(cause, ssl.SSLError):
-        return f"TLS failed: {cause.reason or cause}"
-    return "the connection was broken off before the answer"

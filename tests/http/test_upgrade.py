@@ -225,6 +225,36 @@ async def test_a_pipeline_and_a_large_body_in_tls() -> None:
         assert (await client.answer())[0].status_code == 200
 
 
+@pytest.mark.parametrize("size", [1, 6, 300, 65_536])
+async def test_records_come_in_any_pieces(size: int) -> None:
+    """The end of the handshake and two requests: bit by bit, or all at one time."""
+    context = ssl.create_default_context()
+    CA.configure_trust(context)
+    arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(arrived, leaving, server_hostname="localhost")
+    async with secure() as server, server.client() as client:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await client.stream.send_all(leaving.read())
+                arrived.write(await client.stream.receive_some())
+        for _ in range(2):
+            tls.write(b"GET / HTTP/1.1\r\n" + HOST)
+            tls.write(b"\r\n")
+        ciphertext = leaving.read()
+        for start in range(0, len(ciphertext), size):
+            await client.stream.send_all(ciphertext[start : start + size])
+            await trio.testing.wait_all_tasks_blocked()
+        answers = b""
+        while answers.count(b"HTTP/1.1 200") < 2:
+            try:
+                answers += tls.read()
+            except ssl.SSLWantReadError:
+                arrived.write(await client.stream.receive_some())
+
+
 async def test_a_slow_reader_gets_all_of_a_large_answer_in_tls() -> None:
     answer = bytes(range(256)) * 40_000
 

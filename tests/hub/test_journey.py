@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import http.server
 import json
+import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ IMEI = "300234010000001"
 class Receiver:
     """A webhook's receiver: what it got, as JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, before_answer: Callable[[], None]) -> None:
         self.got: list[Any] = []
         got = self.got
 
@@ -31,6 +32,7 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 got.append(json.loads(body))
+                before_answer()
                 self.send_response(204)
                 self.end_headers()
 
@@ -38,12 +40,18 @@ class Receiver:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+        scheme = "http"
+        if tls is not None:
+            scheme = "https"
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"{scheme}://127.0.0.1:{self.server.server_address[1]}/"
 
 
 @contextmanager
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
+def receiver(
+    tls: ssl.SSLContext | None = None, before_answer: Callable[[], None] = lambda: None
+) -> Iterator[Receiver]:
+    running = Receiver(tls, before_answer)
     thread = threading.Thread(target=running.server.serve_forever, daemon=True)
     thread.start()
     try:

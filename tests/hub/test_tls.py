@@ -1,69 +1,174 @@
-"""A hub process with a certificate of a private authority: links and pushes, and what it logs."""
+"""A hub process with a certificate of a private authority: links, pushes, webhooks and its log."""
 
 from __future__ import annotations
 
 import os
+import socket
+import ssl
+import struct
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 
+from tests.hub.test_cluster import until
+from tests.hub.test_journey import posted, receiver
 from tests.processes import MODULE, PATIENCE, administer, agent, hub
 
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER of no time: closing resets the connection (socket(7))."""
 
-def test_links_and_pushes_in_tls_and_no_secret_in_the_log(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    for name, blobs in (
-        ("ca.pem", [authority.cert_pem]),
-        ("chain.pem", issued.cert_chain_pems),
-        ("key.pem", [issued.private_key_pem]),
-    ):
-        (tmp_path / name).write_bytes(b"".join(blob.bytes() for blob in blobs))
-    database = str(tmp_path / "hub.sqlite3")
-    first = administer(database, "init", "Alps")
-    administer(database, "user", "add", "Ada", "--password", secret="of Ada: a long one\n")
-    device = administer(database, "device", "add", "kit", "--user", "Ada")
-    settings = {
-        "database": database,
-        "tls-certificate": str(tmp_path / "chain.pem"),
-        "tls-key": str(tmp_path / "key.pem"),
-    }
 
+class Site:
+    """A hub's database and settings, with a private authority that issued its certificate."""
+
+    def __init__(self, home: Path) -> None:
+        self.authority = trustme.CA()
+        issued = self.authority.issue_cert("127.0.0.1")
+        for name, blobs in (
+            ("ca.pem", [self.authority.cert_pem]),
+            ("chain.pem", issued.cert_chain_pems),
+            ("key.pem", [issued.private_key_pem]),
+        ):
+            (home / name).write_bytes(b"".join(blob.bytes() for blob in blobs))
+        self.ca_file = str(home / "ca.pem")
+        self.server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        issued.configure_cert(self.server_tls)
+        self.client_tls = ssl.create_default_context(cafile=self.ca_file)
+        self.database = str(home / "hub.sqlite3")
+        self.first = administer(self.database, "init", "Alps")
+        administer(self.database, "user", "add", "Ada", "--password", secret="of Ada: a long one\n")
+        self.token = administer(self.database, "device", "add", "kit", "--user", "Ada")["hub-token"]
+        self.settings = {
+            "database": self.database,
+            "tls-certificate": str(home / "chain.pem"),
+            "tls-key": str(home / "key.pem"),
+            "webhook-allow": "127.0.0.0/8",
+        }
+
+    def kit(self, port: int) -> dict[str, Any]:
+        """The settings of the device's agent."""
+        return {
+            "satellite-port": None,
+            "hub-address": f"https://127.0.0.1:{port}",
+            "hub-token": self.token,
+            "hub-ca-file": self.ca_file,
+            "inbound-hook": "cat",
+        }
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    (tmp_path / "kit").mkdir()
+    return Site(tmp_path)
+
+
+def test_links_and_pushes_in_tls_and_no_secret_in_the_log(site: Site, tmp_path: Path) -> None:
     def push(address: str, *arguments: str, token: str) -> subprocess.CompletedProcess[str]:
         common = ["--hub", address, "--workspace", "1", "--target", "2", "--patience", "0"]
+        key = site.first["apiKey"]
         return subprocess.run(
             [*MODULE, "push", "message", *common, *arguments, "Storm at noon"],
-            env={**os.environ, "FIELDAGENT_API_KEY": first["apiKey"], "FIELDAGENT_TOKEN": token},
+            env={**os.environ, "FIELDAGENT_API_KEY": key, "FIELDAGENT_TOKEN": token},
             capture_output=True,
             text=True,
             timeout=PATIENCE,
         )
 
-    with hub(tmp_path, settings) as running:
+    with hub(tmp_path, site.settings) as running:
         assert running.address.startswith("https://")
-        by_tls: dict[str, Any] = {
-            "satellite-port": None,
-            "hub-address": running.address,
-            "hub-token": device["hub-token"],
-            "hub-ca-file": str(tmp_path / "ca.pem"),
-            "inbound-hook": "cat",
-        }
-        (tmp_path / "kit").mkdir()
-        with agent(tmp_path / "kit", by_tls) as kit:
+        with agent(tmp_path / "kit", site.kit(running.port)) as kit:
             kit.expect("linked to the hub")
-            trusted = ("--ca-file", str(tmp_path / "ca.pem"))
-            by_token = push(running.address, "--source", "1", *trusted, token=first["token"])
+            trusted = ("--ca-file", site.ca_file)
+            token = site.first["token"]
+            by_token = push(running.address, "--source", "1", *trusted, token=token)
             assert (by_token.returncode, by_token.stdout) == (0, "accepted\n"), by_token.stderr
             kit.expect("Storm at noon")
             ada = ("--username", "2", "--source", "2")
             by_name = push(running.address, *ada, *trusted, token="of Ada: a long one")
             assert by_name.returncode == 0, by_name.stderr
-            stranger = push(running.address, "--source", "1", token=first["token"])
+            stranger = push(running.address, "--source", "1", token=token)
             assert stranger.returncode == 69
-            assert "certificate" in stranger.stderr
+            assert "the certificate is not trusted" in stranger.stderr
+            assert "set --ca-file" in stranger.stderr
+            missing = push(running.address, "--source", "1", "--ca-file", "/missing", token=token)
+            assert missing.returncode == 2
+            assert "--ca-file /missing cannot be used: No such file" in missing.stderr
         told = "\n".join(running.output())
-    secrets = (first["apiKey"], first["token"], device["hub-token"], "of Ada")
+    secrets = (site.first["apiKey"], site.first["token"], site.token, "of Ada")
     assert "kit is linked" in told
     assert [secret for secret in secrets if secret in told] == []
+
+
+def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
+    site: Site, tmp_path: Path
+) -> None:
+    """Each resets a connection that is idle. OpenSSL, where it has the socket, fails to say
+    goodbye then and leaves that in the thread's error queue, for whoever reads next."""
+    vanished = 0
+
+    def vanish() -> None:
+        nonlocal vanished
+        plain = socket.create_connection(("127.0.0.1", running.port), PATIENCE)
+        with site.client_tls.wrap_socket(plain, server_hostname="127.0.0.1") as peer:
+            peer.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert peer.recv(4096)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        vanished += 1
+
+    texts = [f"{number} " + "x" * 9000 for number in range(8)]
+    with (
+        hub(tmp_path, site.settings, SSL_CERT_FILE=site.ca_file) as running,
+        receiver(site.server_tls, before_answer=vanish) as hooked,
+        in_pieces(running.port) as port,
+        agent(tmp_path / "kit", site.kit(port)) as kit,
+    ):
+        administer(site.database, "webhook", "add", hooked.url, "--untried")
+        kit.expect("linked to the hub")
+        for text in texts:
+            vanish()
+            assert kit.post(text).body["status"] == "Delivered"
+        until(lambda: len(hooked.got) == len(texts))
+        assert [line for line in kit.output() if "no link to the hub" in line] == []
+    assert posted(hooked) == texts
+    assert vanished == 2 * len(texts)
+    told = "\n".join(running.output())
+    assert told.count("kit is linked") == 1
+    assert "Traceback" not in told
+
+
+@contextmanager
+def in_pieces(to: int) -> Iterator[int]:
+    """The port of a way to `to` that brings a few bytes at a time: no TLS record comes whole."""
+    ends: list[socket.socket] = []
+
+    def carry(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(600):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def take() -> None:
+        with suppress(OSError):
+            while True:
+                here, there = listener.accept()[0], socket.create_connection(("127.0.0.1", to))
+                ends.extend((here, there))
+                for way in ((here, there), (there, here)):
+                    way[1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    threading.Thread(target=carry, args=way, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taking = threading.Thread(target=take, daemon=True)
+        taking.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            taking.join(PATIENCE)
+            for end in ends:
+                end.close()

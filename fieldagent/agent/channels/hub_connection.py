@@ -9,9 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -21,6 +18,8 @@ import h11
 import trio
 
 from fieldagent.agent.channels.contract import LinkState
+from fieldagent.http import tls
+from fieldagent.http.secure import secured
 from fieldagent.http.web_socket import Closed, HandshakeRefused, WebSocket, connect
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH
 
@@ -31,8 +30,6 @@ UPGRADE_REQUIRED = 426
 """What the hub says to one who has the right token and wants no WebSocket (RFC 9110 15.5.22)."""
 
 _PORTS = {"http": 80, "https": 443}
-_CERTIFICATE_TIMES = {9, 10}
-"""X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
 _BUSY = {408, 429, 500, 502, 503, 504}
 
 
@@ -72,18 +69,20 @@ class HubAddress:
 
 async def open_stream(hub: HubAddress) -> trio.abc.Stream:
     """Connected, and in TLS with the hub proven to be who it says. Raises Unreachable."""
-    context = trust(hub.ca_file) if hub.secure else None
-    plain = await _connect(hub)
-    if context is None:
-        return plain
-    stream = trio.SSLStream(plain, context, server_hostname=hub.host, https_compatible=True)
+    if not hub.secure:
+        return await _connect(hub)
     try:
-        with _tls_in_words():
-            await stream.do_handshake()
-    except BaseException:
-        await trio.aclose_forcefully(plain)
-        raise
-    return stream
+        context = tls.trust(hub.ca_file)
+    except tls.UnusableTrust as unusable:
+        raise Unreachable(LinkState.FAULT, f"hub-ca-file {unusable}") from unusable
+    plain = await _connect(hub)
+    try:
+        return await secured(plain, context, hub.host)
+    except trio.BrokenResourceError as error:
+        if (fault := tls.fault(error.__cause__, "hub-ca-file")) is not None:
+            raise Unreachable(LinkState.FAULT, fault) from error
+        text = "the connection was broken off during the TLS handshake"
+        raise Unreachable(LinkState.NO_SERVICE, text) from error
 
 
 async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream) -> WebSocket:
@@ -126,16 +125,6 @@ def _refusal(refused: HandshakeRefused) -> Unreachable:
     else:
         what = f"there is no hub at hub-address, or something between: {refused}"
     return Unreachable(LinkState.FAULT, what)
-
-
-def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Raises Unreachable."""
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        text = f"hub-ca-file {ca_file} cannot be used: {why}"
-        raise Unreachable(LinkState.FAULT, text) from error
 
 
 async def _connect(hub: HubAddress) -> trio.SocketStream:
@@ -197,25 +186,3 @@ def _bind(sock: trio.socket.SocketType, interface: str) -> None:
         if error.errno == errno.EPERM:
             text += "; kernels before 5.7 ask for CAP_NET_RAW"
         raise Unreachable(LinkState.FAULT, text) from error
-
-
-@contextmanager
-def _tls_in_words() -> Iterator[None]:
-    try:
-        yield
-    except trio.BrokenResourceError as error:
-        cause = error.__cause__
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            raise Unreachable(LinkState.FAULT, _distrust(cause)) from error
-        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-            text = f"the hub, or something between, does not speak TLS: {cause.reason or cause}"
-            raise Unreachable(LinkState.FAULT, text) from error
-        text = "the connection was broken off during the TLS handshake"
-        raise Unreachable(LinkState.NO_SERVICE, text) from error
-
-
-def _distrust(error: ssl.SSLCertVerificationError) -> str:
-    text = f"the hub's certificate is not trusted: {error.verify_message.lower()}"
-    if error.verify_code in _CERTIFICATE_TIMES:
-        return f"{text}; is this machine's clock right?"
-    return f"{text}; if the hub is a private one, set hub-ca-file to its authority's certificate"

@@ -1,0 +1,46 @@
+"""What both programs trust, and a failure of TLS in words. Without trio."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""The peer left without a word: which of them is raised differs between versions of Python 3.11."""
+_CERTIFICATE_TIMES = {9, 10}
+"""X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
+
+
+class UnusableTrust(Exception):
+    """The text names the file and says what is wrong with it."""
+
+
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """The system's authorities, or those in `ca_file` instead. Raises UnusableTrust."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise UnusableTrust(f"{ca_file} cannot be used: {why}") from error
+
+
+def fault(error: BaseException | None, ca_setting: str = "") -> str | None:
+    """What is wrong with the TLS of a peer and may mend it; None where the connection just ended.
+
+    `ca_setting` is what names a private authority's file, if anything does.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _distrust(error, ca_setting)
+    if not isinstance(error, ssl.SSLError) or isinstance(error, _ENDED):
+        return None
+    why = error.reason.replace("_", " ").lower() if error.reason else str(error)
+    return f"what answers does not speak TLS, or not as it should: {why}"
+
+
+def _distrust(error: ssl.SSLCertVerificationError, ca_setting: str) -> str:
+    text = f"the certificate is not trusted: {error.verify_message.lower()}"
+    if error.verify_code in _CERTIFICATE_TIMES:
+        return f"{text}; is this machine's clock right?"
+    if ca_setting:
+        return f"{text}; if it is a private one, set {ca_setting} to its authority's certificate"
+    return text

@@ -1,0 +1,103 @@
+"""A failure of TLS in words, and the files that are trusted."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.http import tls
+from fieldagent.http.secure import SecureStream, secured
+
+ENDED = [
+    ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
+    ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)"),
+    ssl.SSLSyscallError(5, "Some I/O error occurred"),
+    BrokenPipeError(32, "Broken pipe"),
+    None,
+]
+
+
+@pytest.mark.parametrize("error", ENDED, ids=lambda error: type(error).__name__)
+def test_a_connection_that_ended_is_no_fault(error: Exception | None) -> None:
+    """Python 3.11.2 raises SSLZeroReturnError where 3.11.7 raises SSLEOFError."""
+    assert tls.fault(error) is None
+
+
+def hang_up(peer: socket.socket) -> None:
+    peer.recv(1)
+    peer.shutdown(socket.SHUT_RDWR)
+
+
+def speak(words: bytes) -> Callable[[socket.socket], None]:
+    def say(peer: socket.socket) -> None:
+        peer.sendall(words)
+        while peer.recv(4096):
+            pass
+
+    return say
+
+
+def refuse(peer: socket.socket) -> None:
+    """A server of TLS 1.1 at most, whose answer is an alert."""
+    peer.recv(4096)
+    peer.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        (hang_up, None),
+        (speak(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not speak TLS"),
+        (speak(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak TLS"),
+        (refuse, "protocol version"),
+    ],
+    ids=["ends", "HTTP", "SSH", "an alert"],
+)
+async def test_a_handshake_that_fails(
+    server: Callable[[socket.socket], None], said: str | None
+) -> None:
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=server, args=(theirs,))
+    thread.start()
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+    with pytest.raises(trio.BrokenResourceError) as broken:
+        await secured(stream, ssl.create_default_context(), "hub.example.org")
+    thread.join()
+    theirs.close()
+    fault = tls.fault(broken.value.__cause__)
+    assert fault is None if said is None else said in str(fault)
+
+
+async def test_whatever_fails_in_a_stream_is_breakage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """trio passes on the OSError that Python makes of an error of another connection."""
+    near, _ = trio.testing.memory_stream_pair()
+    stream = SecureStream(near, ssl.create_default_context(), "hub.example.org")
+
+    async def broken(*_: object) -> bytes:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    for name in ("do_handshake", "receive_some", "send_all", "aclose"):
+        monkeypatch.setattr(trio.SSLStream, name, broken)
+    for attempt in (stream.handshake, stream.receive_some, stream.aclose):
+        with pytest.raises(trio.BrokenResourceError):
+            await attempt()
+    with pytest.raises(trio.BrokenResourceError):
+        await stream.send_all(b"x")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "No such file"), ("nonsense", "holds no certificate")]
+)
+def test_a_file_that_cannot_be_trusted(tmp_path: Path, content: str | None, said: str) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(tls.UnusableTrust, match=f"{path} cannot be used: {said}"):
+        tls.trust(path)
