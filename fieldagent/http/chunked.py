@@ -20,7 +20,7 @@ class ChunkedBody:
         """`most` bytes of content are taken."""
         self.content = bytearray()
         self._limits = limits
-        self._most = most
+        self.most = most
         self._framing = 0
         self._last_seen = False
 
@@ -40,8 +40,8 @@ class ChunkedBody:
         return self._take_trailers(data)
 
     def _take_chunk(self, data: bytearray, start: int, size: int) -> bool:
-        if len(self.content) + size > self._most:
-            raise too_large(self._most)
+        if len(self.content) + size > self.most:
+            raise too_large(self.most)
         end = start + size
         if len(data) < end + 2:
             return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fieldagent.http.address import Network
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -22,5 +24,11 @@ class Limits:
     linger: float = 2.0
     """How long a refused peer may take to read why before the connection is reset."""
     connections: int = 128
+    per_source: int | None = None
+    """Connections of one source, see `address`; what has been upgraded does not count."""
+    proxies: tuple[Network, ...] = ()
+    """Networks whose addresses stand for many people: `per_source` is not for them."""
+    bodies: int = 16_777_216
+    """Bytes of bodies that are held at one moment."""
     grace: float = 10.0
     """For requests in progress when the server stops."""

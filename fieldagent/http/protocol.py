@@ -80,6 +80,11 @@ class ServerProtocol:
             guards.check_content(self._head, admission)
         self._chunked = ChunkedBody(self._limits, admission.body) if self._is_chunked else None
 
+    @property
+    def announced(self) -> int:
+        """Bytes that the body may have."""
+        return self._length if self._chunked is None else self._chunked.most
+
     def next_body(self) -> Request | Wait:
         """The whole request, or BODY. Raises Problem."""
         assert self._head is not None

@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
@@ -21,6 +21,8 @@ from typing import TypeVar
 import trio
 from trio.lowlevel import checkpoint, wait_readable, wait_writable
 
+from fieldagent.http.address import is_in, source_of
+from fieldagent.http.body_budget import BodyBudget
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Judge, Request, Response
 from fieldagent.http.problem import Problem
@@ -104,7 +106,9 @@ class _Server:
         self.limits = limits
         self.stopping = stopping
         self.tls = tls
-        self.connections: dict[_Connection, None] = {}  # in the order of their coming
+        self.bodies = BodyBudget(limits.bodies)
+        self._all: dict[_Connection, None] = {}  # in the order of their coming
+        self._of: dict[str, dict[_Connection, None]] = {}  # those of one source
         self.deadlines = {
             _Phase.HEAD: limits.head_deadline,
             _Phase.BODY: limits.body_deadline,
@@ -126,35 +130,55 @@ class _Server:
             if named:
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = _Connection(self, peer, str(address[0]) if named else "")
-            connection.refused = not self._make_room()
-            self.connections[connection] = None
+            connection.refused = not self._make_room(connection)
+            self._enter(connection)
             nursery.start_soon(connection.run)
+
+    def _enter(self, connection: _Connection) -> None:
+        self._all[connection] = None
+        self._of.setdefault(connection.source, {})[connection] = None
+
+    def leave(self, connection: _Connection) -> None:
+        self._all.pop(connection, None)
+        self.leave_source(connection)
+
+    def leave_source(self, connection: _Connection) -> None:
+        """It no longer counts among those of its source."""
+        of_source = self._of.get(connection.source, {})
+        of_source.pop(connection, None)
+        if not of_source:
+            self._of.pop(connection.source, None)
 
     async def _endure(self, error: OSError) -> None:
         """A peer that left before it was accepted is nothing; a lack of files passes."""
         if error.errno in _OUT_OF_FILES:
             log.error("No connection can be accepted now: %s. Trying on.", error.strerror)
-            self._evict()
+            self._evict(self._all)
             await trio.sleep(1)
 
-    def _make_room(self) -> bool:
-        while len(self.connections) >= self.limits.connections:
-            if not self._evict():
-                return False
+    def _make_room(self, coming: _Connection) -> bool:
+        limits = self.limits
+        bounds = [(self._all, limits.connections)]
+        if limits.per_source is not None and not is_in(coming.address, limits.proxies):
+            bounds.append((self._of.get(coming.source, {}), limits.per_source))
+        for among, most in bounds:
+            while len(among) >= most:
+                if not self._evict(among):
+                    return False
         return True
 
-    def _evict(self) -> bool:
+    def _evict(self, among: Iterable[_Connection]) -> bool:
         """End the connection that is worth least; False if every one has a handler running."""
-        victim = min(self.connections, key=_Connection.worth, default=None)
+        victim = min(among, key=_Connection.worth, default=None)
         if victim is None or victim.phase >= _Phase.HANDLING:
             return False
-        del self.connections[victim]
+        self.leave(victim)
         victim.evicted = True
         victim.scope.cancel()
         return True
 
     def end_idle(self) -> None:
-        for connection in self.connections:
+        for connection in self._all:
             connection.end_if_idle()
 
 
@@ -164,6 +188,8 @@ class _Connection:
         self.evicted = False
         self.scope = trio.CancelScope()
         self.phase = _Phase.HANDLING
+        self.address = address
+        self.source = source_of(address)
         self._since = trio.current_time()
         self._server = server
         self._socket: socket.socket | SecureSocket = peer
@@ -185,7 +211,7 @@ class _Connection:
         except* Exception:
             log.exception("A connection was given up, which is a fault here.")
         finally:
-            self._server.connections.pop(self, None)
+            self._server.leave(self)
             self._socket.close()
 
     async def _converse(self) -> None:
@@ -248,7 +274,10 @@ class _Connection:
             self._protocol.drop_body()
             return admission
         self._protocol.admit(admission)
-        return await self._attempt(admission.handler, await self._whole_request())
+        with self._server.bodies.share(self._protocol.announced) as share:
+            request = await self._whole_request()
+            share.is_now(len(request.body))
+            return await self._attempt(admission.handler, request)
 
     async def _attempt(
         self, step: Callable[[Request], Awaitable[T]], request: Request
@@ -291,6 +320,7 @@ class _Connection:
         head, already = self._protocol.switch(response, date=_http_date(int(time.time())))
         await self._write(head)
         self.phase, self.scope = _Phase.UPGRADED, trio.CancelScope()
+        self._server.leave_source(self)
         if self._server.stopping.is_set():
             return
         with self.scope:

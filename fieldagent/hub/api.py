@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fieldagent.http import openapi
+from fieldagent.http.address import Network, source_of
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -17,7 +18,6 @@ from fieldagent.hub import attempts, lease, ledger
 from fieldagent.hub.audit import note
 from fieldagent.hub.caller import (
     Caller,
-    Network,
     Proof,
     address_of,
     admitted,
@@ -76,7 +76,7 @@ class HubApi:
         """Who calls, told by the head alone: nothing of a stranger's body is read."""
         with self._counted():
             now = self._clock()
-            source = attempts.source_of(address_of(head, self._trusted))
+            source = source_of(address_of(head, self._trusted))
             if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
                 raise problem
             proof = read_proof(head.headers)

@@ -1,12 +1,9 @@
 """How often somebody may fail to prove who they are: rows of `attempt`, for every hub process.
 
-An address has one count, and so has an account. Who guesses addresses of IPv6 has a /64 of them
-for the asking (RFC 6177), so that counts as one.
+A source (see `http.address`) has one count, and so has an account.
 """
 
 from __future__ import annotations
-
-import ipaddress
 
 from fieldagent.http.problem import Problem
 from fieldagent.hub.rate import Rate, retry_after
@@ -15,22 +12,6 @@ from fieldagent.hub.store.contract import Db
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)
 """More than from one address: nobody alone can keep somebody else out."""
-
-_ADDRESS_CHARACTERS = 64
-"""A proxy may say what it likes."""
-
-
-def source_of(address: str) -> str:
-    """Under what the failures of an address are counted."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address[:_ADDRESS_CHARACTERS]
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
 
 
 def too_many(what: str, wait: float) -> Problem:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fieldagent.http.address import Network, is_in
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub import secret
@@ -21,8 +21,6 @@ from fieldagent.hub.attempts import too_many
 from fieldagent.hub.push import Push
 from fieldagent.hub.rate import Rate
 from fieldagent.hub.store.contract import Db
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""
@@ -82,16 +80,9 @@ def address_of(request: Request, trusted: Sequence[Network]) -> str:
     """Who is at the other end: what a trusted proxy says, or the connection's own address."""
     address = request.peer
     hops = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",")]
-    while hops and hops[-1] and _is_in(address, trusted):
+    while hops and hops[-1] and is_in(address, trusted):
         address = hops.pop()
     return address
-
-
-def _is_in(address: str, networks: Sequence[Network]) -> bool:
-    try:
-        return any(ipaddress.ip_address(address) in network for network in networks)
-    except ValueError:
-        return False
 
 
 def identify(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | None:

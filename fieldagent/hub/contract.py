@@ -19,11 +19,11 @@ import trio
 NUMBER_MAX = 2**32 - 1
 """Of a user or workspace: a user's number is also an origin on air."""
 
-_NUMBER = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
 def number_of(text: str) -> int | None:
-    """The number of a user or workspace, if that is one as people write it."""
+    """The number of a user or workspace, all of it or none: a cut one would be somebody else."""
     number = int(text) if _NUMBER.fullmatch(text) else 0
     return number if 1 <= number <= NUMBER_MAX else None
 

@@ -45,6 +45,10 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 20_000
 """Links and calls at one moment, in one process."""
+CONNECTIONS_OF_ONE = 256
+"""Calls of one address, or /64 of IPv6, at one moment."""
+BODIES = 67_108_864
+"""Bytes of bodies at one moment."""
 
 EXPIRY = 5.0
 """Seconds between two looks for items whose time is over."""
@@ -148,7 +152,12 @@ async def _serve(
     task_status: trio.TaskStatus[int],
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
-    limits = Limits(connections=CONNECTIONS)
+    limits = Limits(
+        connections=CONNECTIONS,
+        per_source=CONNECTIONS_OF_ONE,
+        proxies=hub.settings.trusted_proxies,
+        bodies=BODIES,
+    )
     port = port_of(listeners)
     serving = partial(serve, hub.judge(), listeners, stopping=stopping, limits=limits, tls=tls)
     async with trio.open_nursery() as nursery:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import trio
 
+from fieldagent.http.address import Network
 from fieldagent.http.client import Opener, RequestFailed
-from fieldagent.hub.caller import Network
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fieldagent.hub.caller import Network
+from fieldagent.http.address import Network
 from fieldagent.system.directories import state_directory, xdg_directory
 from fieldagent.system.properties import (
     InvalidSettings,

@@ -133,8 +133,10 @@ class Served:
         self.stopping = stopping
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
-        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+    async def client(self, address: str = "127.0.0.1") -> AsyncIterator[Client]:
+        """Comes from `address`."""
+        there = ("127.0.0.1", self.port)
+        async with await trio.open_tcp_stream(*there, local_address=address) as stream:
             yield Client(stream, self.port)
 
 

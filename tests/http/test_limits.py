@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -184,6 +186,86 @@ async def test_a_stream_makes_room_when_nothing_else_can() -> None:
             await reader.send(GET)
             await reader.stream.receive_some()
         assert (await readers[0].rest()).endswith(b"0\r\n\r\n")
+
+
+FEW_OF_ONE = Limits(connections=100, per_source=3)
+
+
+async def test_one_source_has_its_share_of_connections_and_no_more() -> None:
+    async with serving(limits=FEW_OF_ONE) as server, AsyncExitStack() as stack:
+        others = await stack.enter_async_context(server.client("127.0.0.2"))
+        assert await others.is_served()
+        clients = [await stack.enter_async_context(server.client()) for _ in range(9)]
+        for client in clients[:6]:
+            assert await client.rest() == b""
+        for client in (*clients[6:], others):
+            assert await client.is_served()
+
+
+async def test_a_source_that_waits_for_all_its_answers_is_asked_to_come_again() -> None:
+    gate = Gate()
+    async with serving(gate, FEW_OF_ONE) as server, AsyncExitStack() as stack:
+        waiting = [await stack.enter_async_context(server.client()) for _ in range(3)]
+        await crowd(waiting, GET)
+        await gate.has_begun(3)
+        async with server.client() as refused:
+            assert (await refused.answer())[0].status_code == 503
+        async with server.client("127.0.0.2") as other:
+            await other.send(GET)
+            await gate.has_begun(4)
+            gate.opened.set()
+            assert (await other.answer())[0].status_code == 200
+        for client in waiting:
+            assert (await client.answer())[0].status_code == 200
+
+
+async def test_a_proxy_stands_for_many() -> None:
+    limits = replace(FEW_OF_ONE, proxies=(ipaddress.IPv4Network("127.0.0.0/30"),))
+    async with serving(limits=limits) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(server.client()) for _ in range(9)]
+        for client in clients:
+            assert await client.is_served()
+
+
+UPLOAD = b"POST /echo HTTP/1.1\r\n" + HOST + JSON + b"Expect: 100-continue\r\n"
+EIGHT = b"Content-Length: 800\r\n\r\n"
+
+
+async def test_bodies_share_what_the_server_has_for_them() -> None:
+    async with serving(limits=Limits(bodies=1_000)) as server, AsyncExitStack() as stack:
+        first = await stack.enter_async_context(server.client())
+        await first.send(UPLOAD + EIGHT)
+        assert b" 100 " in await first.stream.receive_some()
+        for framing in (EIGHT, b"Transfer-Encoding: chunked\r\n\r\n"):
+            async with server.client() as second:
+                await second.send(UPLOAD + framing)
+                response, _ = await second.answer()
+                assert (response.status_code, header(response, "retry-after")) == (503, "1")
+        async with server.client() as small:
+            await small.send(UPLOAD + b"Content-Length: 200\r\n\r\n" + b" " * 200)
+            assert (await small.answer())[0].status_code == 200
+        await first.send(b" " * 800)
+        assert (await first.answer())[0].status_code == 200
+        async with server.client() as third:
+            await third.send(UPLOAD + EIGHT + b" " * 800)
+            assert (await third.answer())[0].status_code == 200
+
+
+async def test_a_body_counts_until_it_has_its_answer() -> None:
+    gate = Gate()
+    limits = Limits(bodies=1_048_576)
+    async with serving(gate, limits) as server, server.client() as pending:
+        chunked = b"Transfer-Encoding: chunked\r\n\r\n320\r\n" + b" " * 800 + b"\r\n0\r\n\r\n"
+        await pending.send(UPLOAD + chunked)
+        await gate.has_begun(1)
+        async with server.client() as refused:
+            await refused.send(UPLOAD + b"Content-Length: 1048000\r\n\r\n")
+            assert (await refused.answer())[0].status_code == 503
+        async with server.client() as fits:
+            await fits.send(UPLOAD + b"Content-Length: 1047000\r\n\r\n")
+            assert b" 100 " in await fits.stream.receive_some()
+        gate.opened.set()
+        assert (await pending.answer())[0].status_code == 200
 
 
 async def test_stopping_answers_what_is_pending() -> None:

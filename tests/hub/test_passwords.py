@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
+from fieldagent.http.address import source_of
 from fieldagent.hub import attempts, passwords, secret
-from fieldagent.hub.attempts import BY_ACCOUNT, BY_ADDRESS, source_of
+from fieldagent.hub.attempts import BY_ACCOUNT, BY_ADDRESS
 from fieldagent.hub.store.contract import Store
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -18,10 +19,12 @@ from fieldagent.hub.store.opening import open_store
 from tests.hostile_bodies import BODIES
 from tests.http.loop_lag import LongestStep
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
-from tests.processes import PATIENCE, Agent, Hub, administer, agent, hub
+from tests.processes import PATIENCE, Agent, Hub, Running, administer, agent, hub
 
 FREEZE = 1.0
 """Seconds: what was quadratic held up everybody for minutes, what is linear does for 0.03 s."""
+
+STRANGERS = 300
 
 
 async def head_only(hub: Cloud, *lines: str) -> bytes:
@@ -124,6 +127,30 @@ def test_a_hub_process_answers_everybody_else_meanwhile(tmp_path: Path) -> None:
                 running, "/healthz", partial(post, running.port, "/api/package", body, headers)
             )
             assert (answered, waited < PATIENCE / 10) == (status, True), waited
+
+
+def test_a_crowd_of_strangers_with_large_bodies_takes_no_memory(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    head = b"POST /api/package HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+    with hub(tmp_path, {"database": database}) as running, ExitStack() as stack:
+        assert get(running.port, "/healthz") == 200
+        before = memory(running)
+        for _ in range(STRANGERS):
+            peer = socket.create_connection(("127.0.0.1", running.port), PATIENCE)
+            stack.enter_context(peer)
+            peer.setblocking(False)
+            with suppress(OSError):  # refused, and the rest thrown away
+                peer.send(head + b"Content-Length: 1048576\r\n\r\n" + b" " * 1_000_000)
+        assert get(running.port, "/healthz") == 200
+        assert memory(running) - before < STRANGERS * 100_000
+
+
+def memory(running: Running) -> int:
+    """The most that the process has had in bytes."""
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
 
 
 def test_an_agent_process_answers_everybody_else_meanwhile(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""Addresses of peers, and the networks that they are in."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_SOURCE_CHARACTERS = 64
+"""A proxy may say what it likes."""
+
+
+def source_of(address: str) -> str:
+    """Under what somebody at this address is counted: for IPv6 it is the /64, of which everybody
+    has all addresses for the asking (RFC 6177)."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:_SOURCE_CHARACTERS]
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
+
+
+def is_in(address: str, networks: Sequence[Network]) -> bool:
+    try:
+        return any(ipaddress.ip_address(address) in network for network in networks)
+    except ValueError:
+        return False

@@ -1,0 +1,40 @@
+"""How many bytes of bodies a server holds at one moment: from the head of a request to its answer.
+
+A share is taken before a body is asked for, so that many large ones at once are refused, not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fieldagent.http.problem import Problem
+
+
+class Share:
+    def __init__(self, budget: BodyBudget, size: int) -> None:
+        self._budget = budget
+        self._size = 0
+        self.is_now(size)
+
+    def is_now(self, size: int) -> None:
+        self._budget.held += size - self._size
+        self._size = size
+
+
+class BodyBudget:
+    def __init__(self, most: int) -> None:
+        self.held = 0
+        self._most = most
+
+    @contextmanager
+    def share(self, size: int) -> Iterator[Share]:
+        """Room for a body of that many bytes. Raises Problem 503."""
+        if size and self.held + size > self._most:
+            again = (("Retry-After", "1"),)
+            raise Problem(503, "too many large bodies are under way; try again", headers=again)
+        share = Share(self, size)
+        try:
+            yield share
+        finally:
+            share.is_now(0)
