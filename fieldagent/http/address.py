@@ -7,6 +7,11 @@ from collections.abc import Sequence
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+LOOPBACK_NETWORKS: tuple[Network, ...] = (
+    ipaddress.IPv4Network("127.0.0.0/8"),
+    ipaddress.IPv6Network("::1/128"),
+)
+
 _SOURCE_CHARACTERS = 64
 """A proxy may say what it likes."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from fieldagent.http.address import LOOPBACK_NETWORKS
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
@@ -176,7 +177,9 @@ async def _listen_for_mo(hub: Hub, nursery: trio.Nursery) -> None:
         return
     host, port = hub.settings.directip_listen
     listeners = open_listeners(port, [host], allow_remote=True)
-    await nursery.start(serve_directip, listeners, hub.take_in)
+    allowed = hub.settings.directip_allow or LOOPBACK_NETWORKS
+    serving = partial(serve_directip, listeners, hub.take_in, allowed=allowed)
+    await nursery.start(serving)
     log.info("the operator's gateway may bring MO messages to %s:%d", host, port_of(listeners))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fieldagent.http.address import Network
+from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.system.directories import state_directory, xdg_directory
 from fieldagent.system.properties import (
     InvalidSettings,
@@ -37,6 +37,7 @@ class HubSettings:
     item_time_to_live: int
     keep_days: int
     directip_listen: tuple[str, int] | None
+    directip_allow: tuple[Network, ...]
     directip_gateway: tuple[str, int] | None
     rockblock_address: str
     rockblock_username: str | None
@@ -91,6 +92,12 @@ KEYS = (
     ),
     Key("keep-days", whole(1, 36_500, "days"), 30, "days that ended items are kept (30)"),
     Key("directip-listen", _endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
+    Key(
+        "directip-allow",
+        _networks,
+        (),
+        "networks that it may come from: 192.0.2.0/28 (this machine)",
+    ),
     Key("directip-gateway", _endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
     Key(
         "rockblock-address",
@@ -149,6 +156,13 @@ def parse(
             f"listen is {' '.join(beyond)} without TLS: set tls-certificate and tls-key, or"
             " trusted-proxies when a proxy does TLS"
         )
+    if values["directip_listen"] is not None and "directip-allow" not in pairs:
+        host, _ = values["directip_listen"]
+        if not is_in(host, LOOPBACK_NETWORKS):
+            faults.append(
+                f"directip-listen is {host}, where anybody may bring MO messages in any device's"
+                " name: set directip-allow to the addresses of the operator's gateways"
+            )
     if faults:
         raise InvalidSettings(path, faults)
     if database or not values["database"]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -21,8 +24,10 @@ from fieldagent.hub.operator.directip import (
     receive,
     serve_directip,
 )
+from fieldagent.hub.settings import parse
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
+from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.directip import DirectIpMo, read_mo_confirmation, write
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
@@ -130,25 +135,33 @@ class Store:
         self.taken.append((imei, body))
 
 
-@asynccontextmanager
-async def listening(store: Store) -> AsyncIterator[Callable[[bytes], Awaitable[bool]]]:
-    listeners = open_listeners(0, ["127.0.0.1"])
-    port = port_of(listeners)
+@dataclass
+class Hub:
+    port: int
 
-    async def bring(raw: bytes) -> bool:
-        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+    async def connect(self, address: str = "127.0.0.1") -> trio.SocketStream:
+        return await trio.open_tcp_stream("127.0.0.1", self.port, local_address=address)
+
+    async def __call__(self, raw: bytes, address: str = "127.0.0.1") -> bool:
+        """Bring it from there: whether it was confirmed."""
+        async with await self.connect(address) as stream:
             await stream.send_all(raw)
             await stream.send_eof()
             return read_mo_confirmation(await receive(stream))
 
+
+@asynccontextmanager
+async def listening(store: Store, *allowed: str) -> AsyncIterator[Hub]:
+    listeners = open_listeners(0, ["127.0.0.1"])
+    networks = [ipaddress.ip_network(each) for each in allowed or ("127.0.0.0/8",)]
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve_directip, listeners, store.take_in))
-        yield bring
+        await nursery.start(partial(serve_directip, listeners, store.take_in, allowed=networks))
+        yield Hub(port_of(listeners))
         nursery.cancel_scope.cancel()
 
 
-def mo(payload: bytes | None = b"body") -> bytes:
-    return write(DirectIpMo(1, IMEI, 0, 7, 0, 1_790_000_000, payload))
+def mo(payload: bytes | None = b"body", status: int = 0) -> bytes:
+    return write(DirectIpMo(1, IMEI, status, 7, 0, 1_790_000_000, payload))
 
 
 async def test_mo_messages_are_confirmed_once_they_are_stored() -> None:
@@ -172,3 +185,60 @@ async def test_what_is_no_message_is_not_confirmed_and_the_next_is_taken(raw: by
             await bring(raw)
         assert await bring(mo()) is True
         assert store.taken == [(IMEI, b"body")]
+
+
+@pytest.mark.parametrize(
+    ("status", "taken"), [(0, 1), (1, 1), (2, 1), (10, 0), (12, 0), (13, 0), (14, 0), (15, 0)]
+)
+async def test_what_came_of_a_session_that_failed_is_told_and_not_taken(
+    status: int, taken: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store()
+    async with listening(store) as bring:
+        assert await bring(mo(status=status)) is True
+    assert len(store.taken) == taken
+    assert (f"a session of {IMEI} (MOMSN 7) failed: " in caplog.text) is not taken
+
+
+async def test_who_is_not_allowed_brings_nothing_and_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store()
+    async with listening(store, "127.0.0.8/30") as bring:
+        for _ in range(3):
+            with pytest.raises((RemoteProtocolError, trio.BrokenResourceError)):
+                await bring(mo(), "127.0.0.2")
+        assert await bring(mo(), "127.0.0.9") is True
+    assert caplog.text.count("127.0.0.2 may not bring MO messages: directip-allow") == 1
+    assert len(store.taken) == 1
+
+
+async def test_idle_connections_do_not_keep_out_who_has_something_to_bring() -> None:
+    store = Store()
+    async with listening(store) as bring, AsyncExitStack() as stack:
+        for _ in range(500):
+            await stack.enter_async_context(await bring.connect())
+        with trio.fail_after(DEADLINE / 3):
+            assert await bring(mo()) is True
+
+
+async def test_who_says_nothing_is_left_after_a_while(clock: trio.testing.MockClock) -> None:
+    async with listening(Store()) as bring, await bring.connect() as stream:
+        await stream.send_all(mo()[:-1])
+        assert await stream.receive_some() == b""
+        assert trio.current_time() <= DEADLINE + 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("directip-listen=127.0.0.1:10800", ""),
+        ("directip-listen=[::1]:10800", ""),
+        ("directip-listen=0.0.0.0:10800", "set directip-allow to the addresses"),
+        ("directip-listen=0.0.0.0:10800\ndirectip-allow=192.0.2.7 2001:db8::/32", ""),
+        ("directip-listen=0.0.0.0:10800\ndirectip-allow=somewhere", "must be networks"),
+    ],
+)
+def test_where_anybody_may_come_somebody_must_be_named(lines: str, told: str) -> None:
+    with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
+        parse(lines, Path("hub.properties"))

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.hub.contract import Unknown
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.wire.directip import (
+    DirectIpMo,
     DirectIpMt,
     Flags,
     read_confirmation,
@@ -26,8 +28,10 @@ log = logging.getLogger(__name__)
 
 DEADLINE = 30.0
 """Seconds for one message, each way."""
-CONNECTIONS = 32
+CONNECTIONS = 64
 """From gateways, at one moment."""
+STRANGERS_NAMED = 100
+"""Addresses that may not bring anything, each told once."""
 FULL_PAUSE = 600.0
 """Seconds until a full queue is tried again: the modem has to come and empty it."""
 
@@ -60,30 +64,94 @@ TakeIn = Callable[[str, bytes], Awaitable[None]]
 """An IMEI and a message's payload; on disk once it returns. Raises Unknown."""
 
 
+SESSIONS = {
+    0: "",
+    1: "",  # the MO message came through; an MT message was too large
+    2: "",  # it came through; the position is poor
+    10: "the session timed out",
+    12: "the MO message is too large for the gateway",
+    13: "the link was lost during the session",
+    14: "the modem broke the protocol (IMEI anomaly)",
+    15: "the IMEI is barred from the gateway",
+}
+"""Of a session, by its status: why there is no message, where there is none."""
+
+
 async def serve_directip(
     listeners: Sequence[socket.socket],
     take_in: TakeIn,
     *,
+    allowed: Sequence[Network] = LOOPBACK_NETWORKS,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Take MO messages until cancelled. What is confirmed is on disk; the rest comes again."""
-    limiter = trio.CapacityLimiter(CONNECTIONS)
-
-    async def take(stream: trio.SocketStream) -> None:
-        async with limiter:
-            with trio.move_on_after(DEADLINE):
-                try:
-                    await _take_one(stream, take_in)
-                except (RemoteProtocolError, trio.BrokenResourceError) as error:
-                    log.error("the gateway's MO message was not taken: %s", error)
-
+    """Take MO messages from gateways in these networks, until cancelled. What is confirmed is on
+    disk; the rest comes again."""
+    door = _Door(take_in, allowed)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
-    await trio.serve_listeners(take, served, task_status=task_status)  # type: ignore[arg-type]
+    await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
 
-async def _take_one(stream: trio.SocketStream, take_in: TakeIn) -> None:
-    message = read_mobile_originated(await receive(stream))
+class _Door:
+    """Who may come in. Room for one more is made by who has been longest in telling theirs."""
+
+    def __init__(self, take_in: TakeIn, allowed: Sequence[Network]) -> None:
+        self._take_in = take_in
+        self._allowed = allowed
+        self._told: set[str] = set()
+        self._inside = 0
+        self._receiving: dict[trio.CancelScope, None] = {}
+
+    async def enter(self, stream: trio.SocketStream) -> None:
+        try:
+            address = str(stream.socket.getpeername()[0])
+        except OSError:  # it has left
+            return
+        if not is_in(address, self._allowed):
+            self._refuse(address)
+        elif self._inside < CONNECTIONS or self._make_room():
+            self._inside += 1
+            try:
+                await self._take_one(stream)
+            except (RemoteProtocolError, trio.BrokenResourceError) as error:
+                log.error("an MO message from %s was not taken: %s", address, error)
+            finally:
+                self._inside -= 1
+
+    def _refuse(self, address: str) -> None:
+        if len(self._told) < STRANGERS_NAMED and address not in self._told:
+            self._told.add(address)
+            log.error("%s may not bring MO messages: directip-allow does not name it", address)
+
+    def _make_room(self) -> bool:
+        if not self._receiving:
+            return False
+        (oldest := next(iter(self._receiving))).cancel()
+        del self._receiving[oldest]
+        return True
+
+    async def _take_one(self, stream: trio.SocketStream) -> None:
+        elements = None
+        with trio.move_on_after(DEADLINE) as scope:
+            self._receiving[scope] = None
+            try:
+                elements = await receive(stream)
+            finally:
+                self._receiving.pop(scope, None)
+        if elements is None:
+            raise RemoteProtocolError("it did not come in time, and others did")
+        message = read_mobile_originated(elements)
+        with trio.move_on_after(DEADLINE):
+            await stream.send_all(write_mo_confirmation(await _store(message, self._take_in)))
+
+
+async def _store(message: DirectIpMo, take_in: TakeIn) -> bool:
+    """Whether to confirm it."""
     taken = True
+    why = SESSIONS.get(message.status, f"the gateway calls it {message.status}")
+    if why:
+        # The modem knows that it failed, and sends it again.
+        log.error("a session of %s (MOMSN %d) failed: %s", message.imei, message.momsn, why)
+        return taken
     try:
         if message.payload is not None:
             await take_in(message.imei, message.payload)
@@ -93,7 +161,7 @@ async def _take_one(stream: trio.SocketStream, take_in: TakeIn) -> None:
     except Exception:
         log.exception("an MO message from %s could not be stored", message.imei)
         taken = False
-    await stream.send_all(write_mo_confirmation(taken))
+    return taken
 
 
 async def receive(stream: trio.SocketStream) -> bytes:
