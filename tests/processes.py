@@ -108,7 +108,11 @@ class Agent(Running):
     """`fieldagent run`, listening."""
 
     def __init__(
-        self, home: Path, settings: Mapping[str, str | None] = {}, command: list[str] = MODULE
+        self,
+        home: Path,
+        settings: Mapping[str, str | None] = {},
+        command: list[str] = MODULE,
+        **environment: str,
     ) -> None:
         """None takes away what would be set."""
         properties = home / "agent.properties"
@@ -120,7 +124,7 @@ class Agent(Running):
         }
         lines = [f"{key}={value}\n" for key, value in values.items() if value is not None]
         properties.write_text("".join(lines))
-        super().__init__([*command, "run", "--config", str(properties)])
+        super().__init__([*command, "run", "--config", str(properties)], **environment)
         self.port = int(self.expect("the local API answers at").rpartition(":")[2])
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
@@ -157,9 +161,12 @@ def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
 
 @contextmanager
 def agent(
-    home: Path, settings: Mapping[str, str] = {}, command: list[str] = MODULE
+    home: Path,
+    settings: Mapping[str, str | None] = {},
+    command: list[str] = MODULE,
+    **environment: str,
 ) -> Iterator[Agent]:
-    running = Agent(home, settings, command)
+    running = Agent(home, settings, command, **environment)
     try:
         yield running
     finally:

@@ -7,7 +7,7 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,9 +39,10 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
-from fieldagent.store.group import StoreFull
+from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.signals import stop_at_signal
+from fieldagent.system.supervisor import Supervisor, brief
 from fieldagent.system.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.envelope import derive_key
 
@@ -73,6 +74,7 @@ class Agent:
     hooks: list[Hook]
     events: Events
     progress: Progress
+    supervisor: Supervisor
     started: float
     station: Station | None
 
@@ -82,7 +84,26 @@ class Agent:
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
             "journal": {"commits": self.journal.commits, "full": self.journal.full},
+            "faults": self._faults(),
         }
+
+    def _faults(self) -> list[dict[str, Any]]:
+        """Of every part that failed since the agent began the last, as people are told it."""
+        now = trio.current_time()
+        return [
+            {
+                "part": fault.part,
+                "error": fault.error,
+                "at": fault.at,
+                "times": fault.times,
+                "down": fault.is_down(now),
+            }
+            for fault in self.supervisor.faults()
+            if fault.times
+        ]
+
+    def fault_counts(self) -> dict[str, int]:
+        return self.supervisor.counts()
 
     def _channel(self, channel: Channel) -> dict[str, Any]:
         outbox = self.outboxes.get(channel)
@@ -93,6 +114,10 @@ class Agent:
         return _channel_status(True, outbox.link, len(outbox), outbox.spent())
 
     def healthy(self) -> str | None:
+        return self.stuck() or self.supervisor.trouble()
+
+    def stuck(self) -> str | None:
+        """What only a restart of the whole agent may mend."""
         if self.journal.failed is not None:
             return f"{self.journal.failed}; check the disk and restart the agent"
         # Who waits for room on the disk is as well as can be.
@@ -154,6 +179,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         hooks,
         events,
         Progress(trio.current_time),
+        Supervisor(fatal=(StoreFailed, StoreFull), clock=time.time),
         trio.current_time(),
         station,
     )
@@ -246,26 +272,34 @@ async def _run_parts(
     stopping: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
+    keep = agent.supervisor.keep
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_at_signal, stopping)
-        nursery.start_soon(_keep_house, agent)
-        nursery.start_soon(_keep_room, agent)
-        nursery.start_soon(_show_life, agent)
-        nursery.start_soon(_tell_links, agent)
-        nursery.start_soon(_ask_for_fragments, agent)
-        nursery.start_soon(_keep_sos_going, agent)
+        for name, part in KEEPERS.items():
+            nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.hooks:
-            nursery.start_soon(run_hook, hook, agent.journal, agent.inbox)
-        for outbox in agent.outboxes.values():
-            nursery.start_soon(outbox.run)
-        if Channel.SATELLITE in agent.outboxes:
-            nursery.start_soon(_run_satellite, agent)
-        if Channel.CELLULAR in agent.outboxes:
-            nursery.start_soon(_run_cellular, agent)
-        if Channel.RADIO in agent.outboxes:
-            nursery.start_soon(_run_radio, agent)
+            nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
+        for channel, outbox in agent.outboxes.items():
+            nursery.start_soon(keep, f"{channel} queue", outbox.run)
+            drive = partial(_drive, outbox.link, partial(DRIVERS[channel], agent))
+            nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         await _serve_api(agent, listeners, stopping, task_status)
         nursery.cancel_scope.cancel()
+
+
+async def _run_hook(agent: Agent, hook: Hook) -> None:
+    note_fault = agent.supervisor.notes(f"the {hook.name}")
+    await run_hook(hook, agent.journal, agent.inbox, note_fault)
+
+
+async def _drive(link: ChannelLink, driver: Callable[[], Awaitable[None]]) -> None:
+    """Show on the channel itself that its driver failed."""
+    try:
+        await driver()
+    except Exception as error:
+        link.state, link.signal = LinkState.FAULT, None
+        link.reason = f"the driver failed and is started again: {brief(error)}"
+        raise
 
 
 async def _serve_api(
@@ -279,7 +313,10 @@ async def _serve_api(
     judge = router(LocalApi(agent.journal, agent.intake, agent.inbox, agent.events, agent).routes())
     guard = loopback_guard(port)
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, judge, listeners, stopping=stopping, guard=guard))
+        note_fault = agent.supervisor.notes("the local API")
+        await nursery.start(
+            partial(serve, judge, listeners, stopping=stopping, guard=guard, note_fault=note_fault)
+        )
         log.info("the local API answers at http://127.0.0.1:%d", port)
         notify("READY=1")
         task_status.started(port)
@@ -403,11 +440,27 @@ async def _show_life(agent: Agent) -> None:
     interval = watchdog_interval()
     while interval is not None:
         await agent.journal.commit(lambda db: None)
-        if trouble := agent.healthy():
+        if trouble := agent.stuck():
             log.error("%s; systemd will restart the agent", trouble)
         else:
             notify("WATCHDOG=1")
         await waits.sleep(interval / 3)
+
+
+KEEPERS = {
+    "housekeeping": _keep_house,
+    "the reserve on the disk": _keep_room,
+    "the watchdog": _show_life,
+    "the event stream": _tell_links,
+    "the search for fragments": _ask_for_fragments,
+    "the repeating of SOS": _keep_sos_going,
+}
+"""What runs beside channels and hooks, by the names that people are told."""
+DRIVERS = {
+    Channel.SATELLITE: _run_satellite,
+    Channel.CELLULAR: _run_cellular,
+    Channel.RADIO: _run_radio,
+}
 
 
 @contextmanager

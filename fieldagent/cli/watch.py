@@ -88,6 +88,7 @@ def status(given: argparse.Namespace) -> int:
         lines.append("the disk is full: make room on it; nothing goes on before")
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
+    lines += [_fault_line(fault) for fault in answer["faults"]]
     show(given, answer, "\n".join(lines))
     return OK
 
@@ -104,6 +105,14 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
         f" {clock_time(last) if last else 'none yet'}",
         f"  today {channel['bytesToday']} bytes, {channel['creditsToday']} credits",
     ]
+
+
+def _fault_line(fault: dict[str, Any]) -> str:
+    then = "and does not recover" if fault["down"] else "and was started again"
+    return (
+        f"{fault['part']} failed {fault['times']} time(s) {then}; last {clock_time(fault['at'])}:"
+        f" {fault['error']}. Please report it with what the log says"
+    )
 
 
 @_calls

@@ -29,6 +29,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import ServerProtocol, Wait
 from fieldagent.http.secure import SecureSocket
 from fieldagent.http.upgrade import UpgradedStream
+from fieldagent.system.supervisor import Note, log_fault
 
 __all__ = ["Limits", "serve"]
 
@@ -67,14 +68,15 @@ async def serve(
     guard: Guard | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     tls: ssl.SSLContext | None = None,
+    note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer requests until `stopping` is set and those in progress have their answers.
 
     Takes over `listeners` and closes them. With `tls` they speak HTTPS and nothing else. What
-    `judge` or its handler raises besides Problem is logged and answered with 500.
+    `judge` or its handler raises besides Problem goes to `note_fault` and is answered with 500.
     """
-    server = _Server(judge, guard, limits, stopping, tls)
+    server = _Server(judge, guard, limits, stopping, tls, note_fault)
     try:
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
@@ -100,7 +102,9 @@ class _Server:
         limits: Limits,
         stopping: trio.Event,
         tls: ssl.SSLContext | None,
+        note_fault: Note,
     ) -> None:
+        self.note_fault = note_fault
         self.judge = judge
         self.guard = guard
         self.limits = limits
@@ -208,8 +212,8 @@ class _Connection:
             await self._converse()
         except* OSError as broken:
             log.debug("A connection broke: %s", broken.exceptions[0])
-        except* Exception:
-            log.exception("A connection was given up, which is a fault here.")
+        except* Exception as errors:
+            self._server.note_fault(errors, "a connection")
         finally:
             self._server.leave(self)
             self._socket.close()
@@ -286,8 +290,8 @@ class _Connection:
             return await step(request)
         except Problem as problem:
             return problem.to_response()
-        except Exception:
-            log.exception("%s %s failed, which is a fault here.", request.method, request.path)
+        except Exception as error:
+            self._server.note_fault(error, f"{request.method} {request.path}")
             return Problem(500, "the fault is the server's; its log tells more").to_response()
 
     async def _whole_request(self) -> Request:

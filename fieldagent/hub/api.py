@@ -34,6 +34,7 @@ from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.supervisor import Supervisor
 
 _WRONG = "the key, or the token or password beside it, is wrong or expired"
 
@@ -54,8 +55,10 @@ class HubApi:
         clock: Callable[[], float],
         grace: float,
         time_to_live: float,
+        supervisor: Supervisor,
         trusted_proxies: Sequence[Network] = (),
     ) -> None:
+        self._supervisor = supervisor
         self._store = store
         self._clock = clock
         self._grace = grace
@@ -183,12 +186,16 @@ class HubApi:
         except StoreUnavailable as unavailable:
             document = {"status": "DOWN", "reason": str(unavailable)}
             return json_response(document, 503)
+        if trouble := self._supervisor.trouble():
+            return json_response({"status": "DOWN", "reason": trouble}, 503)
         return json_response({"status": "UP"})
 
     async def metrics(self, request: Request) -> Response:
         values = await self._store.read(lambda db: _figures(db, self._clock()))
         values |= {"pushes_accepted": self._counts.accepted, "pushes_refused": self._counts.refused}
         text = "".join(f"fieldagent_hub_{name} {value}\n" for name, value in values.items())
+        for part, times in self._supervisor.counts().items():
+            text += f'fieldagent_hub_faults_total{{part="{part}"}} {times}\n'
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
 

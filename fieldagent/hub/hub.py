@@ -7,8 +7,8 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import count
 from typing import Any
@@ -34,9 +34,10 @@ from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.store.group import StoreUnavailable
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import stop_at_signal
+from fieldagent.system.supervisor import Supervisor
 from fieldagent.system.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.jwt import PublicKey, read_public_key
@@ -66,6 +67,9 @@ class Hub:
         self.store = store
         self.process = uuid.uuid4().hex[:12]
         self._link_numbers = count(1)
+        self.supervisor = Supervisor(
+            fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
+        )
         self.mobile_originated = MobileOriginated(
             store,
             clock=time.time,
@@ -78,6 +82,7 @@ class Hub:
             clock=time.time,
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
+            supervisor=self.supervisor,
             trusted_proxies=settings.trusted_proxies,
         )
         self.links = Links(self._authenticate, self._mailbox, self._connected)
@@ -135,13 +140,16 @@ async def run(
     stopping = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_run_store, store, stopping)
-        async with trio.open_nursery() as parts:
-            parts.start_soon(stop_at_signal, stopping)
-            await _listen_for_mo(hub, parts)
-            for part in (_keep_house, _expire, _show_life, _call_operators, _post_webhooks):
-                parts.start_soon(part, hub)
-            await _serve(hub, listeners, tls, stopping, task_status)
-            parts.cancel_scope.cancel()
+        with _mo_listeners(settings) as brought:
+            async with trio.open_nursery() as parts:
+                parts.start_soon(stop_at_signal, stopping)
+                keep = hub.supervisor.keep
+                if brought:
+                    parts.start_soon(keep, "DirectIP", partial(_take_mo, hub, brought))
+                for name, part in PARTS.items():
+                    parts.start_soon(keep, name, partial(part, hub))
+                await _serve(hub, listeners, tls, stopping, task_status)
+                parts.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
 
 
@@ -160,7 +168,15 @@ async def _serve(
         bodies=BODIES,
     )
     port = port_of(listeners)
-    serving = partial(serve, hub.judge(), listeners, stopping=stopping, limits=limits, tls=tls)
+    serving = partial(
+        serve,
+        hub.judge(),
+        listeners,
+        stopping=stopping,
+        limits=limits,
+        tls=tls,
+        note_fault=hub.supervisor.notes("HTTP"),
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(serving)
         scheme = "http" if tls is None else "https"
@@ -172,24 +188,46 @@ async def _serve(
         notify("STOPPING=1")
 
 
-async def _listen_for_mo(hub: Hub, nursery: trio.Nursery) -> None:
-    if hub.settings.directip_listen is None:
+@contextmanager
+def _mo_listeners(settings: HubSettings) -> Iterator[list[socket.socket]]:
+    """Where the operator's gateway brings MO messages; none unless the settings name it."""
+    if settings.directip_listen is None:
+        yield []
         return
-    host, port = hub.settings.directip_listen
+    host, port = settings.directip_listen
     listeners = open_listeners(port, [host], allow_remote=True)
-    allowed = hub.settings.directip_allow or LOOPBACK_NETWORKS
-    serving = partial(serve_directip, listeners, hub.take_in, allowed=allowed)
-    await nursery.start(serving)
     log.info("the operator's gateway may bring MO messages to %s:%d", host, port_of(listeners))
+    try:
+        yield listeners
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+async def _take_mo(hub: Hub, listeners: Sequence[socket.socket]) -> None:
+    # It closes what it is given, and may have to be started again.
+    own = [listener.dup() for listener in listeners]
+    await serve_directip(
+        own,
+        hub.take_in,
+        allowed=hub.settings.directip_allow or LOOPBACK_NETWORKS,
+        note_fault=hub.supervisor.notes("DirectIP"),
+    )
 
 
 async def _call_operators(hub: Hub) -> None:
-    await mobile_terminated.run(hub.store, hub.operators(), clock=time.time)
+    note_fault = hub.supervisor.notes("operator calls")
+    operators = hub.operators()
+    await mobile_terminated.run(hub.store, operators, clock=time.time, note_fault=note_fault)
 
 
 async def _post_webhooks(hub: Hub) -> None:
-    open_stream = open_public(hub.settings.webhook_allow)
-    await webhooks.run(hub.store, clock=time.time, open_stream=open_stream)
+    await webhooks.run(
+        hub.store,
+        clock=time.time,
+        open_stream=open_public(hub.settings.webhook_allow),
+        note_fault=hub.supervisor.notes("webhooks"),
+    )
 
 
 def rockblock_key(settings: HubSettings) -> PublicKey:
@@ -217,8 +255,8 @@ async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
     """A database that cannot be reached now is asked again at the next turn."""
     try:
         await hub.store.commit(operation)
-    except StoreUnavailable as unavailable:
-        log.error("%s", unavailable)
+    except (StoreFull, StoreUnavailable) as trouble:
+        log.error("%s", trouble)
 
 
 async def _expire(hub: Hub) -> None:
@@ -246,3 +284,13 @@ async def _show_life(hub: Hub) -> None:
         await _patiently(hub, lambda db: None)
         notify("WATCHDOG=1")
         await waits.sleep(interval / 3)
+
+
+PARTS = {
+    "housekeeping": _keep_house,
+    "the expiry of items": _expire,
+    "the watchdog": _show_life,
+    "operator calls": _call_operators,
+    "webhooks": _post_webhooks,
+}
+"""What runs beside the push API and the links, by the names that people are told."""

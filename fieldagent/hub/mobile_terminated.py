@@ -30,7 +30,8 @@ from fieldagent.hub.envelope_packing import (
 )
 from fieldagent.hub.operator.contract import Operator, Verdict
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.store.group import StoreUnavailable
+from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
@@ -436,7 +437,11 @@ def needed(db: Db, call: OperatorCall) -> bool:
 
 
 async def run(
-    store: Store, operators: Mapping[str, Operator], *, clock: Callable[[], float]
+    store: Store,
+    operators: Mapping[str, Operator],
+    *,
+    clock: Callable[[], float],
+    note_fault: Note = log_fault,
 ) -> None:
     """Send what is due over satellite until cancelled."""
     while True:
@@ -446,39 +451,50 @@ async def run(
             if await store.read(lambda db: is_due(db, clock())):
                 await store.commit(lambda db: pack(db, clock()))
                 calls = await store.commit(lambda db: claim(db, clock()))
-        except StoreUnavailable as unavailable:
-            log.error("%s", unavailable)
+        except (StoreFull, StoreUnavailable) as trouble:
+            log.error("%s", trouble)
         async with trio.open_nursery() as nursery:
             for call in calls:
-                nursery.start_soon(carry_out, store, operators, call, clock)
+                nursery.start_soon(carry_out, store, operators, call, clock, note_fault)
         if not calls:
             with trio.move_on_after(LOOK_AGAIN):
                 await news.wait()
 
 
 async def carry_out(
-    store: Store, operators: Mapping[str, Operator], call: OperatorCall, clock: Callable[[], float]
+    store: Store,
+    operators: Mapping[str, Operator],
+    call: OperatorCall,
+    clock: Callable[[], float],
+    note_fault: Note = log_fault,
 ) -> None:
-    operator = operators.get(call.operator)
-    if operator is None:
-        reason = f"the hub has no settings for the operator {call.operator!r}"
-        verdict = Verdict(Outcome.NOT_SENT, reason, BACKOFF[-1])
-    elif not await store.read(lambda db: needed(db, call)):
-        await store.commit(lambda db: _drop(db, call))
-        return
-    else:
-        with trio.move_on_after(CALL_SECONDS * 0.9) as scope:
-            verdict = await operator.send(
-                call.imei, call.body, number=call.id, priority=call.urgent
-            )
-        if scope.cancelled_caught:
-            verdict = Verdict(Outcome.DOUBTFUL, "the operator did not answer in time", 0.0)
-    _tell(call, verdict)
     try:
+        operator = operators.get(call.operator)
+        if operator is None:
+            reason = f"the hub has no settings for the operator {call.operator!r}"
+            verdict = Verdict(Outcome.NOT_SENT, reason, BACKOFF[-1])
+        elif not await store.read(lambda db: needed(db, call)):
+            await store.commit(lambda db: _drop(db, call))
+            return
+        else:
+            verdict = await _call_in(operator, call, note_fault)
+        _tell(call, verdict)
         await store.commit(lambda db: settle(db, call, verdict, clock()))
-    except StoreUnavailable as unavailable:
+    except (StoreFull, StoreUnavailable) as trouble:
         # Its claim runs out, and the same bytes are called in again.
-        log.error("%s", unavailable)
+        log.error("%s", trouble)
+
+
+async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> Verdict:
+    try:
+        with trio.move_on_after(CALL_SECONDS * 0.9):
+            return await operator.send(call.imei, call.body, number=call.id, priority=call.urgent)
+    except Exception as error:
+        # A mistake of ours, and nobody knows whether the operator has it.
+        note_fault(error, f"MT message {call.id}")
+        reason = f"the call failed in the hub, whose log tells more: {brief(error)}"
+        return Verdict(Outcome.DOUBTFUL, reason, 0.0)
+    return Verdict(Outcome.DOUBTFUL, "the operator did not answer in time", 0.0)
 
 
 def _tell(call: OperatorCall, verdict: Verdict) -> None:

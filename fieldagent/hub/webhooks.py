@@ -28,6 +28,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, payload_json
 from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE, post
 from fieldagent.webhook.schedule import SCHEDULE, delay
@@ -245,9 +246,15 @@ def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
     return f"{notice}; `fieldagent hub webhook enable {webhook}` goes on with what waits"
 
 
-async def run(store: Store, *, clock: Callable[[], float], open_stream: Opener) -> None:
+async def run(
+    store: Store,
+    *,
+    clock: Callable[[], float],
+    open_stream: Opener,
+    note_fault: Note = log_fault,
+) -> None:
     """Post what is due until cancelled."""
-    await _Posts(store, clock, open_stream).run()
+    await _Posts(store, clock, open_stream, note_fault).run()
 
 
 @dataclass(slots=True)
@@ -255,6 +262,7 @@ class _Posts:
     store: Store
     clock: Callable[[], float]
     open_stream: Opener
+    note_fault: Note
     under_way: int = 0
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
 
@@ -278,25 +286,35 @@ class _Posts:
         return []
 
     async def carry_out(self, posting: WebhookPost) -> None:
-        webhook = posting.webhook
-        result = await post(
-            webhook.url,
-            posting.delivery,
-            secrets=webhook.secrets,
-            clock=self.clock,
-            extra=webhook.extra(),
-            open_stream=self.open_stream,
-            remedy=REMEDY,
-        )
         try:
+            result = await self.post(posting)
             text = await self.store.commit(lambda db: settle(db, posting, result, self.clock()))
         except (StoreFull, StoreUnavailable) as trouble:
             # Its claim runs out, and it is posted again under the same id.
             text = str(trouble)
+        finally:
+            self.under_way -= 1
+            self.pause.cancel()
         if text:
             log.warning("%s", text)
-        self.under_way -= 1
-        self.pause.cancel()
+
+    async def post(self, posting: WebhookPost) -> HandoverResult:
+        webhook = posting.webhook
+        try:
+            return await post(
+                webhook.url,
+                posting.delivery,
+                secrets=webhook.secrets,
+                clock=self.clock,
+                extra=webhook.extra(),
+                open_stream=self.open_stream,
+                remedy=REMEDY,
+            )
+        except Exception as error:
+            # A mistake of ours: it is made again as if the receiver had not taken it.
+            self.note_fault(error, f"a post to webhook {webhook.id}")
+            reason = f"the post failed in the hub, whose log tells more: {brief(error)}"
+            return HandoverResult(HandoverOutcome.FAILED, reason)
 
 
 async def test_call(

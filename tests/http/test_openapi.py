@@ -36,7 +36,7 @@ def routes(name: str) -> list[Route]:
     nothing = cast(Any, None)
     if name == "local":
         return LocalApi(nothing, nothing, nothing, nothing, nothing).routes()
-    api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
+    api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1, supervisor=nothing)
     return [*api.routes(), Links(nothing, nothing, nothing).route()]
 
 
@@ -109,7 +109,7 @@ def explore(address: str, *arguments: str) -> None:
 
 def test_the_local_api_is_as_described(tmp_path: Path) -> None:
     """Without a channel every Package ends at once, so that the call that waits is explored too."""
-    with agent(tmp_path, {"satellite-port": None}) as running:  # type: ignore[dict-item]
+    with agent(tmp_path, {"satellite-port": None}) as running:
         address = f"http://127.0.0.1:{running.port}"
         # The stream of events has no end to wait for.
         explore(address, "--exclude-path", "/api/events")

@@ -113,7 +113,7 @@ async def test_a_fault_in_it_is_logged_and_ends_the_connection_alone(
         async with server.client() as client:
             await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
             assert (await client.answer())[0].status_code == 204
-    assert "a fault here" in caplog.text
+    assert "a connection failed: RuntimeError: as a test" in caplog.text
 
 
 async def test_a_peer_that_resets_it_is_a_broken_stream() -> None:

@@ -23,6 +23,7 @@ from fieldagent.hub.api import HubApi
 from fieldagent.hub.attempts import BY_ADDRESS
 from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.supervisor import Supervisor
 
 START = 1_790_000_000.0
 MESSAGE = {
@@ -97,7 +98,8 @@ class Cloud:
 @asynccontextmanager
 async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
     hub = Cloud(store)
-    api = HubApi(store, clock=hub.clock, grace=60, time_to_live=3600, **how)
+    supervisor = Supervisor(fatal=(), clock=hub.clock)
+    api = HubApi(store, clock=hub.clock, grace=60, time_to_live=3600, supervisor=supervisor, **how)
     listeners = open_listeners(0, ["127.0.0.1"])
     hub.port = port_of(listeners)
     stopping = trio.Event()

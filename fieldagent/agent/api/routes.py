@@ -43,6 +43,9 @@ class Condition(Protocol):
     def status(self) -> dict[str, Any]:
         """The answer to `GET /api/status`."""
 
+    def fault_counts(self) -> Mapping[str, int]:
+        """How often each part of the agent has failed since it began."""
+
     def healthy(self) -> str | None:
         """None when it works; else what is wrong, in a sentence."""
 
@@ -220,6 +223,8 @@ class LocalApi:
 
     async def metrics(self, request: Request) -> Response:
         text = "".join(_metric_lines(self._condition.status()))
+        for part, times in self._condition.fault_counts().items():
+            text += f'fieldagent_faults_total{{part="{part}"}} {times}\n'
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -17,7 +17,8 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
 from fieldagent.store.group import StoreFailed
-from fieldagent.webhook.delivery import Delivery, HandoverResult, HookCall
+from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall
 from fieldagent.webhook.post import post
 
 log = logging.getLogger(__name__)
@@ -49,11 +50,26 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     return hooks
 
 
-async def run_hook(hook: Hook, journal: Journal, inbox: Inbox) -> None:
-    """Hand over what is spooled until cancelled, the hook is gone, or the journal has failed."""
+async def run_hook(
+    hook: Hook, journal: Journal, inbox: Inbox, note_fault: Note = log_fault
+) -> None:
+    """Hand over what is spooled until cancelled, the hook is gone, or the journal has failed.
+
+    A call that fails by a mistake of ours is one that the hook did not take: it is made again, ever
+    later, and holds up nothing but what its sender sent.
+    """
+
+    async def call(delivery: Delivery) -> HandoverResult:
+        try:
+            return await hook.call(delivery)
+        except Exception as error:
+            note_fault(error, delivery.request_id)
+            reason = f"the call failed in the agent, whose log tells more: {brief(error)}"
+            return HandoverResult(HandoverOutcome.FAILED, reason)
+
     spool = JournalSpool(hook.name, journal, lambda: inbox.news)
     try:
-        hook.gone = await dispatch(spool, hook.call, name=f"the {hook.name}", clock=time.time)
+        hook.gone = await dispatch(spool, call, name=f"the {hook.name}", clock=time.time)
         log.error("the %s is not used any more: %s", hook.name, hook.gone)
     except* StoreFailed:
         log.error("the %s stops: what it is handed could not be written down", hook.name)

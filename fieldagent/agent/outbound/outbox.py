@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
@@ -104,6 +104,9 @@ class _Unheard:
 
 KNOWN_TO_HEAR = 60.0
 """Seconds since the last answer for which somebody counts as listening."""
+FAILED = "the driver failed"
+AGAIN, AGAIN_MAX = 5.0, 60.0
+"""Seconds that a Package waits for each time that a driver failed with it, and the longest."""
 RIDERS_MAX = 32
 """How many further Packages are looked at to fill up one transmission."""
 
@@ -143,6 +146,8 @@ class ChannelOutbox:
         self._queue = Queue()
         self._changed = trio.Event()
         """For the driver: set when something was added or settled, and then replaced."""
+        self._expired: list[int] = []
+        """Their time is over, which is not recorded yet."""
         self._expiry = inf
         """When `run` looks for expired Packages next, on trio's clock."""
         self._sooner = trio.Event()
@@ -249,11 +254,13 @@ class ChannelOutbox:
         while True:
             self._sooner = trio.Event()
             now = trio.current_time()
-            expired = self._queue.expire(now)
-            if expired:
-                log.warning("%s: %d expired before they could be sent", self.channel, len(expired))
+            self._expired += self._queue.expire(now)
+            if self._expired:
+                count = len(self._expired)
+                log.warning("%s: %d expired before they could be sent", self.channel, count)
                 leg = Leg(Status.ERROR, "expired")
-                await self._end([EndedLeg(key, self.channel, leg) for key in expired])
+                await self._end([EndedLeg(key, self.channel, leg) for key in self._expired])
+                self._expired.clear()
             self._expiry = self._queue.next_change(now)
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
@@ -443,12 +450,39 @@ class ChannelOutbox:
         self._riders.alight(ride, sent=sent, beside_packages=bool(pieces))
         if self._intent is not None and self._intent.transmission.number == transmission.number:
             self._intent = None
-        for piece in pieces:
-            if piece.sequence in self._settled and piece.sequence not in self._bursts:
-                self._settled.pop(piece.sequence)[0].set()
+        self._landed(piece.sequence for piece in pieces)
+
+    def _landed(self, sequences: Iterable[int]) -> None:
+        """They are not under way any more."""
+        for sequence in sequences:
+            if sequence in self._settled and sequence not in self._bursts:
+                self._settled.pop(sequence)[0].set()
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self._wake()
+
+    async def give_back(self) -> None:
+        """What a driver that failed had in flight waits again; an intent stays, to be resolved.
+
+        Each travels alone from here on, and ever later: one that makes drivers fail must hold up no
+        other.
+        """
+        begun = () if self._intent is None else (self._intent.transmission.number,)
+        kept = {piece.sequence for number in begun for piece in self._loads[number]}
+        for number in self._loads.keys() - {*begun}:
+            ride, pieces = self._rides.pop(number, Ride()), self._loads.pop(number)
+            self._unheard.pop(number, None)
+            self._riders.alight(ride, sent=False, beside_packages=bool(pieces))
+        self._bursts.clear()
+        back = [sequence for sequence in self._queue.taken() if sequence not in kept]
+        if back:
+            self._alone |= {*back}
+            await self._book(outbound.tried, [Piece(each) for each in back], "not sent", FAILED)
+        now = trio.current_time()
+        for sequence in back:
+            tries = outbound.tries(self._journal, self.channel, sequence) - 1
+            await self._return(sequence, now + min(AGAIN_MAX, tries * AGAIN))
+        self._landed(back)
 
     async def _settle_sent(
         self, transmission: Transmission, pieces: list[Piece], over: Collection[Piece]
@@ -531,11 +565,17 @@ class ChannelOutbox:
     async def _finish(
         self, pieces: list[Piece], leg: Leg, record: Operation[None] | None = None
     ) -> None:
+        kept = [self._queue.kept(p.sequence) for p in pieces if p.sequence in self._queue]
         for piece in pieces:
             self._queue.remove(piece.sequence)
-            self._alone.discard(piece.sequence)
         ended = [EndedLeg(piece.sequence, self.channel, leg) for piece in pieces]
-        await self._end(ended, record)
+        try:
+            await self._end(ended, record)
+        except Exception:
+            for each in kept:
+                self._queue.restore(each)
+            raise
+        self._alone -= {piece.sequence for piece in pieces}
 
     async def receive(self, body: bytes) -> None:
         await self._inbox.take_in(body, self, tagged=not self._terms.authentic)

@@ -11,6 +11,7 @@ import trio
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.hub.contract import Unknown
 from fieldagent.hub.operator.contract import Verdict
+from fieldagent.system.supervisor import Note, log_fault
 from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
@@ -82,11 +83,12 @@ async def serve_directip(
     take_in: TakeIn,
     *,
     allowed: Sequence[Network] = LOOPBACK_NETWORKS,
+    note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Take MO messages from gateways in these networks, until cancelled. What is confirmed is on
-    disk; the rest comes again."""
-    door = _Door(take_in, allowed)
+    disk; the rest comes again. Closes `listeners`."""
+    door = _Door(take_in, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
@@ -94,8 +96,9 @@ async def serve_directip(
 class _Door:
     """Who may come in. Room for one more is made by who has been longest in telling theirs."""
 
-    def __init__(self, take_in: TakeIn, allowed: Sequence[Network]) -> None:
+    def __init__(self, take_in: TakeIn, allowed: Sequence[Network], note_fault: Note) -> None:
         self._take_in = take_in
+        self._note_fault = note_fault
         self._allowed = allowed
         self._told: set[str] = set()
         self._inside = 0
@@ -114,6 +117,8 @@ class _Door:
                 await self._take_one(stream)
             except (RemoteProtocolError, trio.BrokenResourceError) as error:
                 log.error("an MO message from %s was not taken: %s", address, error)
+            except Exception as error:
+                self._note_fault(error, f"an MO message from {address}")
             finally:
                 self._inside -= 1
 
@@ -141,27 +146,26 @@ class _Door:
             raise RemoteProtocolError("it did not come in time, and others did")
         message = read_mobile_originated(elements)
         with trio.move_on_after(DEADLINE):
-            await stream.send_all(write_mo_confirmation(await _store(message, self._take_in)))
+            await stream.send_all(write_mo_confirmation(await self._store(message)))
 
-
-async def _store(message: DirectIpMo, take_in: TakeIn) -> bool:
-    """Whether to confirm it."""
-    taken = True
-    why = SESSIONS.get(message.status, f"the gateway calls it {message.status}")
-    if why:
-        # The modem knows that it failed, and sends it again.
-        log.error("a session of %s (MOMSN %d) failed: %s", message.imei, message.momsn, why)
+    async def _store(self, message: DirectIpMo) -> bool:
+        """Whether to confirm it."""
+        taken = True
+        why = SESSIONS.get(message.status, f"the gateway calls it {message.status}")
+        if why:
+            # The modem knows that it failed, and sends it again.
+            log.error("a session of %s (MOMSN %d) failed: %s", message.imei, message.momsn, why)
+            return taken
+        try:
+            if message.payload is not None:
+                await self._take_in(message.imei, message.payload)
+        except Unknown:
+            # It would be brought for ever, and this hub will never have a use for it.
+            log.error("an MO message from %s, which no device has, was dropped", message.imei)
+        except Exception as error:
+            self._note_fault(error, f"an MO message from {message.imei}")
+            taken = False
         return taken
-    try:
-        if message.payload is not None:
-            await take_in(message.imei, message.payload)
-    except Unknown:
-        # It would be brought for ever, and this hub will never have a use for it.
-        log.error("an MO message from %s, which no device has, was dropped", message.imei)
-    except Exception:
-        log.exception("an MO message from %s could not be stored", message.imei)
-        taken = False
-    return taken
 
 
 async def receive(stream: trio.SocketStream) -> bytes:

@@ -1,0 +1,113 @@
+"""Makes named places of a child process raise, by the `sitecustomize` that Python loads first."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Break:
+    """`place` is `module:attribute.attribute`; an attribute may be a key of a dictionary."""
+
+    place: str
+    times: int = 1
+    """How many calls raise; 0 is every one."""
+    after: int = 0
+    """How many calls go well before."""
+    late: bool = False
+    """What it does is done before it raises."""
+
+
+@dataclass(frozen=True)
+class Put:
+    """Another value, such as of a constant."""
+
+    place: str
+    value: Any
+
+
+class AsATest(Exception):
+    pass
+
+
+def environment(home: Path, *changes: Break | Put) -> dict[str, str]:
+    """What the child's environment needs so that these are made in it."""
+    folder = home / "breaking"
+    folder.mkdir(exist_ok=True)
+    breaks = [asdict(change) for change in changes if isinstance(change, Break)]
+    puts = [asdict(change) for change in changes if isinstance(change, Put)]
+    listed = {"breaks": breaks, "puts": puts}
+    (folder / "sitecustomize.py").write_text(
+        f"import json\nfrom tests.breaking import change\n"
+        f"change(**json.loads({json.dumps(listed)!r}))\n"
+    )
+    return {"PYTHONPATH": f"{folder}:{ROOT}"}
+
+
+def change(breaks: list[dict[str, Any]], puts: list[dict[str, Any]]) -> None:
+    try:
+        for each in breaks:
+            found = Break(**each)
+            _replace(found.place, partial(_broken, found))
+        for each in puts:
+            _replace(each["place"], partial(_instead, each["value"]))
+    except Exception:
+        # Python goes on without a sitecustomize that failed.
+        traceback.print_exc()
+        os._exit(70)
+
+
+def _instead(value: Any, old: Any) -> Any:
+    return value
+
+
+def _replace(place: str, new: Callable[[Any], Any]) -> None:
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for each in owners:
+        owner = owner[each] if isinstance(owner, dict) else getattr(owner, each)
+    if isinstance(owner, dict):
+        owner[name] = new(owner[name])
+    else:
+        setattr(owner, name, new(getattr(owner, name)))
+
+
+def _broken(found: Break, original: Callable[..., Any]) -> Callable[..., Any]:
+    calls = 0
+
+    def raises_now() -> bool:
+        nonlocal calls
+        calls += 1
+        return calls > found.after and (not found.times or calls <= found.after + found.times)
+
+    async def late(result: Any) -> None:
+        await result
+        raise AsATest("as a test")
+
+    def broken(*arguments: Any, **more: Any) -> Any:
+        if not raises_now():
+            return original(*arguments, **more)
+        if not found.late:
+            raise AsATest("as a test")
+        return late(original(*arguments, **more))
+
+    return broken
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "what should happen has not"
+        time.sleep(0.05)
