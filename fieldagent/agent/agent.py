@@ -41,6 +41,7 @@ from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
+from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Supervisor, brief
 from fieldagent.system.systemd_notify import notify, watchdog_interval
@@ -465,7 +466,8 @@ DRIVERS = {
 
 @contextmanager
 def _only_one(directory: Path) -> Iterator[IO[str]]:
-    directory.mkdir(parents=True, exist_ok=True)
+    make_private_folder(directory)
+    make_private_file(directory / "agent.lock")
     with (directory / "agent.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

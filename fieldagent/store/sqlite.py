@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fieldagent.store.group import Order, StoreFailed, StoreFull
 from fieldagent.store.schema import Schema
+from fieldagent.system.private import make_private_file, make_private_folder
 
 LOCKED = 5.0
 """Seconds that a writer waits for another program's: each takes milliseconds."""
@@ -46,10 +47,13 @@ def _in_our_words(error: BaseException) -> BaseException:
 
 
 def connect(path: Path, schema: Schema) -> sqlite3.Connection:
-    """Open the file for writing, brought to `schema`.
+    """Open the file for writing, brought to `schema`; where there is none, it is made, its owner's
+    alone. SQLite gives the files beside it the same mode.
 
-    Raises sqlite3.DatabaseError for a damaged file, or one of a later version.
+    Raises sqlite3.DatabaseError for a damaged file, or one of a later version; OSError.
     """
+    make_private_folder(path.parent)
+    make_private_file(path)
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=LOCKED
     )

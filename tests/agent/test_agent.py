@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import MODULE, PATIENCE, ZIPAPP, Agent, agent, free_port, sky
+from tests.processes import MODULE, PATIENCE, ZIPAPP, Agent, administer, agent, free_port, hub, sky
 
 HOOK = "printf 'hook: '; cat"
 
@@ -453,3 +454,53 @@ def states(port: int) -> list[str]:
         return [payload["hooks"]["script"]["state"] for payload in payloads]
     finally:
         connection.close()
+
+
+UMASKS = ["000", "022", "077", "777"]
+
+
+def under(umask: str) -> list[str]:
+    """The command, with that umask."""
+    return ["sh", "-c", f'umask {umask}; exec "$@"', "sh", *MODULE]
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+
+
+@pytest.mark.parametrize("umask", UMASKS)
+def test_what_an_agent_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None:
+    with agent(tmp_path, command=under(umask)) as running:
+        running.call("POST", "/api/package/async", {"message": {"content": "private"}})
+        assert modes(tmp_path / "state") == {
+            "state": 0o700,
+            "agent.lock": 0o600,
+            "journal.sqlite3": 0o600,
+            "journal.sqlite3-wal": 0o600,
+            "journal.sqlite3-shm": 0o600,
+        }
+
+
+def test_a_journal_that_was_open_to_all_is_closed_to_them(tmp_path: Path) -> None:
+    with agent(tmp_path) as running:
+        running.stop()
+    journal = tmp_path / "state/journal.sqlite3"
+    journal.chmod(0o644)
+    with agent(tmp_path) as running:
+        running.call("POST", "/api/package/async", {"message": {"content": "private"}})
+        assert stat.S_IMODE(journal.stat().st_mode) == 0o640
+        assert stat.S_IMODE(journal.with_name("journal.sqlite3-wal").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("umask", UMASKS)
+def test_what_a_hub_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None:
+    database = tmp_path / "of" / "hub" / "hub.sqlite3"
+    with hub(tmp_path, {"database": str(database)}, command=under(umask)):
+        administer(str(database), "init", "Alps")
+        assert modes(tmp_path / "of") == {
+            "of": 0o700,
+            "hub": 0o700,
+            "hub.sqlite3": 0o600,
+            "hub.sqlite3-wal": 0o600,
+            "hub.sqlite3-shm": 0o600,
+        }

@@ -40,8 +40,10 @@ def installer(zipapp: Path, tmp_path: Path) -> Path:
     return clone / "systemd/install"
 
 
-def install(installer: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([installer, *arguments], capture_output=True, text=True, umask=0o022)
+def install(
+    installer: Path, *arguments: str | Path, umask: int = 0o022
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([installer, *arguments], capture_output=True, text=True, umask=umask)
 
 
 def files(root: Path) -> set[str]:
@@ -87,6 +89,27 @@ def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> 
     given = [line for line in lines if "=" in line and line.partition("=")[2].isdigit()]
     assert "api-port=9091" in given
     assert parse("\n".join(given), settings, {}) == parse("", settings, {})
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
+@pytest.mark.parametrize("before", [False, True])
+def test_the_units_user_may_read_what_was_installed_whatever_the_umask(
+    installer: Path, tmp_path: Path, umask: int, before: bool
+) -> None:
+    root = tmp_path / "root"
+    if before:
+        for folder in ("usr/lib/fieldagent", "etc/fieldagent"):
+            (root / folder).mkdir(parents=True)
+            (root / folder).chmod(0o700)
+    assert install(installer, "--root", root, umask=umask).returncode == 0
+    for path in root.rglob("*"):
+        mode = stat.S_IMODE(path.stat().st_mode) & 0o007
+        if path.suffix == ".properties":
+            assert mode == 0, path
+        elif path.is_dir():
+            assert mode == 0o005, path
+        else:
+            assert mode in (0o004, 0o005), path
 
 
 def test_uninstall_leaves_settings_and_journal(installer: Path, tmp_path: Path) -> None:

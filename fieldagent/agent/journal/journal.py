@@ -126,7 +126,6 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return connect(path, JOURNAL)
     except sqlite3.DatabaseError as error:

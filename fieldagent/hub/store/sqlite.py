@@ -48,7 +48,6 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         file = Path(path)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
             self._writer = connect(file, hub_schema(TYPES))
             self._reader = reader(file)
         except (OSError, sqlite3.DatabaseError) as error:

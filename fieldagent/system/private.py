@@ -1,0 +1,41 @@
+"""Files and folders that are their owner's alone, whatever the umask: they hold keys, messages."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_FILE, _FOLDER = 0o600, 0o700
+_OTHERS = 0o007
+
+
+def make_private_folder(path: Path) -> None:
+    """Make it with the folders above it that are missing. Those that are there stay as they are."""
+    for each in (*reversed(path.parents), path):
+        if not each.exists():
+            with suppress(FileExistsError):
+                each.mkdir(_FOLDER)
+                each.chmod(_FOLDER)
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is no folder")
+
+
+def make_private_file(path: Path) -> None:
+    """Make it, empty; one that is there is closed to others than its owner and group."""
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE)
+    except FileExistsError:
+        _close_to_others(path)
+        return
+    try:
+        os.fchmod(file, _FILE)
+    finally:
+        os.close(file)
+
+
+def _close_to_others(path: Path) -> None:
+    mode = path.stat().st_mode & 0o777
+    if mode & _OTHERS:
+        with suppress(PermissionError):  # somebody else's: for them to say
+            path.chmod(mode & ~_OTHERS)
