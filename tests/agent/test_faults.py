@@ -5,40 +5,59 @@ Real processes: places in them are made to raise from outside. What was in fligh
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
-from tests.breaking import Break, Put, environment
+from fieldagent.agent.agent import KEEPERS
+from fieldagent.agent.api.routes import LocalApi
+from tests.agent.test_linked_agent import link_settings
+from tests.breaking import Break, Put, environment, until
+from tests.hub.memory_mailbox import MemoryHub
+from tests.hub.serving import hub_end
+from tests.hub.test_journey import receiver
 from tests.processes import MODULE, Agent, agent, sky
+from tests.simulator.test_simulate_node import kit as station
+from tests.simulator.test_simulate_node import nodes
 
 SATELLITE = "fieldagent.agent.channels.satellite"
+CELLULAR = "fieldagent.agent.channels.cellular"
+RADIO = "fieldagent.agent.channels.radio"
+SESSION = "fieldagent.http.link_session:LinkSession"
 OUTBOX = "fieldagent.agent.outbound.outbox:ChannelOutbox"
 INTAKE = "fieldagent.agent.outbound.intake:Intake"
-
-
-SOON = Put("fieldagent.system.supervisor:PAUSES", [0.05])
+INBOUND = "fieldagent.agent.inbound"
+SOON = [
+    Put("fieldagent.system.supervisor:PAUSES", [0.05]),
+    Put("fieldagent.agent.outbound.outbox:AGAIN", 0.05),
+]
+"""What failed starts again at once."""
 
 
 def breaking(
     home: Path, *changes: Break | Put, settings: Mapping[str, str | None] = {}
 ) -> AbstractContextManager[Agent]:
-    """An agent in which these places raise, and what failed starts again at once."""
-    return agent(home, settings, MODULE, **environment(home, SOON, *changes))
+    """An agent in which these places raise."""
+    return agent(home, settings, MODULE, **environment(home, *SOON, *changes))
 
 
-def faults(kit: Agent) -> dict[str, str]:
-    """By part, what `status` says of its last fault."""
-    return {each["part"]: each["error"] for each in kit.call("GET", "/api/status").body["faults"]}
+def faults(kit: Agent) -> dict[str, Any]:
+    """By part, what `status` says of it."""
+    return {each["part"]: each for each in kit.call("GET", "/api/status").body["faults"]}
 
 
-def works_on(kit: Agent, part: str) -> None:
-    """The fault is told everywhere, the agent is well, and it stops in order."""
-    assert "AsATest: as a test" in faults(kit)[part]
-    metrics = kit.call("GET", "/metrics").body
-    assert f'fieldagent_faults_total{{part="{part}"}} 1' in metrics
+def works_on(kit: Agent, part: str, times: int = 1) -> None:
+    """The faults are told everywhere, the agent is well, and it stops in order."""
+    fault = faults(kit)[part]
+    assert "AsATest: as a test at " in fault["error"]
+    assert (fault["times"], fault["down"]) == (times, False)
+    assert f'fieldagent_faults_total{{part="{part}"}} {times}' in kit.call("GET", "/metrics").body
     assert kit.call("GET", "/api/health").status == 200
     assert kit.stop() == 0
     text = "\n".join(kit.lines)
@@ -78,3 +97,157 @@ def test_a_package_in_flight_when_the_satellite_driver_fails_arrives_once(
         above.expect('"next"')
         assert len([line for line in above.lines if '"precious"' in line]) == 1
         works_on(kit, "Satellite")
+
+
+async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
+    tmp_path: Path,
+) -> None:
+    """The same Package meets each of these, one after the other."""
+    broken = [
+        Break(f"{CELLULAR}:CellularDriver._link"),
+        Break(f"{CELLULAR}:_OutboxPost.next", late=True),
+        Break(f"{SESSION}._greet", late=True),
+        Break(f"{SESSION}._send"),
+        Break(f"{SESSION}._send", after=1, late=True),
+        Break(f"{SESSION}._settle"),
+        Break(f"{OUTBOX}.settle"),
+        Break(f"{INTAKE}.end"),
+    ]
+    hub = MemoryHub()
+    async with hub_end(hub) as port:
+        with breaking(tmp_path, *broken, settings=link_settings(tmp_path, port)) as kit:
+
+            def send() -> None:
+                assert kit.post("precious").body["status"] == "Delivered"
+                assert kit.post("next").body["status"] == "Delivered"
+                works_on(kit, "Cellular", len(broken))
+
+            await trio.to_thread.run_sync(send)
+    # The hub knows an item again by its number and digest: its copies are as one.
+    assert {*hub.mailbox.contents} == {"precious", "next"}
+
+
+def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: Path) -> None:
+    broken = [
+        Break(f"{RADIO}:RadioDriver._show_life"),
+        Break(f"{RADIO}:RadioDriver._transmit"),
+        Break("fieldagent.agent.channels.node:NodeModem.transmit"),
+        Break("fieldagent.agent.channels.node:NodeModem.transmit", after=2, late=True),
+        Break(f"{RADIO}:RadioDriver._settle", after=3),
+        Break(f"{OUTBOX}.acknowledged"),
+        Break(f"{OUTBOX}.receive", late=True),
+        Break(f"{INTAKE}.end"),
+    ]
+    change = environment(tmp_path, *SOON, *broken)
+    with (
+        nodes(tmp_path, "--seed", "7"),
+        station(tmp_path, 2) as ben,
+        station(tmp_path, 1, change) as ada,
+    ):
+        assert ada.post("precious").body["status"] == "Delivered"
+        assert ada.post("next").body["status"] == "Delivered"
+        hooked = [json.loads(ben.expect("hook: ").removeprefix("hook: ")) for _ in range(2)]
+        events = [each["payloads"][0]["events"][0]["content"] for each in hooked]
+        assert sorted(events) == ["next", "precious"]
+        works_on(ada, "Radio", faults(ada)["Radio"]["times"])
+
+
+def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) -> None:
+    broken = [
+        Break(f"{INBOUND}.hooks:run_script"),
+        Break(f"{INBOUND}.hooks:JournalSpool.heads"),
+        Break(f"{INBOUND}.dispatch:_Dispatch.start_due", after=3),
+        Break("fieldagent.webhook.post:request"),
+    ]
+    with receiver() as hooked, sky(tmp_path, latency=0.1) as above:
+        settings = {"inbound-hook": "printf 'hook: '; cat", "webhook-address": hooked.url}
+        with breaking(tmp_path, *broken, settings=settings) as kit:
+            above.type("mt hello kit")
+            kit.expect("hook: ")
+            until(lambda: len(hooked.got) > 0)
+
+            def states() -> set[str]:
+                (payload,) = kit.call("GET", "/api/inbound").body["payloads"]
+                return {each["state"] for each in payload["hooks"].values()}
+
+            until(lambda: states() == {"handed"})
+            assert {"the script", "the webhook"} <= faults(kit).keys()
+            assert kit.post("and out").body["status"] == "Delivered"
+            works_on(kit, "the webhook", faults(kit)["the webhook"]["times"])
+
+
+def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
+    broken: list[Break] = [
+        *(Break(f"fieldagent.agent.agent:KEEPERS.{name}") for name in KEEPERS),
+        Break("fieldagent.agent.outbound.queue:Queue.expire"),
+    ]
+    with sky(tmp_path, latency=0.1), breaking(tmp_path, *broken) as kit:
+        assert kit.post("x").body["status"] == "Delivered"
+        assert faults(kit).keys() == {*KEEPERS, "Satellite queue"}
+        works_on(kit, "Satellite queue")
+
+
+REQUESTS: dict[str, tuple[str, str, Any]] = {
+    "send": ("POST", "/api/package", {"message": {"content": "x"}}),
+    "enqueue": ("POST", "/api/package/async", {"message": {"content": "x"}}),
+    "cost": ("POST", "/api/package/cost", {"message": {"content": "x"}}),
+    "look": ("GET", "/api/package/1", None),
+    "cancel": ("POST", "/api/package/1/cancel", None),
+    "distress": ("GET", "/api/sos", None),
+    "call_off": ("DELETE", "/api/sos", None),
+    "queue": ("GET", "/api/queue", None),
+    "clear": ("DELETE", "/api/queue", None),
+    "inbound": ("GET", "/api/inbound", None),
+    "replay": ("POST", "/api/inbound/x/replay", None),
+    "health": ("GET", "/api/health", None),
+    "status": ("GET", "/api/status", None),
+    "listen": ("GET", "/api/events", None),
+    "metrics": ("GET", "/metrics", None),
+    "page": ("GET", "/", None),
+}
+"""One for each handler of the local API."""
+
+
+def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
+    handlers = inspect.getmembers(LocalApi, inspect.iscoroutinefunction)
+    assert {name for name, _ in handlers if name[0] != "_"} == REQUESTS.keys()
+    broken = [Break(f"fieldagent.agent.api.routes:LocalApi.{name}") for name in REQUESTS]
+    with sky(tmp_path, latency=0.1), breaking(tmp_path, *broken) as kit:
+        for method, path, body in REQUESTS.values():
+            answer = kit.call(method, path, body)
+            assert (answer.status, answer.body["title"]) == (500, "Internal Server Error")
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert "log" in answer.body["detail"]
+            kit.expect(f"the local API failed: {method} {path}: AsATest: as a test")
+        assert kit.post("and now").body["status"] == "Delivered"
+        assert faults(kit)["the local API"]["times"] == len(REQUESTS)
+        assert kit.call("GET", "/api/health").status == 200
+        assert kit.stop() == 0
+
+
+async def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Path) -> None:
+    changes: list[Break | Put] = [
+        Break(f"{SATELLITE}:SatelliteDriver.work", times=0),
+        Put("fieldagent.system.supervisor:DOWN_AFTER", 0.5),
+    ]
+    hub = MemoryHub()
+    async with hub_end(hub) as port:
+        settings = {**link_settings(tmp_path, port), "satellite-port": str(tmp_path / "modem")}
+        with sky(tmp_path), breaking(tmp_path, *changes, settings=settings) as kit:
+
+            def look() -> None:
+                until(lambda: kit.call("GET", "/api/health").status == 503)
+                health = kit.call("GET", "/api/health").body
+                assert (health["status"], "Satellite" in health["reason"]) == ("DOWN", True)
+                assert kit.post("x", channels=["Cellular"]).body["status"] == "Delivered"
+                fault = faults(kit)["Satellite"]
+                assert (fault["down"], fault["times"] > 5) == (True, True)
+                link = kit.call("GET", "/api/status").body["channels"]["Satellite"]
+                assert link["state"] == "fault"
+                assert "AsATest: as a test" in link["reason"]
+                assert kit.stop() == 0
+
+            await trio.to_thread.run_sync(look)
+    # A traceback tells nothing new the second time.
+    text = "\n".join(kit.lines)
+    assert text.count("tests.breaking.AsATest") == 1

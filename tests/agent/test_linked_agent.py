@@ -19,19 +19,21 @@ from tests.hub.serving import CA, hub_end
 from tests.processes import MODULE, Agent, Answer
 
 
-@contextmanager
-def linked(home: Path, port: int, **more: str) -> Iterator[Agent]:
-    """An agent with no other channel than the link."""
+def link_settings(home: Path, port: int) -> dict[str, str | None]:
+    """No other channel than the link."""
     ca = home / "ca.pem"
     CA.cert_pem.write_to_path(str(ca))
-    settings = {
+    return {
         "hub-address": f"https://127.0.0.1:{port}",
         "hub-token": TOKEN,
         "hub-ca-file": str(ca),
         "satellite-port": None,
-        **more,
     }
-    running = Agent(home, settings)
+
+
+@contextmanager
+def linked(home: Path, port: int, **more: str) -> Iterator[Agent]:
+    running = Agent(home, {**link_settings(home, port), **more})
     try:
         yield running
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,9 @@ def nodes(home: Path, *arguments: str) -> Iterator[Running]:
 
 
 @contextmanager
-def kit(home: Path, number: int, **more: str | None) -> Iterator[Agent]:
+def kit(
+    home: Path, number: int, environment: Mapping[str, str] = {}, **more: str | None
+) -> Iterator[Agent]:
     folder = home / f"kit-{number}"
     folder.mkdir()
     settings = {
@@ -35,7 +37,7 @@ def kit(home: Path, number: int, **more: str | None) -> Iterator[Agent]:
         "inbound-hook": HOOK,
         **more,
     }
-    running = Agent(folder, settings)
+    running = Agent(folder, settings, MODULE, **environment)
     try:
         yield running
     finally:

@@ -1,0 +1,166 @@
+"""Parts that fail, in virtual time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+
+from fieldagent.system.supervisor import DOWN_AFTER, PAUSES, STEADY, Supervisor, brief
+
+
+class Fatal(Exception):
+    pass
+
+
+class Outside(Exception):
+    pass
+
+
+def supervised() -> Supervisor:
+    return Supervisor(fatal=(Fatal,), outside=(Outside,), clock=lambda: 1_790_000_000.0)
+
+
+def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[float]]:
+    """A part that runs for so long before each of its ends; and the moments at which it began."""
+    begun: list[float] = []
+
+    async def part() -> None:
+        begun.append(trio.current_time())
+        run = runs[len(begun) - 1] if len(begun) <= len(runs) else None
+        if isinstance(run, Exception):
+            raise run
+        if run is None:
+            return
+        await trio.sleep(run)
+        raise ValueError("as a test")
+
+    return part, begun
+
+
+async def test_it_starts_again_ever_later_and_at_once_after_a_steady_run(clock: Any) -> None:
+    part, begun = failing(0, 0, 0, 0, 0, 0, STEADY, 0)
+    await supervised().keep("part", part)
+    pauses = [b - a for a, b in pairwise(begun)]
+    assert pauses == [*PAUSES, PAUSES[-1], STEADY + PAUSES[0], PAUSES[1]]
+
+
+async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
+    part, _ = failing(*[0] * 20, STEADY * 2)
+    kept = supervised()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.keep, "part", part)
+        await trio.sleep(DOWN_AFTER / 2)
+        assert kept.trouble() is None
+        await trio.sleep(DOWN_AFTER)
+        assert kept.trouble() == "failing again and again: part; the log says why"
+        await trio.sleep(20 * PAUSES[-1] + STEADY)
+        assert kept.trouble() is None
+        nursery.cancel_scope.cancel()
+
+
+async def test_now_and_then_is_no_trouble(clock: Any) -> None:
+    part, _ = failing(*[STEADY] * 20)
+    kept = supervised()
+    await kept.keep("part", part)
+    assert kept.counts() == {"part": 20}
+    assert kept.trouble() is None
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_what_is_fatal_ends_it_all(clock: Any, wrapped: bool) -> None:
+    async def part() -> None:
+        if not wrapped:
+            raise Fatal("disk")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            raise Fatal("disk")
+
+    kept = supervised()
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await kept.keep("part", part)
+    assert raised.group_contains(Fatal)
+    assert kept.counts() == {"part": 0}
+
+
+async def test_cancelled_it_ends_whatever_it_raises_meanwhile(clock: Any) -> None:
+    async def part() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def clumsy() -> None:
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    raise ValueError("while it ends")
+
+            nursery.start_soon(clumsy)
+            nursery.start_soon(trio.sleep_forever)
+
+    kept = supervised()
+    with trio.move_on_after(1) as scope:
+        await kept.keep("part", part)
+    assert scope.cancelled_caught
+    assert kept.counts() == {"part": 1}
+
+
+async def test_what_it_left_is_mended_before_the_next_run(clock: Any) -> None:
+    part, begun = failing(0, 0)
+    mended: list[float] = []
+
+    async def mend() -> None:
+        mended.append(trio.current_time())
+        if len(mended) == 1:
+            raise KeyError("mending fails too")
+
+    kept = supervised()
+    await kept.keep("part", part, mend=mend)
+    assert mended == [PAUSES[0], PAUSES[0] + PAUSES[1], begun[2]]
+    assert len(begun) == 3
+    assert kept.counts() == {"part": 3}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "tracebacks"),
+    [
+        (ValueError("a"), ValueError("a"), 1),
+        (ValueError("a"), ValueError("b"), 2),
+        (Outside("the database is away"), Outside("it is still"), 0),
+    ],
+)
+async def test_a_traceback_is_logged_once_for_each_new_fault(
+    clock: Any,
+    caplog: pytest.LogCaptureFixture,
+    first: Exception,
+    second: Exception,
+    tracebacks: int,
+) -> None:
+    part, _ = failing(first, second)
+    kept = supervised()
+    await kept.keep("the part", part)
+    assert len([record for record in caplog.records if record.exc_info]) == tracebacks
+    (fault,) = kept.faults()
+    assert (fault.part, fault.times) == ("the part", 2)
+    assert str(second) in fault.error
+    assert all(record.getMessage().startswith("the part failed: ") for record in caplog.records)
+
+
+async def test_one_call_that_failed_is_no_part_that_is_down(clock: Any) -> None:
+    kept = supervised()
+    note = kept.notes("HTTP")
+    for _ in range(9):
+        note(ValueError("as a test"), "GET /")
+        await trio.sleep(DOWN_AFTER)
+    (fault,) = kept.faults()
+    assert (fault.error, fault.times) == ("GET /: ValueError: as a test", 9)
+    assert kept.trouble() is None
+
+
+def test_a_fault_is_told_in_a_line_with_its_place_in_our_code() -> None:
+    with pytest.raises(AttributeError) as caught:
+        brief(None)  # type: ignore[arg-type]
+    assert brief(caught.value).rpartition(" at ")[2].startswith("supervisor.py:")
+    assert brief(ExceptionGroup("", [KeyError("k")])) == "KeyError: 'k'"
+    assert brief(ValueError("two\nlines " + "x" * 999)) == "ValueError: two lines " + "x" * 190
+    assert brief(ValueError()) == "ValueError"
