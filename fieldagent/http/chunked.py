@@ -7,10 +7,15 @@ import re
 from fieldagent.http.limits import Limits
 from fieldagent.http.problem import Problem, too_large
 
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"'
+_EXTENSION = rb"[\t ]*+;[\t ]*+%b(?:[\t ]*+=[\t ]*+(?:%b|%b))?+" % (_TOKEN, _TOKEN, _QUOTED)
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:%b)*+" % _EXTENSION)
 _SIZE_LINE_BYTES = 256
 _BARE_LF = re.compile(rb"(?<!\r)\n")
-_TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
+_TRAILER = rb"%b:[\t\x20-\x7e\x80-\xff]*+" % _TOKEN
+_TRAILERS = re.compile(rb"(?:%b\r\n)*+\r\n" % _TRAILER)
+_BEGUN_TRAILERS = re.compile(rb"(?:%b\r\n)*+(?:%b\r?|%b|\r)?" % (_TRAILER, _TRAILER, _TOKEN))
 
 
 class ChunkedBody:
@@ -59,10 +64,11 @@ class ChunkedBody:
         end = data.find(b"\r\n\r\n")
         if (len(data) if end < 0 else end) > self._limits.head:
             raise Problem(431, f"the trailers are larger than {self._limits.head} bytes")
+        shape, until = (_BEGUN_TRAILERS, len(data)) if end < 0 else (_TRAILERS, end + 4)
+        if not shape.fullmatch(data, 2, until):
+            raise Problem(400, "a trailer is no header line (RFC 9112 7.1.2)")
         if end < 0:
             return False
-        if not _TRAILERS.fullmatch(data, 2, end + 4):
-            raise Problem(400, "a trailer is no header line (RFC 9112 7.1.2)")
         del data[: end + 4]
         return True
 

@@ -22,6 +22,7 @@ _REQUEST_LINE = re.compile(
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _FOLD = re.compile(rb"\r\n[ \t]")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
+_ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)
 _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
 
 
@@ -66,7 +67,7 @@ def screen_head(head: bytes, limits: Limits) -> None:
 
 
 def _screen_target(method: bytes, target: bytes) -> None:
-    if target.startswith(b"/"):
+    if target.startswith(b"/") or _ABSOLUTE.match(target):
         if b"#" in target:
             raise Problem(400, "the request target holds a fragment (RFC 9112 3.2)")
     elif target != b"*" or method != b"OPTIONS":
@@ -122,6 +123,16 @@ def required_body(request: Request) -> bytes:
 
 _AUTHORITY = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(?::([0-9]{0,5}))?")
 _DEFAULT_PORT = 80
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(:[0-9]{0,5})?")
+"""RFC 3986 3.2: a host without user information, and its port. The comma, which it allows, would be
+two of them."""
+
+
+def host_guard(request: Request) -> None:
+    """Refuse a Host that could be read in two ways (RFC 9112 3.2)."""
+    host = request.headers.get("host")
+    if host is not None and not _HOST.fullmatch(host):
+        raise Problem(400, "Host must be a name or an address, with a port perhaps")
 
 
 def loopback_guard(port: int) -> Guard:
@@ -136,7 +147,7 @@ def loopback_guard(port: int) -> Guard:
         if host is None or host[1] != port:
             raise Problem(403, f"Host must be localhost:{port}, 127.0.0.1:{port} or [::1]:{port}")
         origin = headers.get("origin")
-        if origin is not None and _loopback(origin.removeprefix("http://")) != host:
+        if origin is not None and _loopback_origin(origin) != host:
             raise Problem(403, f"Origin {origin} is not this server's own")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
@@ -145,6 +156,12 @@ def loopback_guard(port: int) -> Guard:
                 raise Problem(403, f"{name} tells of a proxy: this server is for its own machine")
 
     return guard
+
+
+def _loopback_origin(origin: str) -> tuple[str, int] | None:
+    """RFC 6454 6.2: an origin has a scheme; `null` and whatever else has none are nobody's."""
+    scheme, _, authority = origin.partition("://")
+    return _loopback(authority) if scheme == "http" else None
 
 
 def _loopback(authority: str) -> tuple[str, int] | None:

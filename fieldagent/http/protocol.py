@@ -19,7 +19,7 @@ from fieldagent.http.chunked import ChunkedBody
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Admission, Guard, Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.target import query_pairs
+from fieldagent.http.target import origin_form, query_pairs
 
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _BODYLESS = frozenset({101, 204, 304})
@@ -206,7 +206,10 @@ def _request(event: h11.Request, peer: str) -> Request:
     for raw_name, raw_value in event.headers.raw_items():
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    path, _, query = event.target.decode("ascii").partition("?")
+    target = event.target.decode("ascii")
+    if not target.startswith(("/", "*")):
+        target = origin_form(target, headers.get("host", ""), event.method == b"OPTIONS")
+    path, _, query = target.partition("?")
     pairs = query_pairs(query) if query else ()
     return Request(event.method.decode("ascii"), path, pairs, headers, peer=peer)
 

@@ -8,6 +8,7 @@ from fieldagent.http.problem import Problem
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(rb"%(..)")
+_AFTER_AUTHORITY = re.compile(r"([/?]|$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -25,6 +26,17 @@ def decode(text: str) -> str:
     if _CONTROL.search(decoded):
         raise Problem(400, f"{text!r} in the request target holds a control character")
     return decoded
+
+
+def origin_form(target: str, host: str, options: bool) -> str:
+    """What an absolute-form asks of this server (RFC 9112 3.2.2); 400 for one that asks another, as
+    a proxy would be asked."""
+    authority, slash, rest = _AFTER_AUTHORITY.split(target.partition("://")[2], maxsplit=1)
+    if not host or authority.lower() != host.lower():
+        raise Problem(400, f"the request target names {authority!r}, and Host {host!r}")
+    if slash == "/":
+        return "/" + rest
+    return "/?" + rest if slash else "*" if options else "/"
 
 
 def segments(path: str) -> tuple[str, ...]:

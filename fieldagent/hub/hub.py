@@ -16,6 +16,7 @@ from typing import Any
 import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS
+from fieldagent.http.guard import host_guard
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
@@ -173,6 +174,7 @@ async def _serve(
         hub.judge(),
         listeners,
         stopping=stopping,
+        guard=host_guard,
         limits=limits,
         tls=tls,
         note_fault=hub.supervisor.notes("HTTP"),

@@ -12,7 +12,15 @@ import trio
 from fieldagent.http.guard import loopback_guard, required_body
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.message import Admission, Handler, Judge, Request, Response, json_response
+from fieldagent.http.message import (
+    Admission,
+    Guard,
+    Handler,
+    Judge,
+    Request,
+    Response,
+    json_response,
+)
 from fieldagent.http.protocol import ServerProtocol, Wait
 from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
@@ -147,6 +155,7 @@ async def serving(
     *,
     judge: Judge | None = None,
     guarded: bool = True,
+    guard: Guard | None = None,
 ) -> AsyncIterator[Served]:
     listeners = open_listeners(0)
     port = port_of(listeners)
@@ -155,7 +164,7 @@ async def serving(
         serve,
         judge or (router(ROUTES) if handler is None else anybody(handler)),
         listeners,
-        guard=loopback_guard(port) if guarded else None,
+        guard=guard or (loopback_guard(port) if guarded else None),
         limits=limits or Limits(),
         stopping=stopping,
     )

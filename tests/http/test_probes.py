@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from fieldagent.http.guard import host_guard
 from tests.http.serving import HOST, JSON, header, serving
 
 GET = b"GET / HTTP/1.1\r\n"
@@ -35,6 +36,16 @@ KEPT = [
     ("9112-7.1 upper-case size", CHUNKED + b"A\r\n{        }\r\n0\r\n\r\n", 200),
     ("9112-7.1 size with zeros", CHUNKED + b"0002\r\n{}\r\n000\r\n\r\n", 200),
     ("9112-7.1.1 extension", CHUNKED + b'2;a=b;c="d"\r\n{}\r\n0;e\r\n\r\n', 200),
+    ("9112-7.1.1 blanks around", CHUNKED + b'2 ;\ta = "\\"" ; b\r\n{}\r\n0\r\n\r\n', 200),
+    ("9112-3.2.2 absolute, ours", b"GET http://localhost:PORT/ HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    ("9112-3.2.2 bare", b"GET HTTP://LOCALHOST:PORT HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    ("9112-3.2.2 query", b"GET http://localhost:PORT?a=b HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    (
+        "9112-3.2.2 path",
+        b"GET http://localhost:PORT/named/a?b HTTP/1.1\r\n" + HOST + b"\r\n",
+        200,
+    ),
+    ("9112-3.2.4 all", b"OPTIONS http://localhost:PORT HTTP/1.1\r\n" + HOST + b"\r\n", 204),
     ("9112-7.1.2 trailers", CHUNKED + b"2\r\n{}\r\n0\r\nX-Sum: 1\r\n\r\n", 200),
     (
         "9112-7 coding in any case",
@@ -92,6 +103,16 @@ CLOSED = [
     ("9110-9.3.6 connect", b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", 501),
     ("9112-3.2 fragment", b"GET /#a HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     ("9112-3.2.2 absolute", b"GET http://evil/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    ("9112-3.2.2 user", b"GET http://a@localhost:PORT/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    ("9112-3.2.2 no authority", b"GET http:/// HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    ("9112-3.2.2 no authority, no Host", b"GET http:/// HTTP/1.0\r\n\r\n", 400),
+    ("9112-3.2.2 other scheme", b"GET ftp://localhost:PORT/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    ("9112-3.2.2 fragment", b"GET http://localhost:PORT/#a HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    (
+        "9112-3.2.2 another's, Host alike",
+        b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        403,
+    ),
     ("9112-3.2.3 authority", b"GET localhost HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     ("9112-3.2.4 asterisk with GET", b"GET * HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     ("3986-2.1 query escape", b"GET /?a=%f HTTP/1.1\r\n" + HOST + b"\r\n", 400),
@@ -171,6 +192,17 @@ CLOSED = [
     ("9112-7.1 chunk ended by LF", CHUNKED + b"2\r\n{}\n0\r\n\r\n\r\n", 400),
     ("9112-7.1 chunk longer than told", CHUNKED + b"1\r\n{}\r\n0\r\n\r\n", 400),
     ("9112-7.1.1 bare CR in extension", CHUNKED + b"2;a\rb\r\n{}\r\n0\r\n\r\n", 400),
+    ("9112-7.1.1 extension of nothing", CHUNKED + b"2;\r\n{}\r\n0\r\n\r\n", 400),
+    ("9112-7.1.1 extension of no token", CHUNKED + b"2;bad[=x\r\n{}\r\n0\r\n\r\n", 400),
+    ("9112-7.1.1 value of nothing", CHUNKED + b"2;a=\r\n{}\r\n0\r\n\r\n", 400),
+    ("9112-7.1.1 quotes left open", CHUNKED + b'2;a="b\r\n{}\r\n0\r\n\r\n', 400),
+    ("9112-7.1.1 escape left open", CHUNKED + b'2;a="b\\"\r\n{}\r\n0\r\n\r\n', 400),
+    ("9112-7.1.1 on the last", CHUNKED + b"2\r\n{}\r\n0;\r\n\r\n", 400),
+    ("9112-7.1.2 trailer ended by LF at once", CHUNKED + b"0\r\nX: y\n", 400),
+    ("9112-7.1.2 no trailer at once", CHUNKED + b"0\r\n nonsense", 400),
+    ("9112-7.1.2 end by LF at once", CHUNKED + b"0\r\n\n", 400),
+    ("9112-7.1.2 CR alone at once", CHUNKED + b"0\r\n\rX", 400),
+    ("9112-7.1.2 name of no token at once", CHUNKED + b"0\r\nX[", 400),
     ("9112-7.1.1 endless extension", CHUNKED + b"2;" + b"a" * 600, 400),
     ("9112-7.1.2 trailer ended by LF", CHUNKED + b"2\r\n{}\r\n0\r\nX: y\n\r\n\r\n", 400),
     ("9112-7.1.2 trailer folded", CHUNKED + b"2\r\n{}\r\n0\r\nX: y\r\n z\r\n\r\n", 400),
@@ -211,6 +243,9 @@ CLOSED = [
     ("no Host in HTTP/1.0", b"GET / HTTP/1.0\r\n\r\n", 403),
     ("foreign origin", GET + HOST + b"Origin: http://evil.example\r\n\r\n", 403),
     ("opaque origin", GET + HOST + b"Origin: null\r\n\r\n", 403),
+    ("origin without a scheme", GET + HOST + b"Origin: localhost:PORT\r\n\r\n", 403),
+    ("origin of slashes", GET + HOST + b"Origin: //localhost:PORT\r\n\r\n", 403),
+    ("origin of nothing", GET + HOST + b"Origin:\r\n\r\n", 403),
     ("origin of another name", GET + HOST + b"Origin: http://127.0.0.1:PORT\r\n\r\n", 403),
     ("origin of another scheme", GET + HOST + b"Origin: https://localhost:PORT\r\n\r\n", 403),
     ("origin twice", GET + HOST + b"Origin: http://localhost:PORT\r\n" * 2 + b"\r\n", 403),
@@ -241,6 +276,37 @@ async def test_probe(raw: bytes, status: int, closes: bool) -> None:
             assert await client.rest() == b""
         else:
             assert await client.is_served()
+
+
+HOSTS = [
+    ("hub.example", 200),
+    ("hub.example:9443", 200),
+    ("hub.example.", 200),
+    ("198.51.100.7", 200),
+    ("[2001:db8::1]:9443", 200),
+    ("", 400),
+    (":9443", 400),
+    ("a@hub.example", 400),
+    ("a:b@hub.example", 400),
+    ("hub.example/path", 400),
+    ("hub.example?query", 400),
+    ("hub.example, other.example", 400),
+    ("hub.example,other.example", 400),
+    ("hub example", 400),
+    ("hub.example:port", 400),
+    ("2001:db8::1", 400),
+    ("http://hub.example", 400),
+    ("h\u00fcb.example", 400),
+]
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS)
+async def test_a_host_that_could_be_read_in_two_ways_is_refused_by_the_hub(
+    host: str, status: int
+) -> None:
+    async with serving(guard=host_guard) as server, server.client() as client:
+        await client.send(GET + f"Host: {host}\r\n\r\n".encode())
+        assert (await client.answer())[0].status_code == status
 
 
 @pytest.mark.parametrize(
