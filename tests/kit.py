@@ -13,15 +13,26 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import Transmission
+from fieldagent.agent.assembly import channel_queue, to_the_hub
+from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import history, outbound, sos
+from fieldagent.agent.journal.history import Line
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Storage
+from fieldagent.agent.outbound.budget import Budget
+from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.cost import Cost, costs
+from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.piggyback import HubRiders
+from fieldagent.agent.outbound.packing import Packing
+from fieldagent.agent.outbound.piggyback import HubPiggyback
+from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import FanOut
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.reading import read_package
 from fieldagent.wire.envelope import Entry, decode
 from fieldagent.wire.outcome import Outcome
@@ -55,15 +66,50 @@ class PatientJournal(Journal):
 
 
 @dataclass
-class Kit:
-    """One run of an agent's core, with virtual time as its wall clock."""
+class Core:
+    """An agent's parts on a journal of its own, and what tests ask of them."""
 
     journal: Journal
     inbox: Inbox
-    outbox: ChannelOutbox
+    queues: dict[Channel, ChannelQueue]
+    endings: Endings
     intake: Intake
-    nursery: trio.Nursery
     outboxes: dict[Channel, ChannelOutbox]
+    receptions: dict[Channel, Reception]
+
+    @property
+    def cancellation(self) -> Cancellation:
+        return Cancellation(self.journal, self.queues, self.endings)
+
+    def standing(self, id_: int) -> Standing:
+        return standing(self.journal, id_)
+
+    def declared(self) -> list[Standing]:
+        """Every SOS that nobody has confirmed yet."""
+        return [standing_of(self.journal, each) for each in sos.declared(self.journal)]
+
+    def status(self, id_: int) -> Status | None:
+        return self.standing(id_).status
+
+    def receipts(self, id_: int) -> list[Storage]:
+        return outbound.receipts(self.journal, self.standing(id_).sequence)
+
+    def history(self, id_: int) -> list[Line]:
+        known = outbound.by_id(self.journal, id_)
+        assert known is not None
+        return history.lines(self.journal, known, self.receipts(id_))
+
+    def cost(self, package: Package, channel: Channel) -> Cost:
+        return costs(package, self.outboxes, self.endings.clock())[channel]
+
+
+@dataclass
+class Kit(Core):
+    """One run of an agent's core, with virtual time as its wall clock."""
+
+    outbox: ChannelOutbox
+    reception: Reception
+    nursery: trio.Nursery
 
     async def post(self, key: str | None = None, **document: Any) -> int:
         """Post a Package, a message unless told otherwise; its id."""
@@ -87,11 +133,8 @@ class Kit:
         await outbox.settle(transmission, outcome, **how)
         return list(decode(transmission.body).entries)
 
-    def status(self, id_: int) -> Status | None:
-        return self.intake.standing(id_).status
-
     def reason(self, id_: int) -> str:
-        return self.intake.standing(id_).legs[self.outbox.channel].reason
+        return self.standing(id_).legs[self.outbox.channel].reason
 
 
 @asynccontextmanager
@@ -102,39 +145,48 @@ async def kit(
     keys: Sequence[bytes] = (),
     also: Sequence[Channel] = (),
     fan_out: FanOut = FanOut.EVERY,
-    receipts_at_once: bool = False,
+    station: int = 0,
     **how: Any,
 ) -> AsyncIterator[Kit]:
+    """`how` is said to `to_the_hub` of the first channel; `station` is who sends, on the air."""
     journal = PatientJournal(path / "journal.sqlite3")
 
     def clock() -> float:
         return START + trio.current_time()
 
     inbox = Inbox(journal, ["script"], clock=clock, events=Events(), keys=keys)
+    queues = {name: channel_queue(journal, name) for name in (channel, *also)}
+    endings = Endings(journal, queues, clock=clock, events=Events(), fan_out=fan_out)
+    intake = Intake(journal, queues, endings, time_to_live=3600, head_start=HEAD_START)
     outboxes: dict[Channel, ChannelOutbox] = {}
-    intake = Intake(
-        journal,
-        outboxes,
-        time_to_live=3600,
-        clock=clock,
-        events=Events(),
-        fan_out=fan_out,
-        head_start=HEAD_START,
-    )
-    riders = HubRiders(journal, channel, at_once=receipts_at_once)
-    outbox = ChannelOutbox(
-        channel, journal, inbox, clock=clock, end=intake.end, riders=riders, **how
-    )
-    outboxes[channel] = outbox
-    for name in also:
-        outboxes[name] = ChannelOutbox(name, journal, inbox, clock=clock, end=intake.end)
+    receptions: dict[Channel, Reception] = {}
+    for name, queue in queues.items():
+        terms = how if name is channel else {}
+        outboxes[name], receptions[name] = to_the_hub(
+            journal, inbox, endings, queue, ChannelLink(), **terms
+        )
+    if station:
+        packing = Packing(journal, queues[channel], station=station)
+        budget, words = Budget(channel, journal, clock=clock), HubPiggyback(journal, channel)
+        outboxes[channel] = ChannelOutbox(journal, packing, budget, words, endings, ChannelLink())
     intake.resume()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(journal.run)
             for each in outboxes.values():
                 nursery.start_soon(each.run)
-            yield Kit(journal, inbox, outbox, intake, nursery, outboxes)
+            yield Kit(
+                journal,
+                inbox,
+                queues,
+                endings,
+                intake,
+                outboxes,
+                receptions,
+                outboxes[channel],
+                receptions[channel],
+                nursery,
+            )
             nursery.cancel_scope.cancel()
     finally:
         journal.close()

@@ -7,7 +7,7 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,19 +18,15 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent.api.routes import LocalApi
+from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioModem
-from fieldagent.agent.events import Events
-from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
-from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
-from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.missing_fragments import keep_asking
-from fieldagent.agent.outbound.outbox import ChannelOutbox, End
-from fieldagent.agent.outbound.piggyback import HubRiders
 from fieldagent.agent.outbound.sos_repeat import keep_going
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
@@ -45,11 +41,10 @@ from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Supervisor, brief
 from fieldagent.system.systemd_notify import notify, watchdog_interval
-from fieldagent.wire.envelope import derive_key
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
-    from fieldagent.agent.mesh.station import Station
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -65,26 +60,21 @@ class AlreadyRunning(Exception):
 
 @dataclass(slots=True)
 class Agent:
-    """Everything that one agent consists of; nothing in it is global."""
+    """The parts at work."""
 
     settings: Settings
-    journal: Journal
-    inbox: Inbox
-    outboxes: dict[Channel, ChannelOutbox]
-    intake: Intake
-    hooks: list[Hook]
-    events: Events
+    parts: Parts
     progress: Progress
     supervisor: Supervisor
     started: float
-    station: Station | None
 
     def status(self) -> dict[str, Any]:
+        journal = self.parts.journal
         return {
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
-            "journal": {"commits": self.journal.commits, "full": self.journal.full},
+            "journal": {"commits": journal.commits, "full": journal.full},
             "faults": self._faults(),
         }
 
@@ -107,11 +97,11 @@ class Agent:
         return self.supervisor.counts()
 
     def _channel(self, channel: Channel) -> dict[str, Any]:
-        outbox = self.outboxes.get(channel)
+        outbox = self.parts.outboxes.get(channel)
         if outbox is None:
             return _channel_status(configured=False, link=ChannelLink(), queued=0, spent=Spent())
-        if channel is Channel.RADIO and self.station is not None:
-            outbox.link.facts["neighbours"] = len(self.station.neighbours.in_earshot())
+        if channel is Channel.RADIO and self.parts.neighbours is not None:
+            outbox.link.facts["neighbours"] = len(self.parts.neighbours.in_earshot())
         return _channel_status(True, outbox.link, len(outbox), outbox.spent())
 
     def healthy(self) -> str | None:
@@ -119,10 +109,11 @@ class Agent:
 
     def stuck(self) -> str | None:
         """What only a restart of the whole agent may mend."""
-        if self.journal.failed is not None:
-            return f"{self.journal.failed}; check the disk and restart the agent"
+        journal = self.parts.journal
+        if journal.failed is not None:
+            return f"{journal.failed}; check the disk and restart the agent"
         # Who waits for room on the disk is as well as can be.
-        silent = [] if self.journal.full else self.progress.silent()
+        silent = [] if journal.full else self.progress.silent()
         return f"no progress in: {', '.join(silent)}" if silent else None
 
 
@@ -142,93 +133,12 @@ def _channel_status(
     }
 
 
-def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
-    """Put the parts together; nothing runs yet, and what waited before is queued again."""
-    hooks = hooks_of(settings, emit)
-    keys = [derive_key(master, "MT") for master in settings.satellite_key]
-    events = Events()
-    inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, events=events, keys=keys)
-    outboxes: dict[Channel, ChannelOutbox] = {}
-    intake = Intake(
-        journal,
-        outboxes,
-        time_to_live=settings.package_time_to_live,
-        clock=time.time,
-        events=events,
-        fan_out=settings.fan_out,
-        head_start=settings.fan_out_head_start,
-    )
-    if settings.satellite_port is not None:
-        outboxes[Channel.SATELLITE] = _satellite_outbox(settings, journal, inbox, intake.end)
-    if settings.hub_address is not None:
-        outboxes[Channel.CELLULAR] = ChannelOutbox(
-            Channel.CELLULAR, journal, inbox, clock=time.time, end=intake.end
-        )
-    station = None
-    if settings.radio_port is not None:
-        station = _station(settings, journal, inbox, intake, outboxes)
-        outboxes[Channel.RADIO] = station.outbox
-    resumed = intake.resume()
-    if resumed:
-        log.info("%d Packages that waited go on", resumed)
-    return Agent(
-        settings,
-        journal,
-        inbox,
-        outboxes,
-        intake,
-        hooks,
-        events,
-        Progress(trio.current_time),
-        Supervisor(fatal=(StoreFailed, StoreFull), clock=time.time),
-        trio.current_time(),
-        station,
-    )
-
-
-def _satellite_outbox(
-    settings: Settings, journal: Journal, inbox: Inbox, end: End
-) -> ChannelOutbox:
-    masters = settings.satellite_key
-    return ChannelOutbox(
-        Channel.SATELLITE,
-        journal,
-        inbox,
-        clock=time.time,
-        end=end,
-        key=derive_key(masters[0], "MO") if masters else None,
-        budget=settings.satellite_credits_per_day,
-        reserve=settings.satellite_sos_reserve,
-        riders=HubRiders(
-            journal, Channel.SATELLITE, at_once=settings.satellite_receipts == "at-once"
-        ),
-    )
-
-
-def _station(
-    settings: Settings,
-    journal: Journal,
-    inbox: Inbox,
-    intake: Intake,
-    outboxes: Mapping[Channel, ChannelOutbox],
-) -> Station:
-    from fieldagent.agent.mesh.station import StationTerms, set_up
-
-    assert settings.radio_station is not None, "radio-port needs radio-station"
-    terms = StationTerms(
-        settings.radio_station,
-        settings.radio_name,
-        [derive_key(master, "AIR") for master in settings.radio_key],
-        settings.radio_carry & outboxes.keys(),
-        settings.radio_carry_credits_per_day,
-        settings.package_time_to_live,
-    )
-
-    def pleads() -> bool:
-        linked = outboxes.get(Channel.CELLULAR)
-        return linked is None or linked.link.state not in (LinkState.READY, LinkState.BUSY)
-
-    return set_up(terms, journal, inbox, intake, pleads=pleads, clock=time.time)
+def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
+    """Nothing runs yet. `emit` takes the lines that a script prints."""
+    parts = assemble(settings, journal, emit)
+    now = trio.current_time
+    supervisor = Supervisor(fatal=(StoreFailed, StoreFull), clock=time.time)
+    return Agent(settings, parts, Progress(now), supervisor, now())
 
 
 async def run(
@@ -248,7 +158,7 @@ async def run(
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_run_journal, journal, stopping)
-                agent = assemble(settings, journal, emit)
+                agent = assembled(settings, journal, emit)
                 try:
                     await _run_parts(agent, listeners, stopping, task_status)
                 except* StoreFull:
@@ -278,9 +188,9 @@ async def _run_parts(
         nursery.start_soon(stop_at_signal, stopping)
         for name, part in KEEPERS.items():
             nursery.start_soon(keep, name, partial(part, agent))
-        for hook in agent.hooks:
+        for hook in agent.parts.hooks:
             nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
-        for channel, outbox in agent.outboxes.items():
+        for channel, outbox in agent.parts.outboxes.items():
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
             drive = partial(_drive, outbox.link, partial(DRIVERS[channel], agent))
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
@@ -290,7 +200,7 @@ async def _run_parts(
 
 async def _run_hook(agent: Agent, hook: Hook) -> None:
     note_fault = agent.supervisor.notes(f"the {hook.name}")
-    await run_hook(hook, agent.journal, agent.inbox, note_fault)
+    await run_hook(hook, agent.parts.journal, agent.parts.inbox, note_fault)
 
 
 async def _drive(link: ChannelLink, driver: Callable[[], Awaitable[None]]) -> None:
@@ -311,7 +221,7 @@ async def _serve_api(
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
     port = port_of(listeners)
-    judge = router(LocalApi(agent.journal, agent.intake, agent.inbox, agent.events, agent).routes())
+    judge = router(LocalApi(agent.parts, agent).routes())
     guard = loopback_guard(port)
     async with trio.open_nursery() as nursery:
         note_fault = agent.supervisor.notes("the local API")
@@ -324,16 +234,17 @@ async def _serve_api(
         await stopping.wait()
         log.info("stopping: what waits is kept and goes on at the next start")
         notify("STOPPING=1")
-        agent.journal.leave()
-        agent.intake.stop()
+        agent.parts.journal.leave()
+        agent.parts.endings.stop()
 
 
 async def _run_satellite(agent: Agent) -> None:
-    settings, outbox = agent.settings, agent.outboxes[Channel.SATELLITE]
+    settings, outbox = agent.settings, agent.parts.outboxes[Channel.SATELLITE]
     assert settings.satellite_port is not None
     await satellite.run(
         settings.satellite_port,
         outbox,
+        agent.parts.receptions[Channel.SATELLITE],
         outbox.link,
         baud=settings.satellite_baud,
         random=random.Random(),
@@ -348,7 +259,7 @@ async def _run_cellular(agent: Agent) -> None:
     from fieldagent.agent.channels.hub_connection import HubAddress
     from fieldagent.agent.channels.recovery import Recovery
 
-    settings, outbox = agent.settings, agent.outboxes[Channel.CELLULAR]
+    settings, outbox = agent.settings, agent.parts.outboxes[Channel.CELLULAR]
     assert settings.hub_address is not None
     assert settings.hub_token is not None
     hub = HubAddress(
@@ -361,6 +272,7 @@ async def _run_cellular(agent: Agent) -> None:
     await cellular.run(
         hub,
         outbox,
+        agent.parts.receptions[Channel.CELLULAR],
         outbox.link,
         random=random.Random(),
         ping=settings.cellular_ping,
@@ -372,7 +284,7 @@ async def _run_cellular(agent: Agent) -> None:
 async def _run_radio(agent: Agent) -> None:
     from fieldagent.agent.channels import radio
 
-    settings, outbox = agent.settings, agent.outboxes[Channel.RADIO]
+    settings, outbox = agent.settings, agent.parts.outboxes[Channel.RADIO]
     place, baud, link = settings.radio_port, settings.radio_baud, outbox.link
     assert place is not None
 
@@ -388,6 +300,7 @@ async def _run_radio(agent: Agent) -> None:
     await radio.run(
         open_air,
         outbox,
+        agent.parts.receptions[Channel.RADIO],
         link,
         random=random.Random(),
         progress=agent.progress.watch("radio"),
@@ -399,8 +312,8 @@ async def _keep_house(agent: Agent) -> None:
     while True:
         before = time.time() - settings.keep_ended_days * 86_400
         keep = settings.keep_ended_count
-        await agent.journal.persist(outbound.forget(before=before, keep=keep))
-        await agent.journal.persist(inbound.forget(before=before, keep=keep))
+        await agent.parts.journal.persist(outbound.forget(before=before, keep=keep))
+        await agent.parts.journal.persist(inbound.forget(before=before, keep=keep))
         await trio.sleep(HOUSEKEEPING)
 
 
@@ -409,38 +322,38 @@ async def _keep_room(agent: Agent) -> None:
     await trio.sleep(ROOM_FIRST)
     while True:
         with suppress(StoreFull):
-            await agent.journal.keep_reserve()
+            await agent.parts.journal.keep_reserve()
         await trio.sleep(ROOM_EVERY)
 
 
 async def _keep_sos_going(agent: Agent) -> None:
-    repeat = agent.settings.sos_repeat
-    await keep_going(agent.journal, agent.outboxes, repeat=repeat, clock=time.time)
+    every = agent.settings.sos_repeat
+    await keep_going(agent.parts.journal, agent.parts.queues, every=every, clock=time.time)
 
 
 async def _tell_links(agent: Agent) -> None:
     """Publish each channel's condition when it changes, for as long as somebody listens."""
     text: dict[str, Any] = {}
     while True:
-        if agent.events:
+        if agent.parts.events:
             for name, channel in agent.status()["channels"].items():
                 if channel["configured"] and text.get(name) != channel:
                     text[name] = channel
-                    agent.events.publish("link", {"channel": name, **channel})
+                    agent.parts.events.publish("link", {"channel": name, **channel})
         else:
             text.clear()
         await trio.sleep(1)
 
 
 async def _ask_for_fragments(agent: Agent) -> None:
-    await keep_asking(agent.journal, agent.outboxes, clock=time.time)
+    await keep_asking(agent.parts.journal, agent.parts.outboxes, clock=time.time)
 
 
 async def _show_life(agent: Agent) -> None:
     """Feed systemd's watchdog while the journal takes transactions and every loop turns."""
     interval = watchdog_interval()
     while interval is not None:
-        await agent.journal.commit(lambda db: None)
+        await agent.parts.journal.commit(lambda db: None)
         if trouble := agent.stuck():
             log.error("%s; systemd will restart the agent", trouble)
         else:

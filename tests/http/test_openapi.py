@@ -35,7 +35,7 @@ def description(name: str) -> Any:
 def routes(name: str) -> list[Route]:
     nothing = cast(Any, None)
     if name == "local":
-        return LocalApi(nothing, nothing, nothing, nothing, nothing).routes()
+        return LocalApi(nothing, nothing).routes()
     api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1, supervisor=nothing)
     return [*api.routes(), Links(nothing, nothing, nothing).route()]
 

@@ -17,8 +17,8 @@ import pytest
 from fieldagent.agent.channels import satellite
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
 from tests.simulation.world import Violated, simulate
 
@@ -69,18 +69,18 @@ async def _blind(*arguments: Any) -> bool:
     return False
 
 
-def _selfless(outbox: ChannelOutbox, *arguments: Any, **more: Any) -> Any:
+def _selfless(queue: ChannelQueue, *arguments: Any, **more: Any) -> Any:
     """Whatever is posted has the same place in the queue."""
-    add = outbox._queue.add
+    add = queue._queue.add
 
     def level(key: int, **how: Any) -> Any:
         return add(key, **{**how, "priority": 1})
 
-    with patch.object(outbox._queue, "add", level):
-        return _ADD(outbox, *arguments, **more)
+    with patch.object(queue._queue, "add", level):
+        return _ADD(queue, *arguments, **more)
 
 
-_ADD = ChannelOutbox.add
+_ADD = ChannelQueue.add
 
 
 def _unwritten(*arguments: Any, **more: Any) -> Callable[[Any], None]:
@@ -109,8 +109,8 @@ def _not_queued(*arguments: Any) -> None:
         (satellite.SatelliteDriver, "_has_left", _blind, "paid for"),
         (outbound, "end", _unwritten, "has not ended"),
         (outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there"),
-        (Intake, "queue_carried", _not_queued, "is not at the hub|still waits"),
-        (ChannelOutbox, "add", _selfless, "waited behind|has not ended|still waits"),
+        (Intake, "queue_relayed", _not_queued, "is not at the hub|still waits"),
+        (ChannelQueue, "add", _selfless, "waited behind|has not ended|still waits"),
     ],
 )
 def test_a_broken_promise_is_seen(

@@ -23,6 +23,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent import agent as shipped
+from fieldagent.agent import assembly
 from fieldagent.agent.channels import cellular, node, radio, satellite
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import Unreachable
@@ -189,10 +190,10 @@ class World:
         try:
             async with trio.open_nursery() as last:
                 last.start_soon(journal.run)
-                agent = self.agent = shipped.assemble(settings, journal, lambda line: None)
+                agent = self.agent = shipped.assembled(settings, journal, lambda line: None)
                 with trio.CancelScope() as self.power:
                     async with trio.open_nursery() as nursery:
-                        for outbox in agent.outboxes.values():
+                        for outbox in agent.parts.outboxes.values():
                             nursery.start_soon(outbox.run)
                         for part in PARTS:
                             nursery.start_soon(part, agent)
@@ -262,7 +263,7 @@ class World:
 
     async def _accept(self, body: dict[str, Any]) -> None:
         assert self.agent is not None
-        standing = await self.agent.intake.accept(read_package(body))
+        standing = await self.agent.parts.intake.accept(read_package(body))
         if body.get("priority") == SOS_PRIORITY:
             self.later(8, lambda: self._confirm(standing.sequence))
         self.posted[standing.sequence] = body
@@ -352,9 +353,11 @@ class World:
     # What must hold.
 
     def check(self, agent: shipped.Agent) -> None:
-        rows = agent.journal.read("SELECT sequence, status FROM package ORDER BY sequence")
+        rows = agent.parts.journal.read("SELECT sequence, status FROM package ORDER BY sequence")
         statuses = dict(rows)
-        told = Counter(sequence for (sequence,) in agent.journal.read("SELECT sequence FROM told"))
+        told = Counter(
+            sequence for (sequence,) in agent.parts.journal.read("SELECT sequence FROM told")
+        )
         for sequence in self.posted:
             if sequence not in statuses:
                 raise Violated(f"Package {sequence} was accepted and is lost")
@@ -374,7 +377,7 @@ class World:
             Channel.CELLULAR: [self.hub.collector],
             Channel.RADIO: [neighbour.collector for neighbour in self.neighbours],
         }
-        legs = agent.journal.read(
+        legs = agent.parts.journal.read(
             "SELECT sequence, channel, status, origin, origin_sequence"
             " FROM leg LEFT JOIN carried USING (sequence)"
         )
@@ -399,7 +402,7 @@ class World:
                 raise Violated(f"number {sequence} was used for something never accepted")
 
     def _check_inbound(self, agent: shipped.Agent) -> None:
-        rows = agent.journal.read("SELECT body FROM inbound")
+        rows = agent.parts.journal.read("SELECT body FROM inbound")
         came = Counter(
             json.loads(body)["payloads"][0]["events"][0].get("content") for (body,) in rows
         )
@@ -453,7 +456,9 @@ class World:
             again = any(entry.sequence in repeated for entry in entries)
             if times > 1 and not again and body not in self.doubtful:
                 raise Violated(f"{len(body)} bytes were sent and paid for {times} times")
-        days = agent.journal.read("SELECT max(credits) FROM spent WHERE channel = 'Satellite'")
+        days = agent.parts.journal.read(
+            "SELECT max(credits) FROM spent WHERE channel = 'Satellite'"
+        )
         if (days[0][0] or 0) > 60 + 10:
             raise Violated(f"{days[0][0]} credits were spent on one day of 60")
 
@@ -629,6 +634,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(gaps, "ASK_AFTER", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)
+        put(assembly, "time", world)
         put(shipped, "random", world)
         put(satellite, "open_serial", world.lines.open_serial)
         put(node, "open_serial", world.lines.open_serial)
@@ -644,7 +650,7 @@ def _watched(world: World, load: Callable[[ChannelOutbox, int], Any]) -> Callabl
     def watched(outbox: ChannelOutbox, room: int) -> Any:
         transmission = load(outbox, room)
         if transmission is not None and transmission.answerable:
-            pieces = outbox._loads[transmission.number]
+            pieces = outbox.packing.queue.in_flight[transmission.number]
             sequences = frozenset(piece.sequence for piece in pieces)
             at = trio.current_time()
             world.loads.append(Load(at, outbox.channel, transmission.urgent, sequences))

@@ -8,17 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from fieldagent.agent.api.page import PAGE, POLICY
-from fieldagent.agent.events import TOPICS, Events
-from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import inbound
-from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.intake import (
-    AgentStopping,
-    Conflict,
-    Intake,
-    Standing,
-    UnknownPackage,
-)
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.events import TOPICS
+from fieldagent.agent.journal import history, inbound, outbound, sos
+from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.outbound.ending import AgentStopping
+from fieldagent.agent.outbound.intake import Conflict, KeyReused
+from fieldagent.agent.outbound.standing import Standing, UnknownPackage, standing_of
+from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
@@ -53,18 +50,9 @@ class Condition(Protocol):
 class LocalApi:
     """Handlers for `http.routes`; every error leaves as a Problem."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        intake: Intake,
-        inbox: Inbox,
-        events: Events,
-        condition: Condition,
-    ) -> None:
-        self._journal = journal
-        self._intake = intake
-        self._inbox = inbox
-        self._events = events
+    def __init__(self, parts: Parts, condition: Condition) -> None:
+        self._parts = parts
+        self._journal = parts.journal
         self._condition = condition
 
     def routes(self) -> list[Route]:
@@ -91,7 +79,7 @@ class LocalApi:
 
     async def send(self, request: Request) -> Response:
         standing = await self._accept(request)
-        return json_response(_answer(await self._intake.outcome(standing.sequence)))
+        return json_response(_answer(await self._parts.endings.outcome(standing.sequence)))
 
     async def enqueue(self, request: Request) -> Response:
         standing = await self._accept(request)
@@ -100,7 +88,8 @@ class LocalApi:
 
     async def cost(self, request: Request) -> Response:
         """Nothing is queued: what the Package would take."""
-        costs = self._intake.cost(_package(required_body(request)))
+        package = _package(required_body(request))
+        found = costs(package, self._parts.outboxes, self._parts.endings.clock())
         return json_response(
             {
                 "channels": {
@@ -110,7 +99,7 @@ class LocalApi:
                         "credits": cost.credits,
                         "creditsLeft": cost.left,
                     }
-                    for channel, cost in costs.items()
+                    for channel, cost in found.items()
                 }
             }
         )
@@ -118,18 +107,22 @@ class LocalApi:
     async def _accept(self, request: Request) -> Standing:
         key = idempotency_key(request.headers)
         try:
-            return await self._intake.accept(_package(required_body(request)), key)
+            return await self._parts.intake.accept(_package(required_body(request)), key)
         except Conflict as conflict:
-            status = 422 if str(conflict).startswith("Idempotency-Key") else 409
+            # The IETF draft on Idempotency-Key, section 2.7.
+            status = 422 if isinstance(conflict, KeyReused) else 409
             raise Problem(status, detail=str(conflict)) from None
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
-        standing = self._intake.standing(_id(id))
+        standing = stands(self._journal, _id(id))
+        found = outbound.receipts(self._journal, standing.sequence)
         receipts = [
             {"id": each.by.id, "name": each.by.name, "type": each.by.type, "at": each.at}
-            for each in self._intake.receipts(standing)
+            for each in found
         ]
-        story = [line._asdict() for line in self._intake.story(standing)]
+        known = outbound.by_sequence(self._journal, standing.sequence)
+        lines = [] if known is None else history.lines(self._journal, known, found)
+        story = [line._asdict() for line in lines]
         # An answer is never changed; what became known after it is told beside it.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return json_response(
@@ -137,18 +130,19 @@ class LocalApi:
         )
 
     async def distress(self, request: Request) -> Response:
-        return json_response({"packages": [_progress(each) for each in self._intake.distress()]})
+        declared = [standing_of(self._journal, each) for each in sos.declared(self._journal)]
+        return json_response({"packages": [_progress(each) for each in declared]})
 
     async def call_off(self, request: Request) -> Response:
-        ended = await self._intake.call_off()
+        ended = await self._parts.cancellation.call_off()
         return json_response({"packages": [_progress(each) for each in ended]})
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
         number = _id(id)
-        ended_before = self._intake.standing(number).status is not None
-        standing = await self._intake.cancel(number, _channel(request))
+        ended_before = stands(self._journal, number).status is not None
+        standing = await self._parts.cancellation.cancel(number, _channel(request))
         if ended_before or standing.status not in (None, "Canceled"):
             raise Problem(
                 409,
@@ -160,7 +154,13 @@ class LocalApi:
         return json_response(_answer(standing))
 
     async def queue(self, request: Request) -> Response:
-        waiting = self._intake.queued(_channel(request))
+        channel = _channel(request)
+        queues = [queue for name, queue in self._parts.queues.items() if channel in (None, name)]
+        waiting = [
+            accepted
+            for accepted in outbound.waiting(self._journal)
+            if any(accepted.sequence in queue for queue in queues)
+        ]
         listed = [
             {
                 "id": accepted.id,
@@ -169,14 +169,14 @@ class LocalApi:
                 "collapseKey": accepted.package.collapse_key,
                 "accepted": accepted.accepted,
                 "expires": accepted.expires,
-                "channels": legs_json(self._intake.standing(accepted.id).legs),
+                "channels": legs_json(outbound.legs(self._journal, accepted.sequence)),
             }
             for accepted in waiting[:LISTED_MAX]
         ]
         return json_response({"queued": len(waiting), "packages": listed})
 
     async def clear(self, request: Request) -> Response:
-        return json_response({"deleted": await self._intake.clear(_channel(request))})
+        return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
 
     async def inbound(self, request: Request) -> Response:
         state = dict(request.query).get("state")
@@ -188,7 +188,7 @@ class LocalApi:
         )
 
     async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
-        hooks = self._inbox.hooks
+        hooks = self._parts.inbox.hooks
         if not hooks:
             raise Problem(
                 409,
@@ -196,7 +196,7 @@ class LocalApi:
             )
         if not await self._journal.commit(inbound.replay(id, hooks)):
             raise Problem(404, detail=f"no inbound payload has the requestId {id}")
-        self._inbox.wake()
+        self._parts.inbox.wake()
         return json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
     async def health(self, request: Request) -> Response:
@@ -214,7 +214,7 @@ class LocalApi:
             raise Problem(400, f"?topics= holds some of {','.join(TOPICS)}")
         topics = frozenset(wanted)
         return Response(
-            200, content_type="text/event-stream", stream=lambda: self._events.listen(topics)
+            200, content_type="text/event-stream", stream=lambda: self._parts.events.listen(topics)
         )
 
     async def page(self, request: Request) -> Response:

@@ -17,7 +17,13 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outbox, Transmission
+from fieldagent.agent.channels.contract import (
+    ChannelLink,
+    LinkState,
+    Outbox,
+    Reception,
+    Transmission,
+)
 from fieldagent.agent.channels.hub_connection import (
     HubAddress,
     Unreachable,
@@ -52,6 +58,7 @@ class _OutboxPost:
     """The outbox as an end of a link uses it."""
 
     outbox: Outbox
+    reception: Reception
     again: deque[Transmission] = field(default_factory=deque)
     """What the last link left unacknowledged, SOS first."""
 
@@ -77,12 +84,13 @@ class _OutboxPost:
         self.again = deque(sorted([*items, *self.again], key=lambda item: not item.urgent))
 
     async def take_in(self, body: bytes) -> None:
-        await self.outbox.receive(body)
+        await self.reception.receive(body)
 
 
 async def run(
     hub: HubAddress,
     outbox: Outbox,
+    reception: Reception,
     link: ChannelLink,
     *,
     random: randomness.Random,
@@ -92,13 +100,14 @@ async def run(
 ) -> NoReturn:
     """Link to the hub for ever. `ping` is in seconds, 0 for never; `progress` is called at least
     once in two minutes."""
-    await CellularDriver(hub, outbox, link, random, ping, recovery, progress).work()
+    await CellularDriver(hub, outbox, reception, link, random, ping, recovery, progress).work()
 
 
 @dataclass(slots=True)
 class CellularDriver:
     hub: HubAddress
     outbox: Outbox
+    reception: Reception
     link: ChannelLink
     random: randomness.Random
     ping: float
@@ -111,7 +120,7 @@ class CellularDriver:
     """When the link ended, or the recovery command last ran."""
 
     def __post_init__(self) -> None:
-        self.post = _OutboxPost(self.outbox)
+        self.post = _OutboxPost(self.outbox, self.reception)
         self.link.facts["hub"] = self.hub.address
 
     async def work(self) -> NoReturn:

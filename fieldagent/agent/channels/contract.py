@@ -102,11 +102,16 @@ class Outbox(Protocol):
         `reason` is for people (`no signal`), `retry_after` is in seconds and counts for NOT_SENT.
         """
 
-    async def receive(self, body: bytes) -> None:
-        """Take in one MT message of any content; damage in it is reported, never raised."""
-
     def allowance(self, *, urgent: bool = False) -> int | None:
         """Credits left today, None without a budget; `urgent` may use the reserve."""
 
     async def spend(self, credit: int) -> None:
         """Book a cost that belongs to no transmission, such as an empty mailbox check."""
+
+
+class Reception(Protocol):
+    """One channel's way in."""
+
+    async def receive(self, body: bytes) -> None:
+        """Take in one message of any content, with what it cost; damage in it is reported, never
+        raised. Returns once it is on disk."""

@@ -15,13 +15,13 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, LinkState, Transmission
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception, Transmission
 from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
     WINDOW,
-    AirOutbox,
     RadioLost,
     RadioModem,
+    RadioOutbox,
     TransmitResult,
 )
 from fieldagent.agent.channels.serial_port import PortLost
@@ -51,7 +51,8 @@ REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0)
 
 async def run(
     open_air: Callable[[], AbstractAsyncContextManager[RadioModem]],
-    outbox: AirOutbox,
+    outbox: RadioOutbox,
+    reception: Reception,
     link: ChannelLink,
     *,
     random: randomness.Random,
@@ -68,7 +69,7 @@ async def run(
             async with open_air() as air:
                 tries = 0
                 _show(link, LinkState.READY, "")
-                await RadioDriver(air, outbox, link, random, progress).work()
+                await RadioDriver(air, outbox, reception, link, random, progress).work()
         except* (RadioLost, PortLost) as trouble:
             _show(link, LinkState.ABSENT, str(first_error(trouble)))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
@@ -92,7 +93,8 @@ class RadioDriver:
     """What happens between one opening of the radio and its loss."""
 
     air: RadioModem
-    outbox: AirOutbox
+    outbox: RadioOutbox
+    reception: Reception
     link: ChannelLink
     random: randomness.Random
     progress: Callable[[], None]
@@ -115,7 +117,7 @@ class RadioDriver:
             # The air is not quiet yet.
             self.pause.cancel()
             with trio.CancelScope(shield=True):  # as quick as the disk, and whole
-                await self.outbox.receive(packet)
+                await self.reception.receive(packet)
 
     async def _show_life(self) -> NoReturn:
         while True:

@@ -64,7 +64,7 @@ class ReceiveQueue:
         return await self._packets.receive()
 
 
-class AirOutbox(Outbox, Protocol):
+class RadioOutbox(Outbox, Protocol):
     async def acknowledged(self, transmission: Transmission) -> bool:
         """Wait until a station says that it has all of it; False when what a station says of a
         later one shows that this one was missed."""

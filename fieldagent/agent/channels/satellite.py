@@ -18,7 +18,14 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, Intent, LinkState, Outbox, Transmission
+from fieldagent.agent.channels.contract import (
+    ChannelLink,
+    Intent,
+    LinkState,
+    Outbox,
+    Reception,
+    Transmission,
+)
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
 from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
@@ -171,6 +178,7 @@ class Modem:
 async def run(
     port: str,
     outbox: Outbox,
+    reception: Reception,
     link: ChannelLink,
     *,
     baud: int = 19200,
@@ -189,7 +197,9 @@ async def run(
         try:
             async with open_modem(port, baud, link) as modem:
                 tries = 0
-                await SatelliteDriver(modem, outbox, link, random, mailbox_check, progress).work()
+                await SatelliteDriver(
+                    modem, outbox, reception, link, random, mailbox_check, progress
+                ).work()
         except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
             _absent(link, first_error(trouble))
         wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
@@ -222,6 +232,7 @@ class SatelliteDriver:
 
     modem: Modem
     outbox: Outbox
+    reception: Reception
     link: ChannelLink
     random: randomness.Random
     mailbox_check: float | None
@@ -409,7 +420,7 @@ class SatelliteDriver:
             if read is None or not read.body:
                 break
             if read.intact:
-                await self.outbox.receive(read.body)
+                await self.reception.receive(read.body)
                 break
             log.info("a message came garbled over the serial line: reading it again")
         else:

@@ -11,14 +11,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 import trio
 
 from fieldagent.agent.events import Events
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.inbound import Received
-from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import Item, recorded
 from fieldagent.package.payload import payload_json, stranger
 from fieldagent.wire.envelope import (
@@ -38,20 +37,6 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join
 
 log = logging.getLogger(__name__)
-
-
-class Repeater(Protocol):
-    """The channel that a message came over."""
-
-    @property
-    def owes(self) -> str | None:
-        """Its name, when it is to tell the peer what was stored; a link may do that itself."""
-
-    def tell(self) -> None:
-        """Something is owed to the peer."""
-
-    async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
-        """Send fragments again that the peer reported missing."""
 
 
 @dataclass(slots=True)
@@ -89,47 +74,54 @@ class Inbox:
         self.news = trio.Event()
         """Set when payloads were spooled, and then replaced by another."""
 
-    async def take_in(self, body: bytes, repeater: Repeater, *, tagged: bool = True) -> None:
-        """Damage, unknown versions and unknown kinds are logged, never raised.
+    async def take_in(
+        self, body: bytes, also: Operation[None], *, owes: str | None, tagged: bool
+    ) -> Taken:
+        """Returns once it is on disk, with `also` in the same commit. Damage, unknown versions and
+        unknown kinds are logged, never raised.
 
-        Without `tagged` the link has proved who sent it, and no tag is asked for.
+        `owes` names the channel over which the peer is to be told what was stored, None where the
+        link does that itself. Without `tagged` the link has proved who sent it, and no tag is asked
+        for.
         """
-        try:
-            envelope = decode(body, keys=self._keys if tagged else ())
-        except RemoteProtocolError as error:
-            log.error("a message of %d bytes could not be read: %s", len(body), error)
-            return
-        now, owes = self._clock(), repeater.owes
-        # A transaction may be carried out anew: each time it begins with nothing.
-        taken = await self._journal.persist(lambda db: self._store(db, envelope, Taken(now, owes)))
-        await self.publish(envelope, taken, repeater)
+        envelope = self._read(body, tagged)
+        now = self._clock()
 
-    async def publish(self, envelope: Envelope, taken: Taken, repeater: Repeater) -> None:
-        """It is on disk: log it, wake the hooks, and send the peer what it lacks."""
-        for trouble in (*envelope.not_understood, *taken.troubles):
-            log.error("part of a message could not be used: %s", trouble)
+        def store(db: sqlite3.Connection) -> Taken:
+            also(db)
+            # A transaction may be carried out anew: each time it begins with nothing.
+            taken = Taken(now, owes, troubles=[*envelope.not_understood])
+            self._store_all(db, envelope.origin, envelope.entries, taken)
+            return taken
+
+        taken = await self._journal.persist(store)
+        self.publish(taken)
+        return taken
+
+    def _read(self, body: bytes, tagged: bool) -> Envelope:
+        """One without entries where it cannot be read."""
+        try:
+            return decode(body, keys=self._keys if tagged else ())
+        except RemoteProtocolError as error:
+            text = f"a message of {len(body)} bytes could not be read: {error}"
+            return Envelope((), not_understood=(text,))
+
+    def publish(self, taken: Taken) -> None:
+        """It is on disk: log it, and wake the hooks."""
+        for trouble in taken.troubles:
+            log.error("not all of a message could be used: %s", trouble)
         if taken.duplicates:
             log.info("%d came again and went no further", taken.duplicates)
         for payload in taken.payloads:
             self._events.publish("inbound", payload.body)
         if taken.payloads:
             self.wake()
-        if taken.owed:
-            repeater.tell()
         for sequence in taken.receipts:
             log.info("Package number %d has reached its addressee", sequence)
-        for sequence, report in taken.reports:
-            missing = frozenset(range(report.count)) - report.arrived
-            log.info("the peer lacks %d fragments of %d", len(missing), sequence)
-            await repeater.repeat(sequence, missing)
 
     def wake(self) -> None:
         self.news.set()
         self.news = trio.Event()
-
-    def _store(self, db: sqlite3.Connection, envelope: Envelope, taken: Taken) -> Taken:
-        self._store_all(db, envelope.origin, envelope.entries, taken)
-        return taken
 
     def _store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken

@@ -47,13 +47,13 @@ def note(
             )
 
 
-def told(journal: Journal, accepted: Accepted, receipts: Iterable[Storage]) -> list[Line]:
-    lines = [Line(accepted.accepted, "accepted")]
+def lines(journal: Journal, accepted: Accepted, receipts: Iterable[Storage]) -> list[Line]:
+    found = [Line(accepted.accepted, "accepted")]
     rows = journal.read(
         "SELECT at, event, channel, detail, times FROM story WHERE sequence = ? ORDER BY number",
         accepted.sequence,
     )
-    lines += [Line(at, event, Channel(name), *rest) for at, event, name, *rest in rows]
+    found += [Line(at, event, Channel(name), *rest) for at, event, name, *rest in rows]
     rows = journal.read(
         "SELECT ended, channel, status, reason FROM leg WHERE sequence = ? AND status IS NOT NULL"
         " ORDER BY ended",
@@ -61,11 +61,11 @@ def told(journal: Journal, accepted: Accepted, receipts: Iterable[Storage]) -> l
     )
     for at, name, status, reason in rows:
         leg = Leg(Status(status), reason)
-        lines.append(Line(at, leg.status or "", Channel(name), leg.reason))
-    lines += [
+        found.append(Line(at, leg.status or "", Channel(name), leg.reason))
+    found += [
         Line(receipt.at, "confirmed", None, f"stored by {receipt.by.name or receipt.by.id}")
         for receipt in receipts
     ]
     if accepted.status is not None and accepted.ended is not None:
-        lines.append(Line(accepted.ended, "answered", None, accepted.status))
-    return sorted(lines, key=lambda line: line.at)
+        found.append(Line(accepted.ended, "answered", None, accepted.status))
+    return sorted(found, key=lambda line: line.at)

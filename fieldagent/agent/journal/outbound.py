@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
@@ -23,11 +23,12 @@ CHOSEN_IDS = 2**30
 
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, status, ended, origin,"
-    " origin_sequence FROM package LEFT JOIN carried USING (sequence)"
+    " origin_sequence"
 )
+_PACKAGES = "FROM package LEFT JOIN carried USING (sequence)"
 
 
-def _accepted(row: tuple[Any, ...]) -> Accepted:
+def _accepted(row: Sequence[Any]) -> Accepted:
     sequence, id_, body, digest, key, accepted, expires, status, ended, *origin = row
     package = read_package(json.loads(body))
     known = None if status is None else Status(status)
@@ -36,18 +37,32 @@ def _accepted(row: tuple[Any, ...]) -> Accepted:
 
 
 def by_sequence(journal: Journal, sequence: int) -> Accepted | None:
-    rows = journal.read(f"SELECT {_COLUMNS} WHERE sequence = ?", sequence)
+    rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
     return _accepted(rows[0]) if rows else None
+
+
+def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted, int]:
+    """A Package that waits, and how often it was tried on this channel since something of it
+    left."""
+    ((tries, *row),) = journal.read(
+        "SELECT (SELECT tries FROM leg WHERE leg.sequence = package.sequence AND channel = ?),"
+        f" {_COLUMNS} {_PACKAGES} WHERE sequence = ?",
+        channel,
+        sequence,
+    )
+    return _accepted(row), tries or 0
 
 
 def by_id(journal: Journal, id_: int) -> Accepted | None:
     """The newest Package of that id: a caller may use an id again once it has ended."""
-    rows = journal.read(f"SELECT {_COLUMNS} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_)
+    rows = journal.read(
+        f"SELECT {_COLUMNS} {_PACKAGES} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_
+    )
     return _accepted(rows[0]) if rows else None
 
 
 def by_idempotency_key(journal: Journal, key: str) -> Accepted | None:
-    rows = journal.read(f"SELECT {_COLUMNS} WHERE idempotency_key = ?", key)
+    rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE idempotency_key = ?", key)
     return _accepted(rows[0]) if rows else None
 
 
@@ -98,17 +113,11 @@ def note_receipt(db: sqlite3.Connection, sequence: int, by: int, at: float) -> b
     return cursor.rowcount == 1
 
 
-def tries(journal: Journal, channel: Channel, sequence: int) -> int:
-    rows = journal.read(
-        "SELECT tries FROM leg WHERE channel = ? AND sequence = ?", channel, sequence
-    )
-    return int(rows[0][0]) if rows else 0
-
-
 def waiting(journal: Journal) -> list[Accepted]:
     """Every Package that still waits on some channel, oldest first."""
     rows = journal.read(
-        f"SELECT {_COLUMNS} WHERE sequence IN (SELECT sequence FROM leg WHERE status IS NULL)"
+        f"SELECT {_COLUMNS} {_PACKAGES}"
+        " WHERE sequence IN (SELECT sequence FROM leg WHERE status IS NULL)"
         " ORDER BY sequence"
     )
     return [_accepted(row) for row in rows]
@@ -177,22 +186,23 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
     return store
 
 
-def tried(channel: Channel, sequences: Iterable[int]) -> Operation[None]:
+def tried(
+    channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
+) -> Operation[None]:
     """Count a transmission that did not leave, and forget its intent."""
     rows = [(sequence, channel) for sequence in sequences]
 
     def store(db: sqlite3.Connection) -> None:
         db.executemany("UPDATE leg SET tries = tries + 1 WHERE sequence = ? AND channel = ?", rows)
-        db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
+        if ends_intent:
+            db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
 
     return store
 
 
-def sent(
-    channel: Channel, pieces: Iterable[Piece], day: str, spent: Spent, *, shared: bool = False
-) -> Operation[None]:
-    """Record a transmission that left: the fragments that its only peer has by that, its cost,
-    the end of its intent. On a `shared` air each station says for itself what it has."""
+def sent(channel: Channel, pieces: Iterable[Piece], *, shared: bool = False) -> Operation[None]:
+    """Record a transmission that left: the fragments that its only peer has by that, and the end of
+    its intent. On a `shared` air each station says for itself what it has."""
     parts = [piece for piece in pieces if piece.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
     if shared:
@@ -203,7 +213,6 @@ def sent(
         db.executemany("UPDATE leg SET tries = 0 WHERE sequence = ? AND channel = ?", fruitful)
         db.executemany("INSERT OR IGNORE INTO fragment_held VALUES (?, ?, ?, ?, ?)", fragments)
         db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
-        spend(channel, day, spent)(db)
 
     return store
 
@@ -219,7 +228,7 @@ def spend(channel: str, day: str, spent: Spent) -> Operation[None]:
     return store
 
 
-def spent_on(journal: Journal, channel: Channel, day: str) -> Spent:
+def spent_on(journal: Journal, channel: str, day: str) -> Spent:
     rows = journal.read(
         "SELECT bytes, credits FROM spent WHERE channel = ? AND day = ?", channel, day
     )
@@ -276,14 +285,14 @@ def note_held(
     return not {(row[3],) for row in rows} <= set(known)
 
 
-def carry(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> int:
+def enter_relayed(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> int:
     """The Package is a neighbour's; its id comes back, below zero, where callers' seldom are."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?)", (sequence, origin, origin_sequence))
     db.execute("UPDATE package SET id = ? WHERE sequence = ?", (-sequence, sequence))
     return -sequence
 
 
-def is_carried(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
+def is_relayed(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
     rows = db.execute(
         "SELECT 1 FROM carried JOIN package USING (sequence)"
         " WHERE origin = ? AND origin_sequence = ? AND digest = ?",
@@ -292,22 +301,23 @@ def is_carried(db: sqlite3.Connection, origin: int, origin_sequence: int, digest
     return rows.fetchone() is not None
 
 
-def send_again(channel: Channel, sequence: int, positions: Iterable[int]) -> Operation[None]:
-    """Forget that fragments were sent: the peer reported them missing."""
-    rows = [(sequence, channel, position) for position in positions]
+def send_again(
+    channel: Channel, sequence: int, positions: Collection[int] | None
+) -> Operation[None]:
+    """Forget that these fragments were sent, or all of them: somebody lacks them."""
 
     def store(db: sqlite3.Connection) -> None:
+        rows = db.execute(
+            "SELECT DISTINCT position FROM fragment_held WHERE sequence = ? AND channel = ?",
+            (sequence, channel),
+        ).fetchall()
         db.executemany(
-            "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND position = ?", rows
-        )
-
-    return store
-
-
-def send_all_again(channel: Channel, sequence: int) -> Operation[None]:
-    def store(db: sqlite3.Connection) -> None:
-        db.execute(
-            "DELETE FROM fragment_held WHERE sequence = ? AND channel = ?", (sequence, channel)
+            "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND position = ?",
+            [
+                (sequence, channel, position)
+                for (position,) in rows
+                if positions is None or position in positions
+            ],
         )
 
     return store

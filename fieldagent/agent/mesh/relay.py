@@ -1,6 +1,6 @@
-"""Carries for a neighbour without a link: what it asks for goes to the hub as ours would.
+"""Relays for a neighbour without a link: what it asks for goes to the hub as ours would.
 
-A carried item is a Package in our queue whose true sender is another. It goes to the hub alone and
+A relayed item is a Package in our queue whose true sender is another. It goes to the hub alone and
 never to the air, so no loop can arise; the hub tells by its number what came twice.
 """
 
@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Collection
-from datetime import UTC, datetime
+from collections.abc import Collection
 
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.records import Accepted, Spent
-from fieldagent.agent.outbound.piggyback import AirRiders
+from fieldagent.agent.outbound.budget import utc_day
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Item, Package
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import canonical, kind_of
 from fieldagent.wire.credit import credits_for
-from fieldagent.wire.envelope import Ack, Entry, encode, fingerprint
+from fieldagent.wire.envelope import Entry, encode, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -30,38 +29,30 @@ FOR_OTHERS = "others"
 class Relay:
     """`channels` lead to the hub, and the user lets others go over them.
 
-    `credits_per_day` bounds what neighbours cost; an SOS is carried whatever it costs. `queue`
-    puts what is on disk into the queues.
+    `credits_per_day` bounds what neighbours cost, an SOS aside; an item waits for `time_to_live`
+    seconds.
     """
 
     def __init__(
-        self,
-        channels: Collection[Channel],
-        riders: AirRiders,
-        *,
-        credits_per_day: int,
-        time_to_live: float,
-        queue: Callable[[Accepted], None],
+        self, channels: Collection[Channel], *, credits_per_day: int, time_to_live: float
     ) -> None:
         self._channels = channels
-        self._riders = riders
         self._credits_per_day = credits_per_day
         self._time_to_live = time_to_live
-        self.queue = queue
 
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> Accepted | None:
-        """Enter it into the journal; None when it is carried already, or costs too much."""
+        """Enter it into the journal; None when it is relayed already, or costs too much."""
         item = entry.content
         assert isinstance(item, Item)
         # Of the entry, as a neighbour without its journal uses its numbers anew.
         identity = fingerprint(entry)
-        if outbound.is_carried(db, station, entry.sequence, identity):
+        if outbound.is_relayed(db, station, entry.sequence, identity):
             return None
         channels = self._affordable(db, entry, now)
         if not channels:
-            log.info("station %d asks for what is left of no credits: not carried", station)
+            log.info("station %d asks for a relay, and no credits are left for others", station)
             return None
         priority = SOS_PRIORITY if entry.sos else ITEMS[kind_of(item)][1]
         package = Package(item=item, channels=frozenset(channels), priority=priority)
@@ -78,7 +69,7 @@ class Relay:
             is_sos=False,
             status=None,
         )(db)
-        id_ = outbound.carry(db, sequence, station, entry.sequence)
+        id_ = outbound.enter_relayed(db, sequence, station, entry.sequence)
         return Accepted(
             sequence,
             id_,
@@ -98,17 +89,13 @@ class Relay:
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels:
-            day = datetime.fromtimestamp(now, UTC).date().isoformat()
+            day = utc_day(now)
             cost = credits_for(len(encode([entry])))
             spent = _promised(db, day)
             if entry.sos or spent + cost <= self._credits_per_day:
                 outbound.spend(FOR_OTHERS, day, Spent(0, cost))(db)
                 channels.append(Channel.SATELLITE)
         return channels
-
-    def delivered(self, known: Accepted) -> None:
-        """The hub has it: the neighbour is told."""
-        self._riders.answer(known.origin_sequence, Ack(known.origin, by_hub=True))
 
 
 def _promised(db: sqlite3.Connection, day: str) -> int:

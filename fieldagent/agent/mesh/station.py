@@ -1,18 +1,25 @@
-"""This agent's station on the air: its outbox, its ear, and what it carries for its neighbours."""
+"""This agent's station on the air: its outbox, its reception, and what it relays for its
+neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.mesh.neighbours import Neighbours
+from fieldagent.agent.mesh.packet import PacketReception
+from fieldagent.agent.mesh.reception import RadioReception
 from fieldagent.agent.mesh.relay import Relay
+from fieldagent.agent.outbound.budget import Budget
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.piggyback import AirRiders
+from fieldagent.agent.outbound.packing import Packing
+from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
 
@@ -25,18 +32,27 @@ class StationTerms:
     name: str
     keys: Sequence[bytes]
     """Those of the group; the first tags what is sent."""
-    carries: Collection[Channel]
-    """Ways to the hub that neighbours may use."""
+    relays_over: Collection[Channel]
+    """Channels to the hub that neighbours may use."""
     credits_per_day: int
     """What they may cost."""
     time_to_live: float
-    """Seconds that a neighbour's item waits for its way."""
+    """Seconds that a neighbour's item waits for its channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
     outbox: ChannelOutbox
+    reception: RadioReception
     neighbours: Neighbours
+
+
+def words_of(
+    terms: StationTerms, *, asks_for_relay: Callable[[], bool], clock: Callable[[], float]
+) -> RadioPiggyback:
+    """What the station says beside Packages."""
+    me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
+    return RadioPiggyback(terms.number, me, asks_for_relay=asks_for_relay, clock=clock)
 
 
 def set_up(
@@ -44,45 +60,23 @@ def set_up(
     journal: Journal,
     inbox: Inbox,
     intake: Intake,
-    *,
-    pleads: Callable[[], bool],
-    clock: Callable[[], float],
+    endings: Endings,
+    words: RadioPiggyback,
+    queue: ChannelQueue,
+    link: ChannelLink,
 ) -> Station:
-    """`pleads` tells whether what is sent asks to be carried."""
-    me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
-    riders = AirRiders(terms.number, me, pleads=pleads, clock=clock)
-    carrier = Relay(
-        terms.carries,
-        riders,
-        credits_per_day=terms.credits_per_day,
-        time_to_live=terms.time_to_live,
-        queue=intake.queue_carried,
-    )
-    neighbours = Neighbours(
-        journal,
-        inbox,
-        riders,
-        terms.number,
-        clock=clock,
-        keys=terms.keys,
-        carrier=carrier if terms.carries else None,
-    )
-    outbox = ChannelOutbox(
-        Channel.RADIO,
-        journal,
-        neighbours,
-        clock=clock,
-        end=intake.end,
-        key=terms.keys[0] if terms.keys else None,
-        riders=riders,
-        station=terms.number,
-    )
-    neighbours.air = outbox
-
-    def tell(known: Accepted) -> None:
-        carrier.delivered(known)
-        outbox.answer()
-
-    if terms.carries:
-        intake.on_carried = tell
-    return Station(outbox, neighbours)
+    relay = None
+    if terms.relays_over:
+        relay = Relay(
+            terms.relays_over,
+            credits_per_day=terms.credits_per_day,
+            time_to_live=terms.time_to_live,
+        )
+    key = terms.keys[0] if terms.keys else None
+    packing = Packing(journal, queue, key=key, station=terms.number)
+    budget = Budget(Channel.RADIO, journal, clock=endings.clock)
+    outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
+    packets = PacketReception(inbox, terms.number, keys=terms.keys, relay=relay)
+    neighbours = Neighbours(endings.clock)
+    reception = RadioReception(journal, packets, neighbours, packing, words, intake, endings)
+    return Station(outbox, reception, neighbours)

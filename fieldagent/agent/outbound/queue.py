@@ -34,11 +34,6 @@ class _Terms(NamedTuple):
 _PLAIN = _Terms()
 
 
-class Kept(NamedTuple):
-    place: Place
-    terms: _Terms
-
-
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """What the bound on memory is about; `heaps` holds the length of each heap."""
@@ -163,8 +158,12 @@ class Queue:
                 return key
         return None
 
-    def taken(self) -> list[int]:
-        return list(self._taken)
+    def taken(self) -> set[int]:
+        return set(self._taken)
+
+    def is_superseded(self, key: int) -> bool:
+        """Whether a newer Package has its collapseKey: `put_back` would forget it."""
+        return self._superseded_by(key, self._terms.get(key, _PLAIN)) is not None
 
     def hold(self, key: int) -> None:
         """Make a waiting key a taken one: its transmission began before the program did."""
@@ -216,18 +215,6 @@ class Queue:
         if len(self._ready) > SLACK or self._delayed or self._expiries:
             self._bound()
         return True
-
-    def kept(self, key: int) -> Kept:
-        """What stands here of it, for `restore`."""
-        return Kept(self._places[key], self._terms.get(key, _PLAIN))
-
-    def restore(self, kept: Kept) -> None:
-        """It was removed, and has not ended after all: it is taken, as one that is under way."""
-        key = kept.place[2]
-        self._places[key], self._terms[key] = kept
-        self._taken.add(key)
-        if kept.terms.collapse is not None:
-            self._newest.setdefault(kept.terms.collapse, key)
 
     def expire(self, now: float) -> list[int]:
         """Forget and return what has outlived its time; a taken one is left until put back."""

@@ -14,8 +14,9 @@ import trio
 
 from fieldagent.agent.journal import sos
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.idle_time import IdleTimes
-from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.repeat import repeat
 from fieldagent.package.package import Channel
 
 log = logging.getLogger(__name__)
@@ -26,25 +27,25 @@ LOOK_EVERY = 15.0
 
 async def keep_going(
     journal: Journal,
-    outboxes: Mapping[Channel, ChannelOutbox],
+    queues: Mapping[Channel, ChannelQueue],
     *,
-    repeat: float,
+    every: float,
     clock: Callable[[], float],
 ) -> NoReturn:
-    """`repeat` is how many seconds an SOS may be silent on a channel; 0 repeats none."""
+    """`every` is how many seconds an SOS may be silent on a channel; 0 repeats none."""
     repeating: set[tuple[int, Channel]] = set()
-    silences = IdleTimes[tuple[int, Channel]](LOOK_EVERY)
+    idle = IdleTimes[tuple[int, Channel]](LOOK_EVERY)
     while True:
         declared = set(sos.declared(journal))
         for sequence, channel in list(repeating):
             if sequence not in declared:
-                outboxes[channel].withdraw(sequence, "confirmed")
+                queues[channel].withdraw(sequence, "confirmed")
                 repeating.discard((sequence, channel))
-        silent = silences.measure(sos.taken(journal), trio.current_time(), clock())
-        due = [key for key, seconds in silent.items() if repeat and seconds >= repeat]
+        silent = idle.measure(sos.taken(journal), trio.current_time(), clock())
+        due = [key for key, seconds in silent.items() if every and seconds >= every]
         for sequence, channel in due:
-            if channel in outboxes and sequence not in outboxes[channel]:
+            if channel in queues and sequence not in queues[channel]:
                 log.warning("nobody has confirmed SOS %d: again over %s", sequence, channel)
-                await outboxes[channel].repeat_whole(sequence)
+                await repeat(journal, queues[channel], sequence)
                 repeating.add((sequence, channel))
         await trio.sleep(LOOK_EVERY)

@@ -52,9 +52,6 @@ class Checked:
         known = left or self.in_flight.get(transmission.number) == transmission
         assert known, "settled twice, or never loaded"
 
-    async def receive(self, body: bytes) -> None:
-        await self._outbox.receive(body)
-
     def allowance(self, *, urgent: bool = False) -> int | None:
         return self._outbox.allowance(urgent=urgent)
 

@@ -12,32 +12,35 @@ from random import Random
 
 import trio
 
+from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels import radio
+from fieldagent.agent.channels.contract import ChannelLink, Reception
 from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.mesh.neighbours import Neighbours
-from fieldagent.agent.mesh.station import StationTerms, set_up
+from fieldagent.agent.mesh.station import StationTerms, set_up, words_of
+from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
-from tests.kit import START, PatientJournal
+from tests.kit import START, Core, PatientJournal
 
 
 @dataclass
-class Station:
+class Station(Core):
     """One agent's core on the air."""
 
     number: int
-    journal: PatientJournal
-    intake: Intake
     outbox: ChannelOutbox
+    reception: Reception
     neighbours: Neighbours
-    outboxes: dict[Channel, ChannelOutbox]
+    words: RadioPiggyback
 
     async def post(self, **document: object) -> int:
         """Post a Package, a message unless told otherwise; its number on air."""
@@ -46,9 +49,9 @@ class Station:
         return (await self.intake.accept(read_package(document))).sequence
 
     async def outcome(self, sequence: int) -> Status | None:
-        return (await self.intake.outcome(sequence)).status
+        return (await self.endings.outcome(sequence)).status
 
-    def inbox(self) -> list[str]:
+    def messages(self) -> list[str]:
         """The contents of the messages that came, oldest first."""
         bodies = [row["body"] for row in reversed(inbound.listing(self.journal, 1000))]
         return [_content(body) for body in bodies]
@@ -77,27 +80,34 @@ async def station(
     port: Path,
     *,
     keys: tuple[bytes, ...] = (),
-    pleads: Callable[[], bool] = lambda: False,
-    carries: frozenset[Channel] = frozenset(),
+    asks_for_relay: Callable[[], bool] = lambda: False,
+    relays_over: frozenset[Channel] = frozenset(),
     credits_per_day: int = 10,
 ) -> AsyncIterator[Station]:
-    """With `carries`, channels to the hub whose driver is left to the test."""
+    """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
     folder.mkdir(exist_ok=True)
     journal = PatientJournal(folder / "journal.sqlite3")
     inbox = Inbox(journal, ["script"], clock=clock, events=Events())
-    outboxes: dict[Channel, ChannelOutbox] = {}
-    intake = Intake(
-        journal, outboxes, time_to_live=86_400, clock=clock, events=Events(), head_start=120.0
+    radio_ = Channel.RADIO
+    queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
+    terms = StationTerms(number, f"Kit {number}", keys, relays_over, credits_per_day, 86_400)
+    words = words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
+    endings = Endings(
+        journal, queues, clock=clock, events=Events(), neighbours=words if relays_over else None
     )
-    for name in sorted(carries):
-        outboxes[name] = ChannelOutbox(name, journal, inbox, clock=clock, end=intake.end)
-    terms = StationTerms(number, f"Kit {number}", keys, carries, credits_per_day, 86_400)
-    on_the_air = set_up(terms, journal, inbox, intake, pleads=pleads, clock=clock)
-    outbox = outboxes[Channel.RADIO] = on_the_air.outbox
-    neighbours = on_the_air.neighbours
+    intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
+    outboxes: dict[Channel, ChannelOutbox] = {}
+    receptions: dict[Channel, Reception] = {}
+    for name in relays_over:
+        outboxes[name], receptions[name] = to_the_hub(
+            journal, inbox, endings, queues[name], ChannelLink()
+        )
+    link = ChannelLink()
+    on_the_air = set_up(terms, journal, inbox, intake, endings, words, queues[radio_], link)
+    outboxes[radio_], receptions[radio_] = on_the_air.outbox, on_the_air.reception
     intake.resume()
-    opener = partial(open_node, str(port), 115200, outbox.link)
+    opener = partial(open_node, str(port), 115200, link)
     try:
         async with trio.open_nursery() as last:
             last.start_soon(journal.run)
@@ -105,8 +115,21 @@ async def station(
                 for each in outboxes.values():
                     nursery.start_soon(each.run)
                 driving = partial(radio.run, random=Random(number))
-                nursery.start_soon(driving, opener, outbox, outbox.link)
-                yield Station(number, journal, intake, outbox, neighbours, outboxes)
+                nursery.start_soon(driving, opener, on_the_air.outbox, on_the_air.reception, link)
+                yield Station(
+                    journal,
+                    inbox,
+                    queues,
+                    endings,
+                    intake,
+                    outboxes,
+                    receptions,
+                    number,
+                    on_the_air.outbox,
+                    on_the_air.reception,
+                    on_the_air.neighbours,
+                    words,
+                )
                 nursery.cancel_scope.cancel()
             last.cancel_scope.cancel()
     finally:

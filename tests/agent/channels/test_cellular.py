@@ -70,6 +70,7 @@ async def agent(
                 cellular.run,
                 hub,
                 Checked(k.outbox, in_flight=link_protocol.WINDOW),
+                k.reception,
                 k.outbox.link,
                 random=random.Random(1),
                 ping=ping,
@@ -86,7 +87,7 @@ def over(wire: Wire, ca: Path, **how: Any) -> HubAddress:
 
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
     with trio.fail_after(within):
-        return (await k.intake.outcome(k.intake.standing(id_).sequence)).status
+        return (await k.endings.outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Any, within: float = 900) -> None:

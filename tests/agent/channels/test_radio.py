@@ -48,11 +48,11 @@ async def test_delivered_means_that_a_neighbour_has_it(tmp_path: Path, clock: An
     async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as ada:
         sequence = await ada.post(message={"content": "anybody there?"})
         await until(lambda: len(sky.log) > 2)
-        assert ada.intake.standing(1).status is None
+        assert ada.standing(1).status is None
         async with station(tmp_path, 2, tmp_path / "node-2") as ben:
             assert await ada.outcome(sequence) is Status.DELIVERED
-            assert ben.inbox() == ["anybody there?"]
-        (receipt,) = ada.intake.receipts(ada.intake.standing(1))
+            assert ben.messages() == ["anybody there?"]
+        (receipt,) = ada.receipts(1)
         assert (receipt.by.name, receipt.by.type) == ("Kit 2", "Device")
 
 
@@ -83,8 +83,8 @@ async def test_both_ways_at_once_over_a_bad_air(
         ]
         for sender, sequence in posted:
             assert await sender.outcome(sequence) is Status.DELIVERED
-        assert sorted(ben.inbox()) == [f"1.{number}" for number in range(10)]
-        assert sorted(ada.inbox()) == [f"2.{number}" for number in range(10)]
+        assert sorted(ben.messages()) == [f"1.{number}" for number in range(10)]
+        assert sorted(ada.messages()) == [f"2.{number}" for number in range(10)]
 
 
 @pytest.mark.parametrize("weather", [{}, {"loss": 0.3, "duplicates": 0.2}])
@@ -99,10 +99,10 @@ async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_agai
         await until(lambda: bool(ada.outbox.link.facts.get("node")))
         sequence = await ada.post(data=data(2000))
         assert await ada.outcome(sequence) is Status.DELIVERED
-        assert ben.inbox() == [data(2000)["payload"]]
+        assert ben.messages() == [data(2000)["payload"]]
         if not weather:
             sizes = [line for line in sky.log if line.startswith("node 1 transmits")]
-            assert len(sizes) == ada.outbox.cost(_package(2000)).parts
+            assert len(sizes) == ada.cost(_package(2000), ada.outbox.channel).parts
 
 
 def _held(of: Station, sequence: int, count: int) -> set[int]:
@@ -120,12 +120,12 @@ async def test_what_two_stations_have_between_them_is_not_delivered(
         open_node(str(tmp_path / "node-2"), 115200, ChannelLink()) as ear,
     ):
         sequence = await ada.post(data=data(600))
-        count = ada.outbox.cost(_package(600)).parts
+        count = ada.cost(_package(600), ada.outbox.channel).parts
         has = {5: set(range(0, count, 2)), 6: set(range(1, count, 2))}
 
         async def says(number: int) -> None:
             heard = Entry(sequence, Ack(1, count, frozenset(has[number])))
-            await ada.outbox.receive(encode([heard], origin=number))
+            await ada.reception.receive(encode([heard], origin=number))
 
         await says(5)
         await says(6)
@@ -133,7 +133,7 @@ async def test_what_two_stations_have_between_them_is_not_delivered(
         while len(offered) < count:
             entries = decode(await ear.receive()).entries
             offered |= {e.content.index for e in entries if isinstance(e.content, Fragment)}
-        assert ada.intake.standing(1).status is None
+        assert ada.standing(1).status is None
         has[6] = set(range(count))
         await says(6)
         assert await ada.outcome(sequence) is Status.DELIVERED
@@ -144,9 +144,9 @@ async def test_a_word_about_another_cut_of_it_is_no_delivery(tmp_path: Path, clo
         sequence = await ada.post()
         await until(lambda: ada.outbox.link.facts != {})
         heard = Entry(sequence, Ack(1, 5, frozenset([0])))
-        await ada.outbox.receive(encode([heard], origin=5))
+        await ada.reception.receive(encode([heard], origin=5))
         await trio.sleep(60)
-        assert ada.intake.standing(1).status is None
+        assert ada.standing(1).status is None
 
 
 def _package(size: int) -> Any:
@@ -160,12 +160,12 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
         station(tmp_path, 2, tmp_path / "node-2") as ben,
     ):
         large = await ada.post(data=data(3000))
-        count = ada.outbox.cost(_package(3000)).parts
+        count = ada.cost(_package(3000), ada.outbox.channel).parts
         await until(lambda: bool(outbound.fragments_held(ada.journal, RADIO, large, count)))
         urgent = await ada.post(message={"content": "help"}, priority=100)
         assert await ada.outcome(urgent) is Status.DELIVERED
-        assert ben.inbox() == ["help"]
-        assert ada.intake.standing(1).status is None
+        assert ben.messages() == ["help"]
+        assert ada.standing(1).status is None
         assert sos.state(ada.journal, urgent) == "confirmed"
         assert await ada.outcome(large) is Status.DELIVERED
 
@@ -174,11 +174,11 @@ async def test_a_restart_goes_on_and_doubles_nothing(tmp_path: Path, clock: Any)
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             large = await ada.post(data=data(2000))
-            count = ada.outbox.cost(_package(2000)).parts
+            count = ada.cost(_package(2000), ada.outbox.channel).parts
             await until(lambda: len(_held(ada, large, count)) > 3)
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             assert await ada.outcome(large) is Status.DELIVERED
-        assert ben.inbox() == [data(2000)["payload"]]
+        assert ben.messages() == [data(2000)["payload"]]
 
 
 async def test_a_node_that_is_unplugged_or_starts_anew_loses_nothing(
@@ -199,7 +199,7 @@ async def test_a_node_that_is_unplugged_or_starts_anew_loses_nothing(
             await trio.sleep(30)
             sky.nodes.plug(trouble)
         assert await ada.outcome(large) is Status.DELIVERED
-        assert ben.inbox() == [data(2500)["payload"]]
+        assert ben.messages() == [data(2500)["payload"]]
 
 
 async def test_without_a_node_it_says_so_and_waits(tmp_path: Path, clock: Any) -> None:
@@ -226,7 +226,7 @@ async def test_a_busy_channel_is_told_and_waited_for(tmp_path: Path, clock: Any)
         for socket in sky.nodes.sockets:
             socket.node.busy = False
         assert await ada.outcome(sequence) is Status.DELIVERED
-        events = [line.event for line in ada.intake.story(ada.intake.standing(1))]
+        events = [line.event for line in ada.history(1)]
         assert "not sent" in events
 
 
@@ -238,8 +238,8 @@ async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) 
     ):
         await x.post(timeToLive=600)
         await trio.sleep(1200)
-        assert x.intake.standing(1).status is Status.ERROR
-        assert ben.inbox() == []
+        assert x.standing(1).status is Status.ERROR
+        assert ben.messages() == []
         assert ben.neighbours.in_earshot() == []
 
 
@@ -255,8 +255,8 @@ async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) 
 )
 async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet: bytes) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
-        await ben.outbox.receive(packet)
-        assert ben.inbox() == []
+        await ben.reception.receive(packet)
+        assert ben.messages() == []
         assert ben.outbox.load(200) is None
 
 
@@ -269,16 +269,16 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
     parts = split(encode([Entry(1, Message("x" * 500))]), 180)
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for part in parts[:2]:
-            await ben.outbox.receive(encode([Entry(1, part)], origin=9))
+            await ben.reception.receive(encode([Entry(1, part)], origin=9))
         other = Entry(1, Ack(9, len(parts), frozenset(said)))
-        await ben.outbox.receive(encode([other], origin=8))
+        await ben.reception.receive(encode([other], origin=8))
         assert (ben.outbox.load(200) is not None) is still_to_say
 
 
 async def test_who_has_it_whole_says_so_though_another_did(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
-        await ben.outbox.receive(encode([Entry(1, Message("x"))], origin=9))
-        await ben.outbox.receive(encode([Entry(1, Ack(9))], origin=8))
+        await ben.reception.receive(encode([Entry(1, Message("x"))], origin=9))
+        await ben.reception.receive(encode([Entry(1, Ack(9))], origin=8))
         transmission = ben.outbox.load(200)
         assert transmission is not None
         assert Entry(1, Ack(9)) in decode(transmission.body).entries
@@ -287,9 +287,9 @@ async def test_who_has_it_whole_says_so_though_another_did(tmp_path: Path, clock
 async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
         for number in range(10, 1110):
-            await ben.outbox.receive(encode([Entry(1, Message("x"))], origin=number))
+            await ben.reception.receive(encode([Entry(1, Message("x"))], origin=number))
         assert len(ben.neighbours.heard_at) == 1000
-        assert len(ben.neighbours._riders._answers) <= 256
+        assert len(ben.words._acks) <= 256
 
 
 async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
@@ -297,10 +297,10 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
 ) -> None:
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         await ada.post(timeToLive=30)
-        await until(lambda: ada.intake.standing(1).status is Status.ERROR)
-        await ada.outbox.receive(encode([Entry(1, Ack(1))], origin=5))
-        assert ada.intake.standing(1).status is Status.ERROR
-        (receipt,) = ada.intake.receipts(ada.intake.standing(1))
+        await until(lambda: ada.standing(1).status is Status.ERROR)
+        await ada.reception.receive(encode([Entry(1, Ack(1))], origin=5))
+        assert ada.standing(1).status is Status.ERROR
+        (receipt,) = ada.receipts(1)
         assert (receipt.by.id, receipt.by.type) == ("5", "Device")
 
 
@@ -321,8 +321,8 @@ async def test_a_linked_agent_carries_and_the_hub_sees_whose_it_is(
 ) -> None:
     async with (
         on_air(tmp_path),
-        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
-        station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben,
+        station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([CELLULAR])) as ben,
     ):
         sequence = await ada.post(message={"content": "no link here"})
         envelope = await _carry_over(ben.outboxes[CELLULAR])
@@ -331,18 +331,18 @@ async def test_a_linked_agent_carries_and_the_hub_sees_whose_it_is(
         assert (entry.sequence, entry.content) == (sequence, Message("no link here"))
         await until(lambda: "carried" in [line.event for line in _story(ada)])
         assert len(ben.outboxes[CELLULAR]) == 0
-        assert ben.inbox() == ["no link here"]
+        assert ben.messages() == ["no link here"]
 
 
 def _story(of: Any) -> Any:
-    return of.intake.story(of.intake.standing(1))
+    return of.history(1)
 
 
 async def test_who_has_a_link_of_its_own_is_not_carried(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path),
-        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: False) as ada,
-        station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben,
+        station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: False) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([CELLULAR])) as ben,
     ):
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
         assert len(ben.outboxes[CELLULAR]) == 0
@@ -354,8 +354,8 @@ async def test_a_neighbour_s_item_is_carried_once_and_over_one_channel(
     both = frozenset([CELLULAR, SATELLITE])
     async with (
         on_air(tmp_path, {"loss": 0.3, "duplicates": 0.5}),
-        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
-        station(tmp_path, 2, tmp_path / "node-2", carries=both) as ben,
+        station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", relays_over=both) as ben,
     ):
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
         await _carry_over(ben.outboxes[CELLULAR])
@@ -368,11 +368,11 @@ async def test_a_neighbour_that_lost_its_journal_is_carried_under_its_old_number
 ) -> None:
     async with (
         on_air(tmp_path),
-        station(tmp_path, 2, tmp_path / "nowhere", carries=frozenset([CELLULAR])) as ben,
+        station(tmp_path, 2, tmp_path / "nowhere", relays_over=frozenset([CELLULAR])) as ben,
     ):
         for content in ("before", "before", "after"):
             plea = [Entry(1, Message(content)), Entry(0, RelayRequest())]
-            await ben.outbox.receive(encode(plea, origin=1))
+            await ben.reception.receive(encode(plea, origin=1))
         envelope = await _carry_over(ben.outboxes[CELLULAR])
         contents = [entry.content for entry in envelope.entries]
         assert contents == [Message("before"), Message("after")]
@@ -384,9 +384,9 @@ async def test_neighbours_cost_no_more_than_was_granted_but_an_sos_does(
 ) -> None:
     async with (
         on_air(tmp_path),
-        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
+        station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,
         station(
-            tmp_path, 2, tmp_path / "node-2", carries=frozenset([SATELLITE]), credits_per_day=2
+            tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([SATELLITE]), credits_per_day=2
         ) as ben,
     ):
         for number in range(4):
@@ -402,8 +402,8 @@ async def test_neighbours_cost_no_more_than_was_granted_but_an_sos_does(
 async def test_large_data_is_carried_whole(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path, {"loss": 0.2}),
-        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as ada,
-        station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben,
+        station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([CELLULAR])) as ben,
     ):
         sequence = await ada.post(data=data(900))
         assert await ada.outcome(sequence) is Status.DELIVERED
@@ -419,11 +419,13 @@ async def test_what_is_carried_outlives_a_restart_of_the_carrier(
 ) -> None:
     async with (
         on_air(tmp_path),
-        station(tmp_path, 1, tmp_path / "node-1", pleads=lambda: True) as a,
+        station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as a,
     ):
-        async with station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])):
+        async with station(tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([CELLULAR])):
             assert await a.outcome(await a.post(message={"content": "kept"})) is Status.DELIVERED
-        async with station(tmp_path, 2, tmp_path / "node-2", carries=frozenset([CELLULAR])) as ben:
+        async with station(
+            tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([CELLULAR])
+        ) as ben:
             envelope = await _carry_over(ben.outboxes[CELLULAR])
             assert (envelope.origin, envelope.entries[0].content) == (1, Message("kept"))
             assert envelope.entries[0].time >= int(START)

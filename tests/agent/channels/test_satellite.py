@@ -57,7 +57,11 @@ async def agent(sky: Sky, **how: Any) -> AsyncIterator[Kit]:
 
         async def drive() -> None:
             await satellite.run(
-                str(sky.path / "modem"), k.outbox, k.outbox.link, random=random.Random(1)
+                str(sky.path / "modem"),
+                k.outbox,
+                k.reception,
+                k.outbox.link,
+                random=random.Random(1),
             )
 
         nursery.start_soon(drive)
@@ -78,7 +82,7 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
     """The terminal status of a Package that was posted."""
     with trio.fail_after(within):
-        return (await k.intake.outcome(k.intake.standing(id_).sequence)).status
+        return (await k.endings.outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Any, within: float = 900) -> None:
@@ -426,7 +430,7 @@ async def test_unread_mail_in_the_modem_survives_a_power_cut(tmp_path: Path, clo
 
 
 async def test_the_budget_bounds_mailbox_checks(tmp_path: Path, clock: Any) -> None:
-    async with field_kit(tmp_path, budget=2) as (sky, k):
+    async with field_kit(tmp_path, credits_per_day=2) as (sky, k):
         for number in range(5):
             sky.gateway.send(Message(str(number)))
         sky.modem.ring()

@@ -26,14 +26,9 @@ MOMENT = datetime.fromtimestamp(TIME, UTC)
 ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 
-class NobodyRepeats:
-    owes: str | None = None
-
-    def tell(self) -> None:
-        raise AssertionError("nothing is owed")
-
-    async def repeat(self, sequence: int, positions: frozenset[int]) -> None:
-        raise AssertionError("no report was sent")
+async def take_in(inbox: Inbox, body: bytes) -> None:
+    taken = await inbox.take_in(body, lambda db: None, owes=None, tagged=True)
+    assert not taken.owed and not taken.reports
 
 
 @asynccontextmanager
@@ -107,7 +102,7 @@ async def test_the_json_is_exactly_the_interface_documents(
 ) -> None:
     async with spool(tmp_path) as (inbox, journal):
         entries = [Entry(5, Introduction(ADA), TIME), Entry(1, item, TIME)]
-        await inbox.take_in(encode(entries, origin=5), NobodyRepeats())
+        await take_in(inbox, encode(entries, origin=5))
         (body,) = bodies(journal)
         assert body == {
             "requestId": body["requestId"],
@@ -131,9 +126,9 @@ async def test_the_json_is_exactly_the_interface_documents(
 
 async def test_an_introduction_holds_for_later_messages_and_after_a_restart(tmp_path: Path) -> None:
     async with spool(tmp_path) as (inbox, _):
-        await inbox.take_in(encode([Entry(5, Introduction(ADA), TIME)]), NobodyRepeats())
+        await take_in(inbox, encode([Entry(5, Introduction(ADA), TIME)]))
     async with spool(tmp_path) as (inbox, journal):
-        await inbox.take_in(encode([Entry(1, Message("x"), TIME)], origin=5), NobodyRepeats())
+        await take_in(inbox, encode([Entry(1, Message("x"), TIME)], origin=5))
         assert bodies(journal)[0]["payloads"][0]["identity"]["name"] == "Ada"
 
 
@@ -141,19 +136,17 @@ async def test_a_duplicate_goes_no_further_even_after_a_restart(tmp_path: Path) 
     entry = Entry(1, Message("once"), TIME)
     for _ in range(2):
         async with spool(tmp_path) as (inbox, journal):
-            await inbox.take_in(encode([entry]), NobodyRepeats())
+            await take_in(inbox, encode([entry]))
             # In other company and relative to another base it is still the same.
-            await inbox.take_in(
-                encode([Entry(2, Message("other"), TIME - 99), entry]), NobodyRepeats()
-            )
+            await take_in(inbox, encode([Entry(2, Message("other"), TIME - 99), entry]))
             assert [event["content"] for event in events(journal)] == ["once", "other"]
 
 
 async def test_a_number_used_anew_is_no_duplicate(tmp_path: Path) -> None:
     async with spool(tmp_path) as (inbox, journal):
         for content in ("before the device was flashed", "after"):
-            await inbox.take_in(encode([Entry(1, Message(content), TIME)]), NobodyRepeats())
-        await inbox.take_in(encode([Entry(1, Message("after"), TIME)], origin=9), NobodyRepeats())
+            await take_in(inbox, encode([Entry(1, Message(content), TIME)]))
+        await take_in(inbox, encode([Entry(1, Message("after"), TIME)], origin=9))
         assert len(events(journal)) == 3
 
 
@@ -163,7 +156,7 @@ async def test_fragments_come_in_any_order_twice_and_across_restarts(tmp_path: P
     assert len(parts) > 2
     for body in [parts[-1], parts[0], parts[-1], *parts[1:], *parts]:
         async with spool(tmp_path) as (inbox, journal):
-            await inbox.take_in(body, NobodyRepeats())
+            await take_in(inbox, body)
     async with spool(tmp_path) as (_, journal):
         assert len(events(journal)) == 1
         assert journal.read("SELECT count(*) FROM slice") == [(0,)]
@@ -182,12 +175,12 @@ async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
     assert len(lost) == len(found) == 4
     async with spool(tmp_path) as (inbox, journal):
         for body in [*lost[:2], *found[2:]]:
-            await inbox.take_in(body, NobodyRepeats())
+            await take_in(inbox, body)
         assert "wrong CRC-32" in caplog.text
         (gap,) = inbound.incomplete(journal)
         assert gap.arrived == {3}
         for body in found[:3]:
-            await inbox.take_in(body, NobodyRepeats())
+            await take_in(inbox, body)
         assert [event["content"] for event in events(journal)] == ["b" * 300]
 
 
@@ -197,14 +190,14 @@ async def test_fragments_that_were_forgotten_may_come_again(
     parts = cut("a")
     async with spool(tmp_path) as (inbox, journal):
         for body in parts[:3]:
-            await inbox.take_in(body, NobodyRepeats())
+            await take_in(inbox, body)
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
         assert len(inbound.incomplete(journal)) == 1, "few are kept, as clocks jump"
         monkeypatch.setattr(inbound, "SLICES_MAX", 2)
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
         assert inbound.incomplete(journal) == []
         for body in parts:
-            await inbox.take_in(body, NobodyRepeats())
+            await take_in(inbox, body)
         assert len(events(journal)) == 1
 
 
@@ -213,7 +206,7 @@ async def test_fragments_within_fragments_end_there(tmp_path: Path) -> None:
     outer = split(encode([Entry(2, inner[0], TIME)]), 120)
     async with spool(tmp_path) as (inbox, journal):
         for part in outer:
-            await inbox.take_in(encode([Entry(2, part)]), NobodyRepeats())
+            await take_in(inbox, encode([Entry(2, part)]))
         assert events(journal) == []
 
 
@@ -231,7 +224,7 @@ async def test_what_cannot_be_read_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, body: bytes, said: str
 ) -> None:
     async with spool(tmp_path) as (inbox, journal):
-        await inbox.take_in(body, NobodyRepeats())
+        await take_in(inbox, body)
         assert said in caplog.text
         assert events(journal) == []
 
@@ -241,14 +234,14 @@ async def test_only_the_right_key_opens_the_kit(tmp_path: Path) -> None:
     async with spool(tmp_path, keys=[new, old]) as (inbox, journal):
         for number, key in enumerate([old, new, derive_key(b"x" * 32, "MT"), None]):
             body = encode([Entry(number, Message(str(number)), TIME)], key=key)
-            await inbox.take_in(body, NobodyRepeats())
+            await take_in(inbox, body)
         assert [event["content"] for event in events(journal)] == ["0", "1"]
 
 
 async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
     async with spool(tmp_path) as (inbox, journal):
         for number in range(4):
-            await inbox.take_in(encode([Entry(number, Message("x"), TIME)]), NobodyRepeats())
+            await take_in(inbox, encode([Entry(number, Message("x"), TIME)]))
         for row in inbound.listing(journal, 10)[:3]:
             await journal.commit(inbound.handed("script", row["requestId"]))
         await journal.commit(inbound.forget(before=0, keep=1))

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from fieldagent.agent.channels.contract import Transmission
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.mesh.reception import hear
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.envelope import Ack, Fragment, decode
 from fieldagent.wire.outcome import Outcome
@@ -66,7 +67,7 @@ class Sky:
             return outbound.note_held(db, RADIO, 1, station, self.count, has)
 
         if await self.k.journal.commit(note) or heard.whole:
-            await self.k.outbox.heard(1, heard)
+            await hear(self.k.outbox.packing, self.k.endings, 1, heard)
 
     async def settle(self, outcome: Outcome, *transmissions: Transmission) -> None:
         for transmission in transmissions:
@@ -159,7 +160,7 @@ async def test_what_is_canceled_half_way_sends_no_more_and_ends_when_it_is_settl
         await _probed(sky)
         first, _ = sky.load()
         second, _ = sky.load()
-        nursery.start_soon(sky.k.intake.cancel, 1, RADIO)
+        nursery.start_soon(sky.k.cancellation.cancel, 1, RADIO)
         await trio.testing.wait_all_tasks_blocked()
         assert sky.k.outbox.load(200) is None
         await sky.settle(SENT, first)
@@ -189,13 +190,13 @@ async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_wa
         await _probed(sky)
         flight = sky.burst()
         ends: list[int] = []
-        end = sky.k.outbox._end
+        record = sky.k.endings.record
 
-        async def counted(ended: list[EndedLeg], record: Any = None) -> None:
+        async def counted(ended: list[EndedLeg], also: Any = None) -> None:
             ends.extend(each.sequence for each in ended)
-            await end(ended, record)
+            await record(ended, also)
 
-        monkeypatch.setattr(sky.k.outbox, "_end", counted)
+        monkeypatch.setattr(sky.k.endings, "record", counted)
         await sky.hears(6, *range(sky.count))
         with trio.fail_after(1):
             for transmission, _ in flight:

@@ -23,7 +23,7 @@ def has(k: Kit, channel: Channel) -> bool:
 
 
 def legs(k: Kit, id_: int) -> dict[Channel, tuple[Status | None, str]]:
-    return {name: (leg.status, leg.reason) for name, leg in k.intake.standing(id_).legs.items()}
+    return {name: (leg.status, leg.reason) for name, leg in k.standing(id_).legs.items()}
 
 
 async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_collapse_and_cancel_are_each_channel_s_own(tmp_path: Path) -> Non
         assert legs(k, older)[SATELLITE] == (None, "")
         await k.outbox.settle(in_session, Outcome.SENT)
         assert k.status(older) is Status.DELIVERED
-        await k.intake.cancel(newer, CELLULAR)
+        await k.cancellation.cancel(newer, CELLULAR)
         assert legs(k, newer) == {
             CELLULAR: (Status.CANCELED, "by a call"),
             SATELLITE: (None, ""),

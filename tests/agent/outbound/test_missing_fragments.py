@@ -38,7 +38,7 @@ PARTS = split(encode([Entry(9, Message("x" * 300), int(START))]), 120)
 
 
 async def comes(k: Kit, index: int) -> None:
-    await k.outbox.receive(encode([Entry(9, PARTS[index])]))
+    await k.reception.receive(encode([Entry(9, PARTS[index])]))
 
 
 async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:

@@ -11,8 +11,10 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.records import Piece, Spent
-from fieldagent.agent.outbound.intake import AgentStopping, Conflict, Standing, UnknownPackage
+from fieldagent.agent.journal.records import Piece
+from fieldagent.agent.outbound.ending import AgentStopping
+from fieldagent.agent.outbound.intake import Conflict
+from fieldagent.agent.outbound.standing import Standing, UnknownPackage
 from fieldagent.package.package import Channel, Message, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
@@ -39,7 +41,7 @@ async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
         answers: list[Standing] = []
 
         async def caller() -> None:
-            answers.append(await k.intake.outcome(accepted.sequence))
+            answers.append(await k.endings.outcome(accepted.sequence))
 
         async with trio.open_nursery() as callers:
             callers.start_soon(caller)
@@ -101,7 +103,7 @@ async def test_only_the_fragments_that_a_peer_lacks_go_again(tmp_path: Path) -> 
         while k.status(id_) is None:
             sent += await k.send()
         report = Entry(sent[0].sequence, Report(len(sent), frozenset({0, 2, 4})))
-        await k.outbox.receive(encode([report]))
+        await k.reception.receive(encode([report]))
         again = [*await k.send(), *await k.send()]
         assert again == [sent[1], sent[3]]
         assert k.outbox.load(340) is None
@@ -136,10 +138,10 @@ async def test_what_is_being_sent_collapses_only_if_it_was_not_sent(tmp_path: Pa
 async def test_cancel_takes_a_waiting_package_out(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post()
-        assert (await k.intake.cancel(id_)).status is Status.CANCELED
+        assert (await k.cancellation.cancel(id_)).status is Status.CANCELED
         assert k.outbox.load(340) is None
         with pytest.raises(UnknownPackage):
-            await k.intake.cancel(4711)
+            await k.cancellation.cancel(4711)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ async def test_cancel_awaits_the_end_of_a_session(
         id_ = await k.post()
         transmission = k.load()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(k.intake.cancel, id_)
+            nursery.start_soon(k.cancellation.cancel, id_)
             await trio.testing.wait_all_tasks_blocked()
             await k.outbox.settle(transmission, outcome)
         assert k.status(id_) is expected
@@ -162,8 +164,8 @@ async def test_cancel_awaits_the_end_of_a_session(
 async def test_clearing_the_queue_tells_how_many(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         ids = [await k.post() for _ in range(3)]
-        assert await k.intake.clear(Channel.RADIO) == 0
-        assert await k.intake.clear() == 3
+        assert await k.cancellation.clear(Channel.RADIO) == 0
+        assert await k.cancellation.clear() == 3
         assert {k.status(id_) for id_ in ids} == {Status.CANCELED}
 
 
@@ -195,7 +197,7 @@ async def test_a_package_expires_and_an_sos_does_not(tmp_path: Path, clock: Any)
     async with kit(tmp_path) as k:
         plain = await k.post(timeToLive=60)
         sos = await k.post(priority=100, timeToLive=60)
-        outcome = await k.intake.outcome(outbound.by_id(k.journal, plain).sequence)  # type: ignore[union-attr]
+        outcome = await k.endings.outcome(outbound.by_id(k.journal, plain).sequence)  # type: ignore[union-attr]
         assert (outcome.status, k.reason(plain)) == (Status.ERROR, "expired")
         await trio.sleep(80_000)
         assert k.status(sos) is None
@@ -260,7 +262,7 @@ async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
     async with kit(live) as k:
         document: dict[str, Any] = {"message": {"content": "x" * size}}
         id_ = await k.post(**document)
-        for _ in range(k.outbox.cost(read_package(document)).parts - 1):
+        for _ in range(k.cost(read_package(document), k.outbox.channel).parts - 1):
             await k.send()
         transmission = k.load()
         await k.outbox.intend(transmission, modem="300", momsn=41)
@@ -286,15 +288,15 @@ async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
     async with kit(tmp_path) as k:
         document: dict[str, Any] = {"message": {"content": "x" * 600}}
         id_ = await k.post(**document)
-        parts = k.outbox.cost(read_package(document)).parts
+        parts = k.cost(read_package(document), k.outbox.channel).parts
         pieces = [Piece(1, position, parts) for position in range(parts)]
-        await k.journal.commit(outbound.sent(Channel.SATELLITE, pieces, "day", Spent()))
+        await k.journal.commit(outbound.sent(Channel.SATELLITE, pieces))
         await k.send()
         assert k.status(id_) is Status.DELIVERED
 
 
 async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) -> None:
-    async with kit(tmp_path, budget=10, reserve=4) as k:
+    async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "x" * 280})
         await k.send()
         waits = await k.post(message={"content": "y"})
@@ -308,7 +310,7 @@ async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) ->
 
 
 async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) -> None:
-    async with kit(tmp_path, budget=1) as k:
+    async with kit(tmp_path, credits_per_day=1) as k:
         await k.post()
         await k.send()
         await k.post(timeToLive=2**31 - 1)
@@ -350,9 +352,9 @@ async def test_an_idempotency_key_holds_across_restarts(tmp_path: Path) -> None:
 async def test_stopping_lets_go_of_callers_and_keeps_their_package(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
-        k.intake.stop()
+        k.endings.stop()
         with pytest.raises(AgentStopping, match="kept"):
-            await k.intake.outcome(accepted.sequence)
+            await k.endings.outcome(accepted.sequence)
     async with kit(tmp_path) as k:
         assert len(k.outbox) == 1
 
@@ -396,9 +398,9 @@ async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path
             Entry(entry.sequence, Receipt(9), 1_790_000_200),
             Entry(entry.sequence + 77, Receipt(3), 1_790_000_200),
         ]
-        await k.outbox.receive(encode(told))
-        await k.outbox.receive(encode([Entry(entry.sequence, Receipt(3), 1_790_000_999)]))
-        known = k.intake.receipts(k.intake.standing(id_))
+        await k.reception.receive(encode(told))
+        await k.reception.receive(encode([Entry(entry.sequence, Receipt(3), 1_790_000_999)]))
+        known = k.receipts(id_)
         assert [(each.by.name, each.by.id, each.at) for each in known] == [
             ("Ada", "42", 1_790_000_100),
             ("", "9", 1_790_000_200),
@@ -463,8 +465,8 @@ async def test_what_came_is_told_with_the_next_message_where_that_costs_nothing(
     tmp_path: Path,
 ) -> None:
     async with kit(tmp_path) as k:
-        await k.outbox.receive(arriving(5))
-        await k.outbox.receive(arriving(6))
+        await k.reception.receive(arriving(5))
+        await k.reception.receive(arriving(6))
         assert k.outbox.load(340) is None
         await k.post(message={"content": "x" * 36})
         assert receipts_in(await k.send()) == []
@@ -478,27 +480,27 @@ async def test_an_sos_is_told_at_once_and_a_lost_receipt_again(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with kit(tmp_path) as k:
-        await k.outbox.receive(arriving(5))
-        await k.outbox.receive(arriving(6, "help", sos=True))
+        await k.reception.receive(arriving(5))
+        await k.reception.receive(arriving(6, "help", sos=True))
         with trio.fail_after(1):
             await k.outbox.ready()
         assert receipts_in(await k.send(Outcome.NOT_SENT)) == [6, 5]
     async with kit(tmp_path) as k:  # what is owed survives a restart
         assert receipts_in(await k.send()) == [6, 5]
         assert k.outbox.load(340) is None
-        await k.outbox.receive(arriving(6, "help", sos=True))
+        await k.reception.receive(arriving(6, "help", sos=True))
         assert receipts_in(await k.send()) == [6]
 
 
 async def test_where_it_is_asked_for_everything_is_told_at_once(tmp_path: Path) -> None:
     async with kit(tmp_path, receipts_at_once=True) as k:
-        await k.outbox.receive(arriving(5))
+        await k.reception.receive(arriving(5))
         assert receipts_in(await k.send()) == [5]
 
 
 async def test_a_link_that_confirms_owes_no_receipts(tmp_path: Path) -> None:
     async with kit(tmp_path, Channel.CELLULAR) as k:
-        await k.outbox.receive(arriving(5, sos=True))
+        await k.reception.receive(arriving(5, sos=True))
         assert k.outbox.load(65_536) is None
 
 

@@ -31,8 +31,8 @@ def clock() -> trio.testing.MockClock:
 @asynccontextmanager
 async def in_distress(path: Path, repeat: float = REPEAT) -> AsyncIterator[Kit]:
     async with kit(path, also=[Channel.CELLULAR]) as k:
-        going = partial(keep_going, repeat=repeat, clock=lambda: START + trio.current_time())
-        k.nursery.start_soon(going, k.journal, k.outboxes)
+        going = partial(keep_going, every=repeat, clock=lambda: START + trio.current_time())
+        k.nursery.start_soon(going, k.journal, k.queues)
         yield k
 
 
@@ -57,7 +57,7 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         assert k.status(id_) is Status.DELIVERED
         gaps = [later - earlier for earlier, later in pairwise(times)]
         assert all(REPEAT <= gap <= REPEAT + 2 * LOOK_EVERY for gap in gaps)
-        await k.outbox.receive(receipt(1))
+        await k.reception.receive(receipt(1))
         with trio.move_on_after(3 * REPEAT) as waited:
             await k.outbox.ready()
         assert waited.cancelled_caught
@@ -71,7 +71,7 @@ async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         await sent_at(k)
         await k.outbox.ready()
-        await k.outbox.receive(receipt(1))
+        await k.reception.receive(receipt(1))
         await trio.sleep(2 * LOOK_EVERY)
         assert len(k.outbox) == 0
 
@@ -91,9 +91,9 @@ async def test_a_clock_that_is_set_does_not_stop_it(
     set_by = 0.0
     async with kit(tmp_path) as k:
         going = partial(
-            keep_going, repeat=REPEAT, clock=lambda: START + trio.current_time() + set_by
+            keep_going, every=REPEAT, clock=lambda: START + trio.current_time() + set_by
         )
-        k.nursery.start_soon(going, k.journal, k.outboxes)
+        k.nursery.start_soon(going, k.journal, k.queues)
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         first = await sent_at(k)
         await trio.sleep(REPEAT / 2)
@@ -118,10 +118,10 @@ async def test_called_off_it_is_withdrawn_and_not_repeated(
     async with in_distress(tmp_path) as k:
         await k.post(message={"content": "help"}, priority=100)
         await k.send(channel=Channel.CELLULAR)
-        (standing,) = await k.intake.call_off()
+        (standing,) = await k.cancellation.call_off()
         assert standing.legs[Channel.CELLULAR].status is Status.DELIVERED
         assert standing.legs[Channel.SATELLITE].status is Status.CANCELED
-        assert k.intake.distress() == []
+        assert k.declared() == []
         await trio.sleep(3 * REPEAT)
         assert [len(outbox) for outbox in k.outboxes.values()] == [0, 0]
 
@@ -133,7 +133,7 @@ async def test_what_is_on_its_way_when_it_is_called_off_is_not_tried_again(
         id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         in_session = k.load()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(k.intake.call_off)
+            nursery.start_soon(k.cancellation.call_off)
             await trio.sleep(1)
             await k.outbox.settle(in_session, Outcome.NOT_SENT, reason="no service")
         assert k.status(id_) is Status.CANCELED
@@ -151,12 +151,12 @@ async def test_the_story_tells_it_in_order_and_counts_what_repeats(
         await trio.sleep(10)
         await k.send()
         await trio.sleep(10)
-        await k.outbox.receive(receipt(1))
-        story = k.intake.story(k.intake.standing(id_))
+        await k.reception.receive(receipt(1))
+        story = k.history(id_)
         assert [(line.event, line.detail, line.times) for line in story] == [
             ("accepted", "", 1),
             ("not sent", "no service", 3),
-            ("sent", "17 bytes, 1 credits", 1),
+            ("sent", "17 bytes, 1 credit", 1),
             ("Delivered", "", 1),
             ("answered", "Delivered", 1),
             ("confirmed", "stored by the hub", 1),
@@ -170,7 +170,7 @@ async def test_a_late_word_is_told_beside_the_answer(
         id_ = await k.post(timeToLive=60)
         await trio.sleep(120)
         assert (k.status(id_), k.reason(id_)) == (Status.ERROR, "expired")
-        await k.outbox.receive(receipt(1))
-        standing = k.intake.standing(id_)
+        await k.reception.receive(receipt(1))
+        standing = k.standing(id_)
         assert standing.status is Status.ERROR
-        assert [storage.by.id for storage in k.intake.receipts(standing)] == ["0"]
+        assert [storage.by.id for storage in k.receipts(id_)] == ["0"]

@@ -1,0 +1,184 @@
+"""Puts the parts of an agent together, each with all that it needs; nothing runs yet."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
+from fieldagent.agent.events import Events
+from fieldagent.agent.inbound.hooks import Hook, hooks_of
+from fieldagent.agent.inbound.hub_reception import HubReception
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.budget import Budget
+from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.packing import Packing
+from fieldagent.agent.outbound.piggyback import HubPiggyback, RadioPiggyback
+from fieldagent.agent.settings import Settings
+from fieldagent.package.package import Channel
+from fieldagent.wire.envelope import derive_key
+
+if TYPE_CHECKING:
+    # An agent without a radio does without the memory that the air takes.
+    from fieldagent.agent.mesh.neighbours import Neighbours
+    from fieldagent.agent.mesh.station import StationTerms
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything that one agent consists of; nothing in it is global."""
+
+    journal: Journal
+    events: Events
+    hooks: list[Hook]
+    inbox: Inbox
+    queues: Mapping[Channel, ChannelQueue]
+    endings: Endings
+    intake: Intake
+    cancellation: Cancellation
+    outboxes: Mapping[Channel, ChannelOutbox]
+    receptions: Mapping[Channel, Reception]
+    neighbours: Neighbours | None
+
+
+def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
+    """What waited before is queued again. `emit` takes the lines that a script prints."""
+    events = Events()
+    hooks = hooks_of(settings, emit)
+    keys = [derive_key(master, "MT") for master in settings.satellite_key]
+    inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, events=events, keys=keys)
+    channels = _channels(settings)
+    queues = {channel: channel_queue(journal, channel) for channel in channels}
+    links = {channel: ChannelLink() for channel in channels}
+    terms = _station_terms(settings, channels)
+    words = None if terms is None else _words(terms, links)
+    endings = Endings(
+        journal,
+        queues,
+        clock=time.time,
+        events=events,
+        fan_out=settings.fan_out,
+        neighbours=words if terms is not None and terms.relays_over else None,
+    )
+    intake = Intake(
+        journal,
+        queues,
+        endings,
+        time_to_live=settings.package_time_to_live,
+        head_start=settings.fan_out_head_start,
+    )
+    outboxes: dict[Channel, ChannelOutbox] = {}
+    receptions: dict[Channel, Reception] = {}
+    for channel in channels - {Channel.RADIO}:
+        outboxes[channel], receptions[channel] = to_the_hub(
+            journal, inbox, endings, queues[channel], links[channel], **_terms(settings, channel)
+        )
+    neighbours = None
+    if terms is not None and words is not None:
+        from fieldagent.agent.mesh.station import set_up
+
+        radio = Channel.RADIO
+        station = set_up(terms, journal, inbox, intake, endings, words, queues[radio], links[radio])
+        outboxes[radio], receptions[radio] = station.outbox, station.reception
+        neighbours = station.neighbours
+    if resumed := intake.resume():
+        log.info("%d Packages that waited go on", resumed)
+    return Parts(
+        journal,
+        events,
+        hooks,
+        inbox,
+        queues,
+        endings,
+        intake,
+        Cancellation(journal, queues, endings),
+        outboxes,
+        receptions,
+        neighbours,
+    )
+
+
+def _channels(settings: Settings) -> frozenset[Channel]:
+    """Those that are configured."""
+    places = {
+        Channel.SATELLITE: settings.satellite_port,
+        Channel.CELLULAR: settings.hub_address,
+        Channel.RADIO: settings.radio_port,
+    }
+    return frozenset(channel for channel, place in places.items() if place is not None)
+
+
+def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
+    known = outbound.intent_of(journal, channel)
+    return ChannelQueue(channel, () if known is None else known[1])
+
+
+def to_the_hub(
+    journal: Journal,
+    inbox: Inbox,
+    endings: Endings,
+    queue: ChannelQueue,
+    link: ChannelLink,
+    *,
+    key: bytes | None = None,
+    credits_per_day: int | None = None,
+    reserve: int = 0,
+    receipts_at_once: bool = False,
+) -> tuple[ChannelOutbox, HubReception]:
+    """Both ends of a channel whose far end is the hub."""
+    packing = Packing(journal, queue, key=key)
+    budget = Budget(
+        queue.channel, journal, clock=endings.clock, limit=credits_per_day, reserve=reserve
+    )
+    words = HubPiggyback(journal, queue.channel, at_once=receipts_at_once)
+    outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
+    return outbox, HubReception(journal, inbox, queue, budget, words)
+
+
+def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:
+    if channel is not Channel.SATELLITE:
+        return {}
+    masters = settings.satellite_key
+    return {
+        "key": derive_key(masters[0], "MO") if masters else None,
+        "credits_per_day": settings.satellite_credits_per_day,
+        "reserve": settings.satellite_sos_reserve,
+        "receipts_at_once": settings.satellite_receipts == "at-once",
+    }
+
+
+def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationTerms | None:
+    if Channel.RADIO not in channels:
+        return None
+    from fieldagent.agent.mesh.station import StationTerms
+
+    assert settings.radio_station is not None, "radio-port needs radio-station"
+    return StationTerms(
+        settings.radio_station,
+        settings.radio_name,
+        [derive_key(master, "AIR") for master in settings.radio_key],
+        settings.radio_carry & channels,
+        settings.radio_carry_credits_per_day,
+        settings.package_time_to_live,
+    )
+
+
+def _words(terms: StationTerms, links: Mapping[Channel, ChannelLink]) -> RadioPiggyback:
+    from fieldagent.agent.mesh.station import words_of
+
+    def asks_for_relay() -> bool:
+        linked = links.get(Channel.CELLULAR)
+        return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
+
+    return words_of(terms, asks_for_relay=asks_for_relay, clock=time.time)

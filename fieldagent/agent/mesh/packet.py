@@ -1,0 +1,162 @@
+"""Takes in one packet from the air: whose it is, what it holds, what it acknowledges.
+
+Everybody in earshot hears everything. In the journal a station counts below zero, so that it is
+never taken for one of the hub's numbers. All of a packet is stored in one transaction; what may be
+said and done once that is on disk comes back as a `Packet`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.journal import history, inbound, outbound
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.mesh.relay import Relay
+from fieldagent.package.package import Channel
+from fieldagent.wire.envelope import (
+    Ack,
+    Entry,
+    Envelope,
+    Fragment,
+    Introduction,
+    Receipt,
+    RelayRequest,
+    Report,
+    Source,
+    decode,
+)
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+Numbered = tuple[int, Ack]
+"""The number of an item, and what of it somebody has."""
+AskedFor = tuple[int, int]
+"""A station, and the number of an item of which a fragment came with a request to relay."""
+ASKED_FOR_MAX = 1000
+
+
+@dataclass(slots=True)
+class Packet:
+    """What one packet turned out to hold."""
+
+    station: int
+    taken: Taken
+    relay: bool = False
+    """It asks that its items be relayed."""
+    acks: list[Numbered] = field(default_factory=list)
+    """What is to be acknowledged."""
+    heard: list[Numbered] = field(default_factory=list)
+    """What is said of our own items, and brings them on."""
+    overheard: list[Numbered] = field(default_factory=list)
+    """What is said of the items of others."""
+    relayed: list[Accepted] = field(default_factory=list)
+    """Neighbours' items, which are in the journal and go into the queues."""
+    asked_for: set[AskedFor] = field(default_factory=set)
+    whole: set[AskedFor] = field(default_factory=set)
+
+
+class PacketReception:
+    """`station` is our own number, `keys` are those of the group, none where it has none. `relay`
+    is there when this agent relays for others."""
+
+    def __init__(
+        self, inbox: Inbox, station: int, *, keys: Sequence[bytes] = (), relay: Relay | None = None
+    ) -> None:
+        self._inbox = inbox
+        self._station = station
+        self._keys = keys
+        self._relay = relay
+        self._asked_for: set[AskedFor] = set()
+
+    def read(self, body: bytes) -> Envelope | None:
+        """None where nobody here has a use for it: damage, a stranger to the group, ourselves."""
+        try:
+            envelope = decode(body, keys=self._keys)
+        except RemoteProtocolError as error:
+            log.warning("a packet of %d bytes could not be read: %s", len(body), error)
+            return None
+        if envelope.origin in (0, self._station):
+            log.debug("a packet that says to be of station %d went no further", envelope.origin)
+            return None
+        return envelope
+
+    def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
+        taken = Taken(now, troubles=[*envelope.not_understood])
+        packet = Packet(envelope.origin, taken)
+        packet.relay = any(isinstance(entry.content, RelayRequest) for entry in envelope.entries)
+        # Who sends is known before what is sent.
+        for entry in sorted(envelope.entries, key=_introduces_nobody):
+            self._store_entry(db, entry, packet)
+        return packet
+
+    def stored(self, packet: Packet) -> None:
+        """It is on disk."""
+        self._asked_for |= packet.asked_for
+        self._asked_for -= packet.whole
+        while len(self._asked_for) > ASKED_FOR_MAX:
+            self._asked_for.pop()
+        self._inbox.publish(packet.taken)
+
+    def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
+        content, station = entry.content, packet.station
+        if isinstance(content, RelayRequest | Report | Receipt | Source):
+            return
+        if isinstance(content, Ack):
+            if content.station == self._station:
+                self._note_ack(db, entry.sequence, content, packet)
+            else:
+                packet.overheard.append((entry.sequence, content))
+        elif isinstance(content, Introduction):
+            if entry.sequence == station:
+                inbound.introduce(db, -station, content.identity)
+        elif isinstance(content, Fragment):
+            self._store_fragment(db, entry.sequence, content, packet)
+        else:
+            packet.acks.append((entry.sequence, Ack(station)))
+            self._store_item(db, entry, packet)
+
+    def _store_item(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
+        self._inbox.store_entry(db, -packet.station, entry, packet.taken)
+        if packet.relay and self._relay is not None:
+            accepted = self._relay.store(db, packet.station, entry, packet.taken.now)
+            if accepted is not None:
+                packet.relayed.append(accepted)
+
+    def _store_fragment(
+        self, db: sqlite3.Connection, sequence: int, part: Fragment, packet: Packet
+    ) -> None:
+        station, everything = packet.station, frozenset(range(part.count))
+        if packet.relay:
+            packet.asked_for.add((station, sequence))
+        whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
+        arrived = everything
+        if whole is None:
+            item = inbound.FragmentedItem(-station, sequence, part.count)
+            arrived = inbound.arrived_of(db, item) or everything
+        packet.acks.append((sequence, Ack(station, part.count, arrived)))
+        if whole is None:
+            return
+        packet.relay = packet.relay or (station, sequence) in self._asked_for
+        packet.whole.add((station, sequence))
+        for entry in whole:
+            self._store_item(db, entry, packet)
+
+    def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
+        station, now = packet.station, packet.taken.now
+        if ack.by_hub:
+            text = f"station {station} brought it to the hub"
+            history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
+        if ack.whole:
+            outbound.note_receipt(db, sequence, -station, now)
+        news = outbound.note_held(db, Channel.RADIO, sequence, station, ack.count, ack.arrived)
+        if ack.whole or news:
+            packet.heard.append((sequence, ack))
+
+
+def _introduces_nobody(entry: Entry) -> bool:
+    return not isinstance(entry.content, Introduction)

@@ -1,0 +1,79 @@
+"""Transmissions on the air, until a station says that it has what is in them.
+
+A radio tells nothing of who heard. So each transmission waits for an acknowledgement of each
+Package in it; one of a later transmission shows that an earlier one was missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+
+import trio
+
+from fieldagent.agent.journal.records import Piece
+from fieldagent.wire.envelope import Ack
+
+KNOWN_TO_HEAR = 60.0
+"""Seconds since the last acknowledgement for which somebody counts as listening."""
+
+
+@dataclass(slots=True)
+class _Awaited:
+    pieces: list[Piece]
+    missing: set[int]
+    """Packages in it that no station has said to have."""
+    over: trio.Event = field(default_factory=trio.Event)
+    missed: bool = False
+    """Stations have what was transmitted after it."""
+
+
+class AwaitedAcks:
+    """By the transmission's number; a later transmission has a higher one."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[int, _Awaited] = {}
+        self._heard_at = -inf
+
+    def expect(self, number: int, pieces: Iterable[Piece]) -> None:
+        pieces = list(pieces)
+        self._awaited[number] = _Awaited(pieces, {piece.sequence for piece in pieces})
+
+    def drop(self, number: int) -> None:
+        """Nobody waits for it any more."""
+        self._awaited.pop(number, None)
+
+    async def acknowledged(self, number: int) -> bool:
+        """Wait until a station has all of it; False once it is known to have been missed."""
+        awaited = self._awaited.get(number)
+        if awaited is None:
+            return True
+        await awaited.over.wait()
+        return not awaited.missed
+
+    def hear(self, sequence: int, ack: Ack) -> bool:
+        """A station has said so. False when no transmission waits for it."""
+        self._heard_at = trio.current_time()
+        with_it = [
+            (number, awaited, piece)
+            for number, awaited in self._awaited.items()
+            for piece in awaited.pieces
+            if piece.sequence == sequence
+        ]
+        last = max((n for n, _, piece in with_it if _covers(ack, piece)), default=0)
+        for number, awaited, piece in with_it:
+            if _covers(ack, piece):
+                awaited.missing.discard(sequence)
+            elif number < last:
+                awaited.missed = True
+            if awaited.missed or not awaited.missing:
+                awaited.over.set()
+        return last > 0
+
+    def somebody_listens(self) -> bool:
+        return trio.current_time() - self._heard_at < KNOWN_TO_HEAR
+
+
+def _covers(ack: Ack, piece: Piece) -> bool:
+    return ack.whole or (ack.count == piece.count and piece.position in ack.arrived)

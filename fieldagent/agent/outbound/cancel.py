@@ -1,0 +1,82 @@
+"""Takes back what has not left: one Package, all that waits, or every SOS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from fieldagent.agent.journal import sos
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.standing import Standing, standing, standing_of
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Channel, Status
+
+SESSION_MAX = 120.0
+"""Seconds that a transmission under way may take, at the longest."""
+BY_CALL = "by a call"
+
+
+class Cancellation:
+    def __init__(
+        self, journal: Journal, queues: Mapping[Channel, ChannelQueue], endings: Endings
+    ) -> None:
+        self._journal = journal
+        self._queues = queues
+        self._endings = endings
+
+    async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
+        """Withdraw it from one channel or all, and tell how it stands then.
+
+        What a modem is transmitting at this moment is not recalled: its end is awaited for as long
+        as a session may take. After that the status is None, and the cancel holds all the same.
+        Raises UnknownPackage.
+        """
+        stands = standing(self._journal, id_)
+        if channel is None:
+            await self._journal.commit(lambda db: sos.call_off(db, [stands.sequence]))
+        if stands.status is None:
+            await self._withdraw([stands.sequence], channel)
+        return standing_of(self._journal, stands.sequence)
+
+    async def call_off(self) -> list[Standing]:
+        """End every SOS that nobody has confirmed: it is withdrawn and not repeated any more."""
+        sequences = sos.declared(self._journal)
+        await self._journal.commit(lambda db: sos.call_off(db, sequences))
+        await self._withdraw(sequences, None)
+        return [standing_of(self._journal, sequence) for sequence in sequences]
+
+    async def clear(self, channel: Channel | None = None) -> int:
+        """Cancel everything that waits; tells how many Packages that were."""
+        sequences = {sequence for queue in self._of(channel) for sequence in queue.waiting()}
+        await self._take_out(sorted(sequences), channel)
+        return len(sequences)
+
+    async def _withdraw(self, sequences: list[int], channel: Channel | None) -> None:
+        in_flight = await self._take_out(sequences, channel)
+        with trio.move_on_after(SESSION_MAX):
+            for settled in in_flight:
+                await settled.wait()
+
+    async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
+        """What waits has ended once this returns; events tell when the end of the rest is known."""
+        canceled, in_flight = [], []
+        for queue in self._of(channel):
+            for sequence in sequences:
+                if sequence not in queue:
+                    continue
+                settled = queue.withdraw(sequence, BY_CALL)
+                if settled is not None:
+                    in_flight.append(settled)
+                else:
+                    leg = Leg(Status.CANCELED, BY_CALL)
+                    canceled.append(EndedLeg(sequence, queue.channel, leg))
+        if canceled:
+            await self._endings.record(canceled)
+        return in_flight
+
+    def _of(self, channel: Channel | None) -> list[ChannelQueue]:
+        return [queue for name, queue in self._queues.items() if channel in (None, name)]

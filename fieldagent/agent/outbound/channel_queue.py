@@ -1,0 +1,184 @@
+"""What one channel has to send: the Packages that wait, and those in flight. Decides, and waits.
+
+A Package is here from `add` until it ends. It waits, is taken into a transmission (`take`,
+`depart`), and is then `finished`, or waits again (`put_back`). Whoever ends it here records that in
+the journal: the endings that these methods return are decided, and not yet written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+
+import trio
+
+from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece
+from fieldagent.agent.outbound.burst import Burst, Bursts
+from fieldagent.agent.outbound.queue import Queue
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import SOS_PRIORITY, Channel, Status
+
+REPLACED = Leg(Status.COLLAPSED, "replaced by a newer Package")
+
+
+class ChannelQueue:
+    """Times are trio's. `doubtful` is what an earlier run of the program began to transmit and
+    never settled: it counts as in flight, under the number 0."""
+
+    def __init__(self, channel: Channel, doubtful: Sequence[Piece] = ()) -> None:
+        self.channel = channel
+        self.bursts = Bursts()
+        self.alone: set[int] = set()
+        """Packages that travel alone, since a transmission that held them was refused."""
+        self.in_flight: dict[int, list[Piece]] = {0: list(doubtful)} if doubtful else {}
+        """By the transmission's number."""
+        self.changed = trio.Event()
+        """Set when something was added or settled, and then replaced."""
+        self._queue = Queue()
+        self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
+        """Packages in flight that are to go no further: what is set once they are down, and why."""
+        self._expiry = inf
+        """When `next_expired` looks again."""
+        self._sooner = trio.Event()
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self._queue
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def wake(self) -> None:
+        """There is news for who waits for something to send."""
+        self.changed.set()
+        self.changed = trio.Event()
+
+    # What the agent does with it.
+
+    def add(self, accepted: Accepted, life: float | None, delay: float = 0.0) -> list[int]:
+        """Queue it for `life` seconds (None: for ever), to leave after `delay` seconds at the
+        earliest.
+
+        The sequences that it replaces come back, and are forgotten here.
+        """
+        package, sequence = accepted.package, accepted.sequence
+        now = trio.current_time()
+        expires = inf if life is None else now + life
+        replaced = self._queue.add(
+            sequence,
+            priority=package.priority,
+            collapse_key=package.collapse_key,
+            sos=package.sos,
+            expires=expires,
+            due=now + delay if delay > 0 else -inf,
+        )
+        if expires < self._expiry:
+            self._sooner.set()
+        if any(piece.sequence == sequence for piece in self.in_flight.get(0, ())):
+            self._queue.hold(sequence)
+        self.wake()
+        return replaced
+
+    def waiting(self) -> list[int]:
+        """Every Package that is here, those in flight among them."""
+        return self._queue.keys()
+
+    def hasten(self, *sequences: int) -> None:
+        """They need not wait for a cheaper channel, or for their next try, any longer."""
+        for sequence in sequences:
+            self._queue.hasten(sequence)
+        self.wake()
+
+    def withdraw(self, sequence: int, why: str) -> trio.Event | None:
+        """Take it out. While it is in flight, the event tells when that is over."""
+        if not self._queue.is_taken(sequence):
+            self._queue.remove(sequence)
+            self.wake()
+            return None
+        return self._withdrawn.setdefault(sequence, (trio.Event(), why))[0]
+
+    async def next_expired(self) -> list[EndedLeg]:
+        """Wait until some have outlived their time; they are forgotten here."""
+        while True:
+            self._sooner = trio.Event()
+            now = trio.current_time()
+            if expired := self._queue.expire(now):
+                leg = Leg(Status.ERROR, "expired")
+                return [EndedLeg(key, self.channel, leg) for key in expired]
+            self._expiry = self._queue.next_change(now)
+            with trio.move_on_at(self._expiry):
+                await self._sooner.wait()
+
+    # What packing and the driver do with it.
+
+    def foremost(self, now: float) -> int | None:
+        """What goes next: of a Package that is under way another fragment may."""
+        keys = [
+            sequence
+            for sequence in self.bursts.open()
+            if sequence in self._queue and sequence not in self._withdrawn
+        ]
+        waiting = self._queue.foremost(now)
+        if waiting is not None:
+            keys.append(waiting)
+        return min(keys, key=self._queue.place, default=None)
+
+    def is_sos(self, sequence: int) -> bool:
+        return -self._queue.place(sequence)[0] >= SOS_PRIORITY
+
+    def next_change(self, now: float) -> float:
+        """When another may become due, or expires."""
+        return self._queue.next_change(now)
+
+    def take(self, now: float, *, under_way: bool) -> int | None:
+        """The foremost of what waits; with `under_way` a further fragment counts, too."""
+        key = self.foremost(now) if under_way else None
+        return key if key in self.bursts else self._queue.take(now)
+
+    def leave(self, sequence: int) -> None:
+        """It was taken, and does not fit: it waits in its old place."""
+        if sequence not in self.bursts:
+            self._queue.put_back(sequence)
+
+    def down(self, piece: Piece, *, sent: bool) -> Burst | None:
+        """It is in flight no more; the burst that ends with it comes back."""
+        return self.bursts.land(piece, sent=sent)
+
+    def finish(self, sequence: int) -> None:
+        """It ended here."""
+        self._queue.remove(sequence)
+        self.alone.discard(sequence)
+
+    def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:
+        """Of Packages in flight those that `put_back` would end, as things stand now."""
+        legs = {sequence: self._end_of(sequence) for sequence in sequences}
+        return [EndedLeg(key, self.channel, leg) for key, leg in legs.items() if leg is not None]
+
+    def _end_of(self, sequence: int) -> Leg | None:
+        if sequence not in self._queue:
+            return None
+        if sequence in self._withdrawn:
+            return Leg(Status.CANCELED, self._withdrawn[sequence][1])
+        return REPLACED if self._queue.is_superseded(sequence) else None
+
+    def put_back(self, sequence: int, due: float) -> EndedLeg | None:
+        """It was not sent, or not all of it: it waits until `due`, unless it was withdrawn or
+        replaced meanwhile."""
+        (ended,) = self.ends([sequence]) or (None,)
+        if ended is not None and ended.leg is not REPLACED:
+            self.finish(sequence)
+        elif sequence in self._queue:
+            # A newer one that replaces it gets its place.
+            self._queue.put_back(sequence, due)
+        return ended
+
+    def taken(self) -> set[int]:
+        return self._queue.taken()
+
+    def settled(self, number: int) -> None:
+        """The transmission is over, and how it ended is on disk."""
+        for piece in self.in_flight.pop(number):
+            if piece.sequence in self._withdrawn and piece.sequence not in self.bursts:
+                self._withdrawn.pop(piece.sequence)[0].set()
+        # One whose time ran out while it was taken ends now.
+        self._sooner.set()
+        self.wake()

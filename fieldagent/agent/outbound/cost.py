@@ -1,0 +1,37 @@
+"""What a Package would take on each channel, before anything is queued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.delivery import legs_of
+from fieldagent.package.package import Channel, Package
+
+
+class Cost(NamedTuple):
+    """What a Package takes on one channel."""
+
+    parts: int
+    """Messages that carry nothing else."""
+    bytes: int
+    credits: int
+    left: int | None
+    """Credits that may still be spent today; None without a budget."""
+
+
+def costs(
+    package: Package, outboxes: Mapping[Channel, ChannelOutbox], now: float
+) -> dict[Channel, Cost]:
+    """On each channel that is configured and not excluded by it. `now` is Unix time."""
+    legs = legs_of(package.channels, frozenset(outboxes))
+    stamped = package.stamped(now)
+    found = {}
+    for channel, leg in legs.items():
+        if leg.status is None:
+            parts = outboxes[channel].parts(stamped)
+            spent = [part.credits for part in parts], [part.bytes for part in parts]
+            left = outboxes[channel].allowance()
+            found[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left)
+    return found

@@ -1,0 +1,37 @@
+"""An envelope that is being filled: each entry that is tried is encoded once, beside the others."""
+
+from __future__ import annotations
+
+from fieldagent.wire.envelope import Entry, encode
+
+
+class Draft:
+    """`origin` is the number of who sends, 0 where the link says who that is; `key` tags it."""
+
+    def __init__(self, origin: int, key: bytes | None) -> None:
+        self.entries: list[Entry] = []
+        self.body = b""
+        """What is in it, encoded."""
+        self._origin = origin
+        self._key = key
+
+    def __len__(self) -> int:
+        """Bytes."""
+        return len(self.body)
+
+    def begin(self, entry: Entry, body: bytes) -> None:
+        """The first entry, which was encoded before."""
+        self.entries, self.body = [entry], body
+
+    def encoded(self, *more: Entry) -> bytes:
+        """What it would be with these as well."""
+        return encode([*self.entries, *more], origin=self._origin, key=self._key)
+
+    def add(self, entry: Entry, room: int) -> bool:
+        """Whether it still fits into `room` bytes; then it is in."""
+        body = self.encoded(entry)
+        if len(body) > room:
+            return False
+        self.entries.append(entry)
+        self.body = body
+        return True

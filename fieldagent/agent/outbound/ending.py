@@ -1,0 +1,150 @@
+"""Writes down how Packages end on their channels, and tells everyone whom that concerns.
+
+Whoever decides an ending hands it to `record`. One commit holds all that it brings with it: the end
+on its own channel, what the other channels need not send any more, and what the caller adds.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from fieldagent.agent.events import Events
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import Accepted, EndedLeg
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.piggyback import RadioPiggyback
+from fieldagent.agent.outbound.standing import Standing, standing_of
+from fieldagent.package.delivery import FanOut, Leg, legs_json
+from fieldagent.package.package import Channel, Status
+from fieldagent.wire.envelope import Ack
+
+
+class AgentStopping(Exception):
+    """The agent stops before the Package has ended; it goes on after the next start."""
+
+
+class Endings:
+    """`queues` are those of the channels that are configured; `clock` is Unix time.
+
+    `neighbours` are told on the air when the hub has what we relayed for them.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        queues: Mapping[Channel, ChannelQueue],
+        *,
+        clock: Callable[[], float],
+        events: Events,
+        fan_out: FanOut = FanOut.EVERY,
+        neighbours: RadioPiggyback | None = None,
+    ) -> None:
+        self.clock = clock
+        self._journal = journal
+        self._queues = queues
+        self._events = events
+        self._fan_out = fan_out
+        self._neighbours = neighbours
+        self._waiters: dict[int, trio.Event] = {}
+        self._stopped = False
+
+    def fan_out_of(self, accepted: Accepted) -> FanOut:
+        """What becomes of the other channels once one has it: nothing is paid twice for a
+        neighbour, and an SOS takes every channel."""
+        if accepted.package.sos:
+            return FanOut.EVERY
+        return FanOut.CHEAPEST if accepted.origin else self._fan_out
+
+    async def record(self, ended: Sequence[EndedLeg], also: Operation[None] | None = None) -> None:
+        """Returns once it is on disk. `also` is carried out in the same commit: what left has
+        ended, or has not left."""
+        known = self._known(ended)
+        ended = [*ended, *(each for one in ended for each in self._superfluous(one, known))]
+        note_ends = outbound.end(ended, self.clock())
+
+        def store(db: sqlite3.Connection) -> None:
+            if also is not None:
+                also(db)
+            note_ends(db)
+
+        await self._journal.persist(store)
+        for each in ended:
+            self._tell_neighbour(each, known)
+        for sequence in {each.sequence for each in ended}:
+            self._tell(sequence)
+
+    def _known(self, ended: Sequence[EndedLeg]) -> dict[int, Accepted]:
+        """The Packages themselves, where it matters whose they are and what they are."""
+        if self._fan_out is FanOut.EVERY and self._neighbours is None:
+            return {}
+        found = (outbound.by_sequence(self._journal, each.sequence) for each in ended)
+        return {known.sequence: known for known in found if known is not None}
+
+    def _superfluous(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> list[EndedLeg]:
+        """What the other channels need not send any more; where this one failed, they hurry."""
+        package = known.get(ended.sequence)
+        fan_out = FanOut.EVERY if package is None else self.fan_out_of(package)
+        if fan_out is FanOut.EVERY:
+            return []
+        others = [
+            queue
+            for channel, queue in self._queues.items()
+            if channel is not ended.channel and ended.sequence in queue
+        ]
+        if ended.leg.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
+            for queue in others:
+                queue.hasten(ended.sequence)
+        if ended.leg.status is not Status.DELIVERED:
+            return []
+        leg = Leg(Status.CANCELED, f"delivered over {ended.channel}")
+        return [
+            EndedLeg(ended.sequence, queue.channel, leg)
+            for queue in others
+            if queue.withdraw(ended.sequence, leg.reason) is None
+        ]
+
+    def _tell_neighbour(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> None:
+        package = known.get(ended.sequence)
+        if package is None or not package.origin or ended.leg.status is not Status.DELIVERED:
+            return
+        if self._neighbours is not None:
+            ack = Ack(package.origin, by_hub=True)
+            self._neighbours.acknowledge(package.origin_sequence, ack)
+            self._queues[Channel.RADIO].wake()
+
+    def _tell(self, sequence: int) -> None:
+        waiter = self._waiters.get(sequence)
+        if waiter is None and not self._events:
+            return
+        standing = standing_of(self._journal, sequence)
+        document = {
+            "id": standing.id,
+            "status": standing.status,
+            "channels": legs_json(standing.legs),
+        }
+        self._events.publish("package", document)
+        if waiter is not None and standing.status is not None:
+            waiter.set()
+
+    async def outcome(self, sequence: int) -> Standing:
+        """Wait for the terminal status. Raises AgentStopping once `stop` was called."""
+        while (standing := standing_of(self._journal, sequence)).status is None:
+            if self._stopped:
+                raise AgentStopping(
+                    f"the agent is stopping; Package {standing.id} is kept and goes on when it"
+                    " starts again"
+                )
+            waiter = self._waiters.setdefault(sequence, trio.Event())
+            await waiter.wait()
+            self._waiters.pop(sequence, None)
+        return standing
+
+    def stop(self) -> None:
+        """Let go of everyone who waits for an outcome."""
+        self._stopped = True
+        for waiter in self._waiters.values():
+            waiter.set()

@@ -1,0 +1,181 @@
+"""Chooses what goes into one transmission, and encodes it.
+
+The foremost Package leads. One too large goes in fragments, a fragment a transmission; beside a
+small one others ride along, as far as they fit. What is tried is encoded once, and the bytes are
+kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fieldagent.agent.channels.radio_modem import WINDOW
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Piece
+from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.draft import Draft
+from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
+from fieldagent.agent.outbound.terms import TERMS
+from fieldagent.package.package import Package, recorded
+from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, encode
+from fieldagent.wire.fragments import lacking, split
+
+COMPANIONS_MAX = 32
+"""How many further Packages are looked at to fill up one transmission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One transmission."""
+
+    body: bytes
+    pieces: list[Piece]
+    piggybacked: Piggybacked
+    tries: int = 0
+    """Of the foremost Package in it, since something of it left."""
+    more: bool = False
+    """Another fragment of the same may follow at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """What of a Package goes next: all of it, or a fragment."""
+
+    piece: Piece
+    origin: int
+    """Whose it is: 0 is our own."""
+    entry: Entry
+    body: bytes
+    """That alone, encoded."""
+    tries: int
+
+
+class Packing:
+    """One channel's. `key` tags what is sent; on the air `station` says who sends."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        queue: ChannelQueue,
+        *,
+        key: bytes | None = None,
+        station: int = 0,
+    ) -> None:
+        self._journal = journal
+        self.queue = queue
+        self._channel = queue.channel
+        self._terms = TERMS[queue.channel]
+        self._key = key
+        self._station = station
+        self.acks = AwaitedAcks() if self._terms.shared else None
+        """Where only an acknowledgement shows that somebody heard."""
+        self._whole_room = self._terms.size - (0 if key is None else TAG_BYTES + 1)
+        """Bytes up to which an envelope without a tag goes whole."""
+        self._prepared: _Next | None = None
+        """Of the Package that was looked at last, when all of it goes at once."""
+
+    def credits(self, sequence: int) -> int:
+        """What its next transmission costs, alone."""
+        return self._terms.credits(len(self._next(sequence).body))
+
+    def tries(self, sequence: int) -> int:
+        """How often it was tried on this channel since something of it left."""
+        return outbound.to_send(self._journal, self._channel, sequence)[1]
+
+    def settled(self) -> None:
+        """Something was tried: what was prepared knows too few tries."""
+        self._prepared = None
+
+    def pack(self, now: float, room: int, piggyback: Piggyback) -> Packed | None:
+        """What is due, in at most `room` bytes; its Packages are taken out of the queue."""
+        pieces: list[Piece] = []
+        passed: list[int] = []
+        draft, whose, tries = Draft(self._station, self._key), 0, 0
+        while len(pieces) + len(passed) <= COMPANIONS_MAX:
+            key = self.queue.take(now, under_way=not pieces and not passed)
+            if key is None:
+                break
+            found = self._next(key)
+            if not pieces and len(found.body) <= room:
+                draft, whose, tries = self._draft(found.origin), found.origin, found.tries
+                draft.begin(found.entry, found.body)
+            elif not pieces or not self._joins(found, whose, draft, room):
+                passed.append(key)
+                if not pieces:
+                    break
+                continue
+            pieces.append(found.piece)
+            if found.piece.count > 1:
+                self.queue.bursts.launch(found.piece, self._positions(found.piece, found.tries))
+            if found.piece.count > 1 or key in self.queue.alone:
+                break
+        for key in passed:
+            self.queue.leave(key)
+        # What is said to our peer is said in our own name, not in that of whom we relay for.
+        words = Piggybacked() if pieces and whose else piggyback.fill(draft, room)
+        if not draft.entries:
+            return None
+        more = any(self.queue.bursts[p.sequence].waiting for p in pieces if p.count > 1)
+        return Packed(draft.body, pieces, words, tries, more)
+
+    def _joins(self, found: _Next, whose: int, draft: Draft, room: int) -> bool:
+        """Whether it rides along: all of it, of the same sender, and no more than is worth it."""
+        lone = found.piece.sequence in self.queue.alone or found.origin != whose
+        if found.piece.count > 1 or lone:
+            return False
+        return draft.add(found.entry, min(room, self._terms.fill))
+
+    def _draft(self, origin: int) -> Draft:
+        return Draft(origin or self._station, self._key)
+
+    def _next(self, sequence: int) -> _Next:
+        if self._prepared is not None and self._prepared.piece.sequence == sequence:
+            return self._prepared
+        known, tries = outbound.to_send(self._journal, self._channel, sequence)
+        number = known.origin_sequence if known.origin else sequence
+        entry = _entry(number, known.package, known.accepted)
+        whole = encode([entry])
+        draft = self._draft(known.origin)
+        if len(whole) <= self._whole_room:
+            bare = self._key is None and not (known.origin or self._station)
+            body = whole if bare else draft.encoded(entry)
+            self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries)
+            return self._prepared
+        fragments = split(whole, self._whole_room)
+        piece = Piece(sequence, 0, len(fragments))
+        index = self._positions(piece, tries)[0]
+        entry = Entry(number, fragments[index])
+        return _Next(
+            replace(piece, position=index), known.origin, entry, draft.encoded(entry), tries
+        )
+
+    def _positions(self, piece: Piece, tries: int) -> list[int]:
+        """The fragments of it that go next, together where somebody is known to hear them."""
+        if piece.sequence in self.queue.bursts:
+            return self.queue.bursts[piece.sequence].waiting
+        held = outbound.fragments_held(self._journal, self._channel, piece.sequence, piece.count)
+        together = 1
+        if self.acks is not None and (held or self.acks.somebody_listens()):
+            together = WINDOW
+        # Another first one at each try is for those of whom none may be in earshot any more.
+        turn = tries if self._terms.shared else 0
+        # Where nothing lacks, its end was not written down: who has it all says so again.
+        return lacking(piece.count, held.values(), turn)[:together] or [0]
+
+    def sizes(self, package: Package, now: float) -> list[int]:
+        """Bytes of each transmission that it would take, alone; beside others it may take less."""
+        entry = _entry(outbound.next_sequence(self._journal), package, now)
+        whole = encode([entry])
+        parts: list[Content] = [entry.content]
+        if len(whole) > self._whole_room:
+            parts = [*split(whole, self._whole_room)]
+        draft = self._draft(0)
+        return [len(draft.encoded(replace(entry, content=part))) for part in parts]
+
+
+def _entry(number: int, package: Package, accepted: float) -> Entry:
+    moment = recorded(package.item)
+    time = int(accepted if moment is None else moment.timestamp())
+    return Entry(number, package.item, time, package.sos)

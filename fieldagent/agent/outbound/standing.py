@@ -1,0 +1,43 @@
+"""How a Package stands, as the journal tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Channel, Status
+
+
+class UnknownPackage(Exception):
+    """No Package has that id."""
+
+
+class Standing(NamedTuple):
+    """A Package's status, None while it waits, and each channel's."""
+
+    id: int
+    sequence: int
+    status: Status | None
+    legs: Mapping[Channel, Leg]
+    accepted: float
+    """Unix time."""
+
+
+def standing(journal: Journal, id_: int) -> Standing:
+    """Of the newest Package with that id. Raises UnknownPackage."""
+    known = outbound.by_id(journal, id_)
+    if known is None:
+        raise UnknownPackage(f"no Package has the id {id_}; ended ones are kept for a while only")
+    return standing_of(journal, known.sequence)
+
+
+def standing_of(journal: Journal, sequence: int) -> Standing:
+    """Raises UnknownPackage."""
+    known = outbound.by_sequence(journal, sequence)
+    if known is None:
+        raise UnknownPackage("the Package ended and is no longer kept")
+    legs = outbound.legs(journal, sequence)
+    return Standing(known.id, sequence, known.status, legs, known.accepted)

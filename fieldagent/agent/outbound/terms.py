@@ -1,0 +1,40 @@
+"""What each channel takes in one transmission, and what it leaves to us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fieldagent.agent.channels.radio_modem import AIR_BYTES
+from fieldagent.package.package import Channel
+from fieldagent.wire.credit import credits_for
+from fieldagent.wire.link import BODY_BYTES
+from fieldagent.wire.sbd import MO_BYTES
+
+
+def _free(size: int) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTerms:
+    size: int
+    """Most bytes of one transmission."""
+    fill: int
+    """Bytes up to which a transmission is filled with what waits: an SOS in it goes no slower."""
+    credits: Callable[[int], int]
+    """What so many bytes cost."""
+    authentic: bool = False
+    """The link itself proves who the peer is: no message bears a tag."""
+    confirms: bool = False
+    """The link itself tells the peer what is stored: no receipts are owed."""
+    shared: bool = False
+    """Everybody in earshot hears a transmission, and answers with one of their own."""
+
+
+TERMS = {
+    Channel.SATELLITE: ChannelTerms(MO_BYTES, MO_BYTES, credits_for),
+    Channel.CELLULAR: ChannelTerms(BODY_BYTES, 4_096, _free, authentic=True, confirms=True),
+    # The rest of a packet holds a relay request, and an acknowledgement or two.
+    Channel.RADIO: ChannelTerms(AIR_BYTES - 20, AIR_BYTES - 20, _free, confirms=True, shared=True),
+}
