@@ -65,7 +65,7 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
                 story = kit.call("GET", f"/api/package/{sent['id']}").body["story"]
                 return [line["event"] for line in story]
 
-            until(lambda: "carried" in events())
+            until(lambda: "relayed" in events())
             kit.stop()
         linked = {**radio("Ada", 1), **link, "hub-token": devices["Ada"]["hub-token"]}
         with agent(tmp_path / "ada", linked) as kit:

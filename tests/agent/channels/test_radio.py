@@ -329,7 +329,7 @@ async def test_a_linked_agent_carries_and_the_hub_sees_whose_it_is(
         assert envelope.origin == 1
         (entry,) = envelope.entries
         assert (entry.sequence, entry.content) == (sequence, Message("no link here"))
-        await until(lambda: "carried" in [line.event for line in _story(ada)])
+        await until(lambda: "relayed" in [line.event for line in _story(ada)])
         assert len(ben.outboxes[CELLULAR]) == 0
         assert ben.messages() == ["no link here"]
 
