@@ -31,7 +31,7 @@ CELLULAR = "fieldagent.agent.channels.cellular"
 RADIO = "fieldagent.agent.channels.radio"
 SESSION = "fieldagent.http.link_session:LinkSession"
 OUTBOX = "fieldagent.agent.outbound.outbox:ChannelOutbox"
-INTAKE = "fieldagent.agent.outbound.intake:Intake"
+ENDINGS = "fieldagent.agent.outbound.ending:Endings"
 INBOUND = "fieldagent.agent.inbound"
 SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
@@ -77,14 +77,14 @@ def works_on(kit: Agent, part: str, times: int = 1) -> None:
         Break(f"{SATELLITE}:sbd.parse_session"),
         Break(f"{SATELLITE}:SatelliteDriver._settle"),
         Break(f"{SATELLITE}:Modem._sort", after=16),
-        Break(f"{OUTBOX}._pack"),
+        Break("fieldagent.agent.outbound.packing:Packing.pack"),
         Break(f"{OUTBOX}.load"),
         Break(f"{OUTBOX}.intend"),
         Break(f"{OUTBOX}.intend", late=True),
         Break(f"{OUTBOX}.settle"),
         Break(f"{OUTBOX}.settle", late=True),
-        Break(f"{INTAKE}.end"),
-        Break(f"{INTAKE}.end", late=True),
+        Break(f"{ENDINGS}.record"),
+        Break(f"{ENDINGS}.record", late=True),
     ],
     ids=lambda broken: f"{broken.place.partition(':')[2]}{'-late' * broken.late}",
 )
@@ -111,7 +111,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
         Break(f"{SESSION}._send", after=1, late=True),
         Break(f"{SESSION}._settle"),
         Break(f"{OUTBOX}.settle"),
-        Break(f"{INTAKE}.end"),
+        Break(f"{ENDINGS}.record"),
     ]
     hub = MemoryHub()
     async with hub_end(hub) as port:
@@ -135,8 +135,8 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         Break("fieldagent.agent.channels.node:NodeModem.transmit", after=2, late=True),
         Break(f"{RADIO}:RadioDriver._settle", after=3),
         Break(f"{OUTBOX}.acknowledged"),
-        Break(f"{OUTBOX}.receive", late=True),
-        Break(f"{INTAKE}.end"),
+        Break("fieldagent.agent.mesh.reception:RadioReception.receive", late=True),
+        Break(f"{ENDINGS}.record"),
     ]
     change = environment(tmp_path, *SOON, *broken)
     with (
