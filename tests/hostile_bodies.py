@@ -18,6 +18,27 @@ def _filled(before: bytes, unit: bytes, after: bytes = b"") -> bytes:
     return before + unit * ((SIZE - len(before) - len(after)) // len(unit)) + after
 
 
+def _form(unit: bytes, size: int = SIZE) -> bytes:
+    return unit * (size // len(unit))
+
+
+FORM_SIZE = 16_384
+"""What the hub takes of a form."""
+FORMS = {
+    f"{name}, {size} bytes": _form(unit, size)
+    for size in (FORM_SIZE, SIZE)
+    for name, unit in {
+        "pairs of nothing": b"=&",
+        "members": b"a=1&",
+        "ampersands": b"&",
+        "escapes": b"%41",
+        "escapes cut short": b"%",
+        "plus signs": b"+",
+        "a token": b"JWT=a.b.c&",
+        "dots": b"JWT=....",
+    }.items()
+}
+
 BODIES = {
     "40 000 members, the last one twice": _members(40_000),
     "80 000 members, the last one twice": _members(80_000),

@@ -18,6 +18,7 @@ import cbor2
 
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
+from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
@@ -140,7 +141,7 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     Raises RemoteProtocolError where nothing in it can be used: no CBOR, another version, a wrong
     or missing tag.
     """
-    items = _load(body)
+    items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or not _is_int(items[0]):
         raise RemoteProtocolError("not an envelope: no array that starts with a version")
     if items[0] != VERSION:
@@ -162,14 +163,6 @@ def _read_entries(entries: Sequence[Any], *, base: int, origin: int) -> Envelope
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
     return Envelope(tuple(understood), origin, tuple(not_understood))
-
-
-def _load(body: bytes) -> Any:
-    try:
-        return cbor2.loads(body)
-    except Exception as error:
-        # cbor2 lets through whatever the constructors behind its semantic tags raise.
-        raise RemoteProtocolError(f"not CBOR: {error}") from error
 
 
 def _tag(plain: bytes, key: bytes) -> bytes:

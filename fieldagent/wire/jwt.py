@@ -72,7 +72,8 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RemoteProtocolError(f"not a JSON Web Token: {error}") from None
     if algorithm != "RS256":
-        raise RemoteProtocolError(f"the token is signed with {algorithm!r}, not with RS256")
+        named = str(algorithm)[:20]
+        raise RemoteProtocolError(f"the token is signed with {named!r}, not with RS256")
     if len(_decode(signature)) != key.size or signed >= key.modulus:
         raise RemoteProtocolError("the token's signature has another length")
     found = pow(signed, key.exponent, key.modulus).to_bytes(key.size, "big")

@@ -14,6 +14,7 @@ from typing import Any
 
 import cbor2
 
+from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 PATH = "/link"
@@ -195,11 +196,7 @@ class NoCommonVersion(RemoteProtocolError):
 
 
 def _load(message: bytes) -> list[Any]:
-    try:
-        items = cbor2.loads(message)
-    except Exception as error:
-        # cbor2 lets through whatever the constructors behind its semantic tags raise.
-        raise RemoteProtocolError(f"not CBOR: {error}") from error
+    items = strict_cbor.loads(message)
     if not isinstance(items, list) or not items or not _is_uint(items[0]):
         raise RemoteProtocolError("a message is no array that starts with its kind")
     return items

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import cbor2
 
-from fieldagent.wire import cobs
+from fieldagent.wire import cobs, strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
@@ -330,11 +330,7 @@ def encode_frame(head: bytes, members: list[Any]) -> bytes:
 
 
 def _load(body: bytes) -> list[Any]:
-    try:
-        members = cbor2.loads(body)
-    except Exception as error:
-        # cbor2 lets through whatever the constructors behind its semantic tags raise.
-        raise RemoteProtocolError(f"not CBOR: {error}") from error
+    members = strict_cbor.loads(body)
     if not isinstance(members, list):
         raise RemoteProtocolError("no array where one belongs")
     return members

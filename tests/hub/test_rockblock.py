@@ -21,7 +21,11 @@ from fieldagent.hub.contract import Unknown
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.rockblock import CODES, PATH, RockBlock, mo_route
 from fieldagent.wire.outcome import Outcome
+from tests.hostile_bodies import BODIES
+from tests.hostile_bodies import FORMS as HOSTILE_FORMS
+from tests.http.loop_lag import LongestStep
 from tests.http.serving import anybody
+from tests.hub.test_strangers import FREEZE
 from tests.wire.test_rockblock import FORM, KEY, NOW, claims, token
 
 IMEI = FORM["imei"]
@@ -82,6 +86,21 @@ async def test_what_is_not_signed_stored_or_known() -> None:
         headers = (("Content-Type", "application/json"),)
         reply = await request("POST", url + PATH, headers=headers, body=b"[1]", deadline=20)
         assert reply.status == 400
+
+
+async def test_no_form_holds_up_the_others() -> None:
+    store = Store()
+    async with serving(router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+        for kind, bodies in ((FORMS, HOSTILE_FORMS), ("application/json", BODIES)):
+            for name, body in bodies.items():
+                steps = LongestStep()
+                trio.lowlevel.add_instrument(steps)
+                headers = (("Content-Type", kind),)
+                reply = await request("POST", url + PATH, headers=headers, body=body, deadline=20)
+                trio.lowlevel.remove_instrument(steps)
+                assert reply.status in (400, 401, 413), name
+                assert len(reply.body) < 1_000, name
+                assert steps.seconds < FREEZE, (name, steps.task)
 
 
 async def test_a_form_is_taken_there_and_nowhere_else() -> None:

@@ -21,8 +21,9 @@ from tests.http.loop_lag import LongestStep
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
 from tests.processes import PATIENCE, Agent, Hub, Running, administer, agent, hub
 
-FREEZE = 1.0
-"""Seconds: what was quadratic held up everybody for minutes, what is linear does for 0.03 s."""
+FREEZE = 0.25
+"""Seconds of CPU that a step may take here. It takes 0.03 at most, and may 0.05; what was quadratic
+took minutes."""
 
 STRANGERS = 300
 
@@ -62,7 +63,7 @@ async def test_who_calls_is_judged_by_the_head(store: Store) -> None:
         assert await hub.rows("SELECT count(*) FROM item") == [(2,)]
 
 
-@pytest.mark.parametrize("path", ["/api/package", "/operator/rockblock", "/healthz"])
+@pytest.mark.parametrize("path", ["/api/package", "/healthz"])
 async def test_no_body_holds_up_the_others(tmp_path: Path, path: str) -> None:
     """From somebody with a key, too."""
     with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:

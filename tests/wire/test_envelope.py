@@ -163,7 +163,12 @@ def test_garbage_is_read_or_refused(body: bytes) -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.binary() | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**64), 2**64 - 1)
+    | st.floats()
+    | st.binary()
+    | st.text(),
     lambda children: st.lists(children) | st.dictionaries(st.text(), children, max_size=3),
     max_leaves=12,
 )

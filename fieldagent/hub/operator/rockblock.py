@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 PATH = "/operator/rockblock"
 BODY = 16_384
 """Bytes at most: 340 in hexadecimal, a token, some words. Only they tell who brings them."""
+_SHOWN = 200
+"""Characters of what is wrong with it."""
 DEADLINE = 30.0
 """Seconds for a call."""
 LATER = 3600.0
@@ -83,7 +85,8 @@ def _form(asked: Request) -> dict[str, str]:
             return {str(name): str(value) for name, value in document.items()}
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True))
     except (NotJson, ValueError, AttributeError) as error:
-        raise Problem(400, f"the body is neither a form nor a JSON object: {error}") from None
+        why = str(error)[:_SHOWN]
+        raise Problem(400, f"the body is neither a form nor a JSON object: {why}") from None
 
 
 class RockBlock:

@@ -1,0 +1,75 @@
+"""CBOR (RFC 8949) as every format here uses it: definite lengths, 64-bit integers, and no tags.
+
+A decoder makes whatever a tag asks for of a stranger's bytes: patterns, fractions, integers of
+500 000 bits, structures that hold themselves. What is not used here is refused before it decodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cbor2
+
+from fieldagent.wire.errors import RemoteProtocolError
+
+DEPTH_MAX = 16
+ITEMS_MAX = 40_000
+"""A message of 64 KiB is full with 3 000 positions of 9 items each."""
+
+_BYTES, _TEXT, _MAP = 2, 3, 5
+_EXTRA = {24: 1, 25: 2, 26: 4, 27: 8}
+"""Bytes behind an initial byte that hold the argument, by the five bits that say so."""
+_SCALAR = {
+    (major << 5) + info: 1 + _EXTRA.get(info, 0) for major in (0, 1) for info in range(28)
+} | {0xF4: 1, 0xF5: 1, 0xF6: 1, 0xF9: 3, 0xFA: 5, 0xFB: 9}
+"""Sizes of integers, and of false, true, null and floats, by initial byte."""
+
+
+def loads(data: bytes) -> Any:
+    """The first item in `data`. Raises RemoteProtocolError."""
+    _check(data)
+    try:
+        return cbor2.loads(data)
+    except Exception as error:
+        # cbor2 raises more than its own: of text that is no UTF-8, of maps with arrays as keys.
+        raise RemoteProtocolError(f"not CBOR: {error}") from error
+
+
+def _check(data: bytes) -> None:
+    at = items = 0
+    missing = [1]
+    """Of each array that is open, the innermost last, how many items are still to come."""
+    while missing:
+        if not missing[-1]:
+            missing.pop()
+            continue
+        if at >= len(data):
+            raise RemoteProtocolError("not CBOR: it ends in the middle of an item")
+        missing[-1] -= 1
+        items += 1
+        if items > ITEMS_MAX:
+            raise RemoteProtocolError(f"not CBOR of ours: more than {ITEMS_MAX} items")
+        size = _SCALAR.get(data[at])
+        if size is not None:
+            at += size
+            continue
+        major, length, at = _head(data, at)
+        if major in (_BYTES, _TEXT):
+            at += length
+        elif len(missing) > DEPTH_MAX:
+            raise RemoteProtocolError(f"not CBOR of ours: nested deeper than {DEPTH_MAX}")
+        else:
+            missing.append(length * (2 if major == _MAP else 1))
+    if at > len(data):
+        raise RemoteProtocolError("not CBOR: it ends in the middle of an item")
+
+
+def _head(data: bytes, at: int) -> tuple[int, int, int]:
+    """Major type and length of the item there, and where its content begins."""
+    major, length = data[at] >> 5, data[at] & 0x1F
+    if not _BYTES <= major <= _MAP or length > 27:
+        raise RemoteProtocolError(f"not CBOR of ours: initial byte {data[at]:#04x}")
+    begin = at + 1 + _EXTRA.get(length, 0)
+    if length in _EXTRA:
+        length = int.from_bytes(data[at + 1 : begin], "big")
+    return major, length, begin
