@@ -1,22 +1,52 @@
-"""Runs `async def` tests under trio.
+"""Runs `async def` tests under trio, and sees that no test leaves a process behind.
 
 A test that takes the fixture `clock` runs in virtual time: whenever every task waits, time jumps
 to the next deadline. The threshold is above zero because ptys and worker threads are real.
+
+SIGTERM ends a run as Ctrl-C does: fixtures are taken down, and processes with them.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from hypothesis import HealthCheck, settings
 
-REAL_TIME_LIMIT = 60.0
+from tests import leftovers
+from tests.processes import PATIENCE
+
+REAL_TIME_LIMIT = 2 * PATIENCE
 """Seconds after which a test that waits for something that never comes is ended."""
+
+# How long it takes to draw an example tells of the machine's load, not of the strategy.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
+def pytest_configure() -> None:
+    leftovers.mark()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def pytest_unconfigure() -> None:
+    leftovers.end(os.getpid())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running() -> Iterator[None]:
+    before = leftovers.processes()
+    yield
+    if left := leftovers.end(os.getpid(), before):
+        pytest.fail("left running: " + "; ".join(left))
 
 
 @pytest.fixture
@@ -35,7 +65,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     clock = given if isinstance(given, trio.testing.MockClock) else None
 
     async def bounded() -> None:
-        with trio.fail_after(float("inf") if clock else REAL_TIME_LIMIT):
+        limited = clock is None and pyfuncitem.get_closest_marker("long") is None
+        with trio.fail_after(REAL_TIME_LIMIT if limited else inf):
             await test(**arguments)
 
     trio.run(partial(bounded), clock=clock)

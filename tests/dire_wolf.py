@@ -7,15 +7,15 @@ where anybody else is.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from tests.postgres import lacking
+from tests.machine import lacking, tool
+from tests.processes import started, until
 
 PORTS = (8001, 8002)
 
@@ -43,6 +43,14 @@ KISSPORT {port}
 """
 
 
+PROGRAMS = [
+    ("direwolf", "direwolf"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("ip", "iproute2"),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Wolves:
     """`inside` is what to put before a command so that it runs where the TNCs are."""
@@ -53,9 +61,8 @@ class Wolves:
 @contextmanager
 def wolves(folder: Path) -> Iterator[Wolves]:
     """Both TNCs listen once this is entered, on 127.0.0.1 and `PORTS` of the namespace."""
-    for program in ("direwolf", "unshare", "nsenter", "ip"):
-        if shutil.which(program) is None:
-            lacking(f"no {program}: apt-get install direwolf util-linux iproute2")
+    for program, package in PROGRAMS:
+        tool(program, package)
     if os.geteuid() != 0:
         lacking("only root may make the network namespace that the TNCs are kept in")
     with ExitStack() as ends:
@@ -69,15 +76,11 @@ def wolves(folder: Path) -> Iterator[Wolves]:
 @contextmanager
 def _namespace() -> Iterator[list[str]]:
     script = "ip link set lo up && echo up && exec sleep infinity"
-    with subprocess.Popen(
-        ["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, text=True
-    ) as holder:
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == "up\n"
-            yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
-        finally:
-            holder.terminate()
+    command = ["unshare", "--net", "sh", "-c", script]
+    with started(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "up\n"
+        yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
 
 
 @contextmanager
@@ -93,34 +96,19 @@ def _wolf(folder: Path, name: str, hears: str, number: int, inside: list[str]) -
     try:
         with (folder / f"{name}.log").open("w") as log:
             command = [*inside, "direwolf", "-t", "0", "-q", "hd", "-c", str(config)]
-            wolf = subprocess.Popen(
-                command,
-                stdin=ear,
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-                env={**os.environ, "ALSA_CONFIG_PATH": str(alsa)},
-            )
-        try:
-            yield
-        finally:
-            wolf.terminate()
-            try:
-                wolf.wait(10)
-            except subprocess.TimeoutExpired:
-                wolf.kill()
-                wolf.wait()
+            environment = {**os.environ, "ALSA_CONFIG_PATH": str(alsa)}
+            output = {"stdout": log, "stderr": log}
+            with started(command, stdin=ear, cwd=folder, env=environment, **output):
+                yield
     finally:
         os.close(ear)
 
 
 def _wait_until_they_listen(inside: list[str]) -> None:
     for port in PORTS:
-        for _ in range(150):
-            probe = f"exec 3<>/dev/tcp/127.0.0.1/{port}"
-            done = subprocess.run([*inside, "bash", "-c", probe], capture_output=True, check=False)
-            if done.returncode == 0:
-                break
-            time.sleep(0.2)
-        else:
-            raise AssertionError(f"no Dire Wolf listens on {port}")
+        probe = [*inside, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"]
+        until(partial(_succeeds, probe))
+
+
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests import leftovers
+from tests.machine import lacking
 
 ACCOUNT = "postgres"
 """PostgreSQL refuses to run as root; Debian's package makes this account."""
@@ -23,27 +24,19 @@ def binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
-def lacking(why: str) -> str:
-    """In CI a missing server is a failure, elsewhere a reason to skip."""
-    if os.environ.get("CI"):
-        pytest.fail(why)
-    pytest.skip(why)
-
-
 @contextmanager
 def server() -> Iterator[str]:
     """The address of a running server, without a database's name: `postgresql://…?host=…`."""
     where = binaries()
     if where is None:
         lacking("no PostgreSQL server: apt-get install postgresql")
-    assert where is not None
     folder = Path(tempfile.mkdtemp(prefix="fieldagent-postgres-"))
     as_account: list[str] = []
     if os.geteuid() == 0:
         shutil.chown(folder, ACCOUNT)
         as_account = ["runuser", "-u", ACCOUNT, "--"]
     data = folder / "data"
-    quiet = {"stdout": subprocess.DEVNULL, "cwd": folder}
+    quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, "env": leftovers.unmarked()}
     initdb = [where / "initdb", "--auth=trust", "-U", ACCOUNT, "-E", "UTF8", "-D", data]
     subprocess.run([*as_account, *initdb], check=True, **quiet)  # type: ignore[call-overload]
     settings = f"-k {folder} -c listen_addresses= -c max_connections=200"

@@ -10,22 +10,40 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import trio
 
 ZIPAPP = Path(__file__).parents[1] / "dist" / "fieldagent.pyz"
 MODULE = [sys.executable, "-m", "fieldagent"]
-PATIENCE = 30.0
-"""Seconds after which something that should happen has not."""
+PATIENCE = 120.0
+"""Seconds after which something that should happen has not, also where the machine is busy with
+much else. Every test that waits in real time waits so long."""
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Look again and again whether it has come to that."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+async def until_async(condition: Callable[[], object]) -> None:
+    """The same under trio, in real time."""
+    with trio.fail_after(PATIENCE):
+        while not condition():
+            await trio.sleep(0.01)
 
 
 class Answer(NamedTuple):
@@ -35,9 +53,10 @@ class Answer(NamedTuple):
 
 
 class Running:
-    """A process whose output can be waited for, line by line."""
+    """A process whose output can be waited for, line by line. It ends with the block."""
 
-    def __init__(self, command: list[str], **environment: str) -> None:
+    def __init__(self, command: list[str], ready: str = "", **environment: str) -> None:
+        """With `ready`, it has started when it prints a line that holds that."""
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -50,6 +69,20 @@ class Running:
         self._news: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self.ready = ""
+        """The line."""
+        if ready:
+            try:
+                self.ready = self.expect(ready)
+            except BaseException:
+                self.kill()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -104,6 +137,16 @@ class Running:
         return code
 
 
+@contextmanager
+def started(command: Sequence[str | Path], **how: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process like any other, which ends with the block at the latest."""
+    with subprocess.Popen(command, **how) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 class Agent(Running):
     """`fieldagent run`, listening."""
 
@@ -124,8 +167,9 @@ class Agent(Running):
         }
         lines = [f"{key}={value}\n" for key, value in values.items() if value is not None]
         properties.write_text("".join(lines))
-        super().__init__([*command, "run", "--config", str(properties)], **environment)
-        self.port = int(self.expect("the local API answers at").rpartition(":")[2])
+        command = [*command, "run", "--config", str(properties)]
+        super().__init__(command, "the local API answers at", **environment)
+        self.port = int(self.ready.rpartition(":")[2])
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
@@ -149,14 +193,9 @@ class Agent(Running):
 @contextmanager
 def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
     """`fieldagent simulate satellite`, its modem at `home`/modem."""
-    running = Running(
-        [*MODULE, "simulate", "satellite", "--link", str(home / "modem"), "--latency", str(latency)]
-    )
-    try:
-        running.expect("satellite-port=")
+    arguments = ["--link", str(home / "modem"), "--latency", str(latency)]
+    with Running([*MODULE, "simulate", "satellite", *arguments], "satellite-port=") as running:
         yield running
-    finally:
-        running.kill()
 
 
 @contextmanager
@@ -166,11 +205,8 @@ def agent(
     command: list[str] = MODULE,
     **environment: str,
 ) -> Iterator[Agent]:
-    running = Agent(home, settings, command, **environment)
-    try:
+    with Agent(home, settings, command, **environment) as running:
         yield running
-    finally:
-        running.kill()
 
 
 class Hub(Running):
@@ -187,8 +223,9 @@ class Hub(Running):
         values = {"port": "0", "listen": "127.0.0.1", **settings}
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         self.arguments = ["--config", str(properties)]
-        super().__init__([*command, "hub", "run", *self.arguments], **environment)
-        self.address = self.expect("the hub answers at").rpartition(" ")[2]
+        command = [*command, "hub", "run", *self.arguments]
+        super().__init__(command, "the hub answers at", **environment)
+        self.address = self.ready.rpartition(" ")[2]
         self.port = int(self.address.rpartition(":")[2])
 
 
@@ -196,11 +233,8 @@ class Hub(Running):
 def hub(
     home: Path, settings: Mapping[str, str], command: list[str] = MODULE, **environment: str
 ) -> Iterator[Hub]:
-    running = Hub(home, settings, command, **environment)
-    try:
+    with Hub(home, settings, command, **environment) as running:
         yield running
-    finally:
-        running.kill()
 
 
 def administer(database: str, *arguments: str, secret: str = "") -> Any:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-PATIENCE = 30.0
-"""Seconds after which something that should be posted has not been."""
+from tests.processes import PATIENCE
 
 
 class ScriptedAgent(ThreadingHTTPServer):

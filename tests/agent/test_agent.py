@@ -7,16 +7,26 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import MODULE, PATIENCE, ZIPAPP, Agent, administer, agent, free_port, hub, sky
+from tests.processes import (
+    MODULE,
+    PATIENCE,
+    ZIPAPP,
+    Agent,
+    administer,
+    agent,
+    free_port,
+    hub,
+    sky,
+    started,
+    until,
+)
 
 HOOK = "printf 'hook: '; cat"
 
@@ -148,7 +158,7 @@ def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -318,7 +328,7 @@ def test_a_second_agent_does_not_touch_the_journal_of_the_first(tmp_path: Path) 
             [*MODULE, "run", "--config", str(tmp_path / "agent.properties")],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE,
             check=False,
         )
         assert second.returncode == 69
@@ -337,7 +347,7 @@ def test_a_port_that_is_taken_says_so(tmp_path: Path) -> None:
             [*MODULE, "run", "--config", str(other / "agent.properties")],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE,
             check=False,
         )
         assert second.returncode == 69
@@ -404,7 +414,7 @@ def test_the_zipapp_is_the_whole_product(tmp_path: Path) -> None:
 def test_events_tell_what_happens(kit: Agent) -> None:
     from http.client import HTTPConnection
 
-    connection = HTTPConnection("127.0.0.1", kit.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)
     connection.request("GET", "/api/events?topics=package")
     response = connection.getresponse()
     assert response.getheader("Content-Type") == "text/event-stream"
@@ -428,30 +438,23 @@ def test_output_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
             f"inbound-hook={hook}\n"
         )
         command = [*MODULE, "run", "--verbose", "--config", str(settings)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as agent:
-            try:
-                for number in range(3):
-                    above.type(f"mt {number}")
-                handed: list[str] = []
-                for _ in range(300):
-                    with suppress(OSError):
-                        handed = states(port)
-                    if handed == ["handed"] * 3:
-                        break
-                    time.sleep(0.1)
-                assert handed == ["handed"] * 3
-            finally:
-                agent.terminate()
-                assert agent.wait(PATIENCE) == 0
+        with started(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as agent:
+            for number in range(3):
+                above.type(f"mt {number}")
+            until(lambda: states(port) == ["handed"] * 3)
+            agent.terminate()
+            assert agent.wait(PATIENCE) == 0
 
 
 def states(port: int) -> list[str]:
-    """Of what came in, how each stands at the script."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    """Of what came in, how each stands at the script; none before it listens."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", "/api/inbound")
         payloads = json.loads(connection.getresponse().read())["payloads"]
         return [payload["hooks"]["script"]["state"] for payload in payloads]
+    except ConnectionRefusedError:
+        return []
     finally:
         connection.close()
 

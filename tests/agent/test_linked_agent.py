@@ -33,11 +33,8 @@ def link_settings(home: Path, port: int) -> dict[str, str | None]:
 
 @contextmanager
 def linked(home: Path, port: int, **more: str) -> Iterator[Agent]:
-    running = Agent(home, {**link_settings(home, port), **more})
-    try:
+    with Agent(home, {**link_settings(home, port), **more}) as running:
         yield running
-    finally:
-        running.kill()
 
 
 async def post(agent: Agent, content: str) -> Answer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,20 +18,19 @@ from typing import Any
 import pytest
 
 from tests.gps_log import nmea
-from tests.postgres import lacking
-from tests.processes import MODULE, Agent, Running, free_port
+from tests.machine import tool
+from tests.processes import MODULE, PATIENCE, Agent, Running, free_port
 from tests.scripted_agent import scripted_agent
 from tests.wire.test_gpsd import TPV
+
+TRACK = [*MODULE, "track", "--gpsd"]
 
 
 @contextmanager
 def kit(home: Path) -> Iterator[Agent]:
     """An agent whose modem is away: what is posted waits, the newer replaces the older."""
-    running = Agent(home)
-    try:
+    with Agent(home) as running:
         yield running
-    finally:
-        running.kill()
 
 
 @contextmanager
@@ -58,17 +56,15 @@ def gpsfake(folder: Path, port: int) -> Iterator[None]:
 
 @contextmanager
 def tracking(gpsd: int, agent: int, *more: str) -> Iterator[Running]:
-    command = [*MODULE, "track", "--gpsd", f"127.0.0.1:{gpsd}", "--port", str(agent), *more]
-    running = Running(command)
-    try:
+    command = [*TRACK, f"127.0.0.1:{gpsd}", "--port", str(agent), *more]
+    with Running(command) as running:
         yield running
-    finally:
         assert running.stop() == 0
 
 
 def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> None:
-    if shutil.which("gpsfake") is None or shutil.which("gpsd") is None:
-        lacking("no gpsfake: apt-get install gpsd gpsd-clients")
+    tool("gpsfake", "gpsd-clients")
+    tool("gpsd", "gpsd")
     # At rest for as long as the tracker may take to find gpsd.
     rest = [(47.0, 8.0, 0.0)] * 600
     drive = [(47.0 + 0.00015 * second, 8.0, 16.7) for second in range(1, 240)]
@@ -159,7 +155,7 @@ def test_an_agent_that_is_away_gets_the_newest_position_once_it_is_there() -> No
 
     def serve(caller: socket.socket) -> None:
         caller.sendall(b"".join(tpv(second, metres=1) for second in range(900)))
-        there.wait(30)
+        there.wait(PATIENCE)
         second = 1000
         while caller.send(tpv(second, metres=2)):
             second += 1
@@ -260,8 +256,8 @@ def test_a_refused_position_is_told_and_does_not_end_it(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_it_in_good_order() -> None:
-    with scripted(telling(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")) as port:
-        running = Running([*MODULE, "track", "--gpsd", f"127.0.0.1:{port}", "--port", "1"])
+    told = telling(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")
+    with scripted(told) as port, Running([*TRACK, f"127.0.0.1:{port}", "--port", "1"]) as running:
         running.expect("no fix yet")
         running.process.send_signal(signal.SIGINT)
         assert running.wait() == 0
@@ -281,6 +277,6 @@ def test_it_starts_without_trio() -> None:
 
 @pytest.mark.parametrize("place", ["nowhere", ":2947", "host:port", "host:0", "host:65536"])
 def test_a_place_that_is_none_is_refused(place: str) -> None:
-    running = Running([*MODULE, "track", "--gpsd", place])
-    assert running.wait() == 2
+    with Running([*TRACK, place]) as running:
+        assert running.wait() == 2
     assert "HOST:PORT" in "\n".join(running.lines)

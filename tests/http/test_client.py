@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import http.server
-import shutil
 import socket
 import ssl
 import subprocess
@@ -20,6 +19,7 @@ import trio.testing
 
 from fieldagent.http.client import Reply, RequestFailed, request
 from fieldagent.http.listeners import open_listeners, port_of
+from tests.machine import tool
 
 DEADLINE = 15.0
 UNTRUSTED = "^the certificate is not trusted: "
@@ -169,11 +169,10 @@ async def test_what_is_not_a_url(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     path = tmp_path_factory.mktemp("tls") / "server.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    openssl = tool("openssl", "openssl")
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
     subprocess.run([*command, "-keyout", path, "-out", path.with_suffix(".crt")], check=True,
                    capture_output=True)  # fmt: skip
     path.write_bytes(path.read_bytes() + path.with_suffix(".crt").read_bytes())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import shutil
 from functools import partial
 
 import h11
@@ -19,6 +18,7 @@ from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from tests.http.serving import HOST, JSON, Requests, serving
+from tests.machine import tool
 
 
 async def test_the_standard_library_keeps_its_connection() -> None:
@@ -46,7 +46,6 @@ async def test_the_standard_library_keeps_its_connection() -> None:
     assert [size > 0 for _, size in found] == [True, False, True, True, True, True]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize(
     ("options", "written"),
     [
@@ -69,19 +68,18 @@ async def test_curl(options: list[str], written: str) -> None:
         base = f"http://localhost:{server.port}"
         arguments = [f"{base}{word}" if word.startswith("/") else word for word in options]
         shown = [word for url in options if url.startswith("/") for word in ("-o", "/dev/null")]
-        command = ["curl", "-s", "-m", "20", "-w", "%{http_code}", *shown, *arguments]
+        command = [tool("curl", "curl"), "-s", "-m", "20", "-w", "%{http_code}", *shown, *arguments]
         process = await trio.run_process(command, capture_stdout=True, check=False)
     assert process.stdout.decode() == written
 
 
-@pytest.mark.skipif(shutil.which("slowhttptest") is None, reason="slowhttptest is not installed")
 @pytest.mark.parametrize("attack", ["-H", "-B", "-X"])
 async def test_slowhttptest_does_not_starve_an_honest_client(attack: str) -> None:
     limits = Limits(connections=32, head_deadline=3, body_deadline=3, write_deadline=3)
     async with serving(limits=limits) as server, trio.open_nursery() as nursery:
         url = f"http://localhost:{server.port}/"
         command = [
-            "slowhttptest",
+            tool("slowhttptest", "slowhttptest"),
             attack,
             "-c",
             "200",

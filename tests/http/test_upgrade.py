@@ -23,6 +23,8 @@ from fieldagent.http.message import Handler, Request, Response
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from tests.http.serving import HOST, ROUTES, Client, Served, anybody, header, serving
+from tests.machine import tool
+from tests.processes import until_async
 
 SWITCH = b"GET /echo HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: echo\r\n\r\n"
 HEADERS = (("connection", "upgrade"), ("upgrade", "echo"))
@@ -135,9 +137,7 @@ async def test_a_peer_that_resets_it_is_a_broken_stream() -> None:
             await client.stream.receive_some()
             linger = b"\1\0\0\0\0\0\0\0"
             client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        with trio.fail_after(10):
-            while not said:
-                await trio.sleep(0.01)
+        await until_async(lambda: said)
     cause = said[0].__cause__
     assert isinstance(cause, OSError)
     assert cause.errno in (errno.ECONNRESET, errno.EPIPE)
@@ -340,6 +340,6 @@ async def test_curl_is_content_with_it(tmp_path: Path) -> None:
     CA.cert_pem.write_to_path(str(ca))
     async with secure() as server:
         url = f"https://localhost:{server.port}/named/curl"
-        command = ["curl", "-sS", "--fail", "--cacert", str(ca), url, url]
+        command = [tool("curl", "curl"), "-sS", "--fail", "--cacert", str(ca), url, url]
         done = await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT)
         assert done.stdout == b'{"name":"curl"}\n' * 2

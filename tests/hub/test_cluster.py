@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from tests.postgres import new_database
-from tests.processes import PATIENCE, Agent, Hub, administer, agent, hub
+from tests.processes import PATIENCE, Agent, Hub, administer, agent, hub, until
 
 PUSHES = 150
 HUBS = 3
@@ -103,13 +103,6 @@ def push(port: int, proof: dict[str, str], body: dict[str, Any]) -> None:
 def contents(kit: Agent) -> list[str]:
     listed = kit.call("GET", "/api/inbound").body["payloads"]
     return [entry["body"]["payloads"][0]["events"][0]["content"] for entry in listed]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_killing_one_of_three_loses_and_doubles_nothing(postgres: str, tmp_path: Path) -> None:

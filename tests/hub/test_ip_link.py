@@ -6,7 +6,7 @@ stand. In TLS the hub's end is tested by the driver.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from fieldagent.wire.link import BODY_BYTES, WINDOW, Close
 from tests.http.serving import HOST, header, serving
 from tests.hub.memory_mailbox import DEVICE, TOKEN, MemoryHub, MemoryMailbox
 from tests.hub.serving import hub_end
+from tests.processes import PATIENCE, until_async
 
 HELLO = [0, 1, 1, 0, BODY_BYTES, WINDOW, 0]
 
@@ -46,7 +47,7 @@ class Stranger:
         await trio.to_thread.run_sync(self.socket.send, message)
 
     async def receive(self) -> Any:
-        message = await trio.to_thread.run_sync(lambda: self.socket.recv(timeout=20))
+        message = await trio.to_thread.run_sync(lambda: self.socket.recv(timeout=PATIENCE))
         assert isinstance(message, bytes)
         return cbor2.loads(message)
 
@@ -79,12 +80,6 @@ async def stranger(port: int, token: str = TOKEN) -> AsyncIterator[Stranger]:
                 await trio.to_thread.run_sync(stack.close)
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    with trio.fail_after(20):
-        while not condition():
-            await trio.sleep(0.01)
-
-
 async def test_messages_are_acknowledged_once_they_are_kept() -> None:
     hub = MemoryHub()
     disk = trio.Event()
@@ -113,7 +108,7 @@ async def test_mail_goes_out_a_few_at_a_time_and_ends_when_acknowledged() -> Non
         assert await peer.receive() == [1, 4, note(4)]
         assert await peer.receive() == [1, 5, note(5)]
         assert hub.mailbox.delivered == [note(1), note(2)]
-    await until(lambda: len(hub.mailbox.reasons) == 3)
+    await until_async(lambda: len(hub.mailbox.reasons) == 3)
     assert [parcel.body for parcel in hub.mailbox.waiting] == [note(n) for n in range(3, 8)]
     assert hub.mailbox.loaded == []
 
@@ -126,7 +121,7 @@ async def test_news_reach_an_idle_link() -> None:
             hub.mailbox.put(note(number))
             assert await peer.receive() == [1, number, note(number)]
             await peer.send(2, number)
-        await until(lambda: len(hub.mailbox.delivered) == 2)
+        await until_async(lambda: len(hub.mailbox.delivered) == 2)
 
 
 async def test_a_message_in_frames_is_one_message() -> None:
@@ -172,7 +167,7 @@ async def test_faults_end_the_link_and_tell_why(name: str) -> None:
         assert said == code
         assert reason
         assert hub.mailbox.copies == []
-    await until(lambda: not hub.linked)
+    await until_async(lambda: not hub.linked)
 
 
 async def test_damage_within_a_message_is_the_mailboxs_to_judge() -> None:
@@ -202,7 +197,7 @@ async def test_a_newer_link_ends_the_older_and_its_mail_moves_over() -> None:
             assert (await older.closed())[0] == Close.REPLACED
             assert await newer.receive() == [1, 1, note(1)]
             await newer.send(2, 1)
-            await until(lambda: hub.mailbox.delivered == [note(1)])
+            await until_async(lambda: hub.mailbox.delivered == [note(1)])
 
 
 async def test_a_hub_that_stops_says_so() -> None:
@@ -301,4 +296,4 @@ async def test_the_mailbox_is_the_devices_own() -> None:
                 head = await client.stream.receive_some()
                 # RFC 6455 1.3 gives this key and its answer as an example.
                 assert b"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in head
-        await until(lambda: boxes.keys() == {DEVICE.id, 8})
+        await until_async(lambda: boxes.keys() == {DEVICE.id, 8})

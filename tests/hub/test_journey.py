@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.hub.test_cluster import contents, push, until
-from tests.processes import MODULE, Running, administer, agent, free_port, hub
+from tests.hub.test_cluster import contents, push
+from tests.processes import MODULE, Running, administer, agent, free_port, hub, until
 
 IMEI = "300234010000001"
 
@@ -66,12 +66,9 @@ def receiver(
 def sky(home: Path, mo_port: int, mt_port: int) -> Iterator[Running]:
     arguments = ["--link", str(home / "modem"), "--latency", "0.2", "--imei", IMEI]
     behind = ["--hub", f"127.0.0.1:{mo_port}", "--mt-port", str(mt_port)]
-    running = Running([*MODULE, "simulate", "satellite", *arguments, *behind])
-    try:
-        running.expect("satellite-port=")
+    command = [*MODULE, "simulate", "satellite", *arguments, *behind]
+    with Running(command, "satellite-port=") as running:
         yield running
-    finally:
-        running.kill()
 
 
 def folder(path: Path) -> Path:

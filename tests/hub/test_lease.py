@@ -12,6 +12,7 @@ from fieldagent.hub.contract import Unknown
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from tests.hub.field import field_of
+from tests.processes import PATIENCE
 
 
 async def test_a_newer_link_takes_the_lease_also_in_another_process(database: str) -> None:
@@ -23,7 +24,7 @@ async def test_a_newer_link_takes_the_lease_also_in_another_process(database: st
             async with lease.held(one, "a", device, clock=alps.clock) as lost:
                 assert await one.read(lambda db: lease.linked(db, alps.now)) == 1
                 async with lease.held(other, "b", device, clock=alps.clock) as lost_again:
-                    with trio.fail_after(10):
+                    with trio.fail_after(PATIENCE):
                         await lost.wait()
                     assert not lost_again.is_set()
             assert await one.read(lambda db: lease.linked(db, alps.now)) == 0
@@ -45,7 +46,7 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
                 else partial(directory.new_link_token, device=1, now=alps.now)
             )
             await store.commit(change)
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE):
                 await lost.wait()
         with pytest.raises(Unknown):
             await store.read(lambda db: directory.device_of_token(db, token))

@@ -15,6 +15,7 @@ from fieldagent.hub import attempts, passwords, secret
 from fieldagent.hub.attempts import BY_ACCOUNT, BY_ADDRESS
 from fieldagent.hub.store.contract import Store
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
+from tests.processes import PATIENCE, until_async
 
 BEN = "ben@example.org:of Ben: a long one"
 BY_BEN = {**LOCATION, "sourceUserId": 3}
@@ -30,7 +31,7 @@ class Scrypt:
 
     def matches(self, password: str, stored: str | None) -> bool:
         self.tried.append(password)
-        self.go_on.wait(30)
+        self.go_on.wait(PATIENCE)
         return secret.password_matches(password, stored)
 
 
@@ -154,9 +155,7 @@ async def test_few_wait_for_their_turn(store: Store, scrypt: Scrypt) -> None:
 
             for n in range(room + 30):
                 nursery.start_soon(guess, n)
-            with trio.fail_after(20):
-                while len(statuses) < 30:
-                    await trio.sleep(0.01)
+            await until_async(lambda: len(statuses) >= 30)
             scrypt.go_on.set()
         assert statuses == [429] * 30 + [401] * room
 

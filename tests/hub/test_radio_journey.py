@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.hub.test_cluster import contents, until
+from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder, posted, receiver
-from tests.processes import administer, agent, hub
+from tests.processes import administer, agent, hub, until
 from tests.simulator.test_simulate_node import nodes
 
 

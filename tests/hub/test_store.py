@@ -14,6 +14,7 @@ import trio
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.store.group import StoreUnavailable
+from tests.processes import PATIENCE
 
 
 def add(name: str) -> Callable[[Db], int]:
@@ -60,7 +61,7 @@ async def test_an_announcement_reaches_this_process_and_another(database: str) -
             nursery.start_soon(other.run)
             here, there = one.heard("news"), other.heard("news")
             await one.commit(add("w"))
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE):
                 await here.wait()
                 await there.wait()
             nursery.cancel_scope.cancel()

@@ -34,7 +34,7 @@ async def head_only(hub: Cloud, *lines: str) -> bytes:
     text = "\r\n".join(["POST /api/package HTTP/1.1", *given, "Expect: 100-continue", "", ""])
     async with await trio.open_tcp_stream("127.0.0.1", hub.port) as stream:
         await stream.send_all(text.encode())
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             return bytes(await stream.receive_some())
 
 
@@ -99,7 +99,7 @@ def longest_wait(server: Hub | Agent, path: str, call: Callable[[], int]) -> tup
 
 
 def get(port: int, path: str) -> int:
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
@@ -108,7 +108,7 @@ def get(port: int, path: str) -> int:
 
 
 def post(port: int, path: str, body: bytes, headers: dict[str, str]) -> int:
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         headers = {"Content-Type": "application/json", **headers}
         connection.request("POST", path, body, headers)

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 import trustme
 
-from tests.hub.test_cluster import until
 from tests.hub.test_journey import posted, receiver
-from tests.processes import MODULE, PATIENCE, administer, agent, hub
+from tests.processes import MODULE, PATIENCE, administer, agent, hub, until
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER of no time: closing resets the connection (socket(7))."""

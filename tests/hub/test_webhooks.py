@@ -33,6 +33,7 @@ from fieldagent.webhook.schedule import LONGEST, SCHEDULE
 from fieldagent.wire.envelope import Entry, Receipt
 from tests.http.serving import anybody
 from tests.hub.field import START, Field, collect, field_of
+from tests.processes import until_async
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(32)).decode()
@@ -289,9 +290,7 @@ async def test_two_processes_share_the_work_and_double_nothing(database: str) ->
                 for sender in (1, 2, 3):
                     entry = Entry(number, Message(f"{sender}.{number}"), int(START))
                     await alps.sends(sender, entry)
-            with trio.fail_after(30):
-                while len(there.got) < 60:
-                    await trio.sleep(0.05)
+            await until_async(lambda: len(there.got) >= 60)
             for sender in (1, 2, 3):
                 own = [c for c in there.contents() if c.startswith(f"{sender}.")]
                 assert own == [f"{sender}.{number}" for number in range(20)]

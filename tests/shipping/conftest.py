@@ -8,18 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
+from tests.machine import lacking
+
 ROOT = Path(__file__).parents[2]
-
-
-def lacking(why: str) -> NoReturn:
-    """What a test needs is not here: its author may go on, CI may not."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)
 
 
 @pytest.fixture(scope="session")

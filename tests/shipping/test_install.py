@@ -13,7 +13,8 @@ import pytest
 from fieldagent.agent.settings import KEYS, parse
 from fieldagent.hub.settings import KEYS as HUB_KEYS
 from fieldagent.hub.settings import parse as parse_hub
-from tests.shipping.conftest import ROOT, lacking
+from tests.machine import tool
+from tests.shipping.conftest import ROOT
 
 SETTINGS = "etc/fieldagent/agent.properties"
 RULES = ROOT / "systemd/60-fieldagent.rules"
@@ -156,7 +157,7 @@ def test_a_hub_has_its_own_unit_and_settings(installer: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_unit_is_shut_in(unit: Path) -> None:
-    analyze = tool("systemd-analyze")
+    analyze = tool("systemd-analyze", "systemd")
     done = subprocess.run(
         [analyze, "security", "--offline=true", "--threshold=15", unit],
         capture_output=True,
@@ -167,7 +168,8 @@ def test_unit_is_shut_in(unit: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_unit_is_understood(unit: Path) -> None:
-    done = subprocess.run([tool("systemd-analyze"), "verify", unit], capture_output=True, text=True)
+    analyze = tool("systemd-analyze", "systemd")
+    done = subprocess.run([analyze, "verify", unit], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -177,10 +179,3 @@ def test_udev_rules_are_understood() -> None:
         pytest.skip("no udevadm that verifies rules (systemd 254 and later)")
     done = subprocess.run([udevadm, "verify", RULES], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        lacking(f"no {name}: apt-get install systemd")
-    return found

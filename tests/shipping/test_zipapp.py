@@ -15,8 +15,9 @@ from urllib.request import urlopen
 import pytest
 
 import fieldagent
-from tests.processes import agent, hub, sky
-from tests.shipping.conftest import NO_DEBIAN, ROOT, build, lacking
+from tests.machine import lacking
+from tests.processes import PATIENCE, agent, hub, sky
+from tests.shipping.conftest import NO_DEBIAN, ROOT, build
 
 MOST_BYTES = 2_200_000
 ELF = b"\x7fELF"
@@ -178,5 +179,5 @@ def test_runs_a_hub(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
     command = [interpreter, "-I", "-S", str(zipapp)]
     with hub(tmp_path, {"database": database}, command) as running:
         for path, told in (("/healthz", '"UP"'), ("/openapi.json", "the cloud push API")):
-            with urlopen(running.address + path, timeout=30) as answer:
+            with urlopen(running.address + path, timeout=PATIENCE) as answer:
                 assert told in answer.read().decode()

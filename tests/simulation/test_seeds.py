@@ -1,4 +1,4 @@
-"""A thousand seeds of weeks in the field; and that each promise would be seen to break."""
+"""Many seeds of weeks in the field; and that each promise would be seen to break."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.package.package import Channel
+from tests.processes import started
 from tests.simulation.world import Violated, simulate
 
-SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "1000" if os.environ.get("CI") else "60"))
+SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "60"))
 MEMORY = Path("/dev/shm")
 
 
@@ -32,23 +34,27 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": where}
 
 
-def test_what_is_promised_holds_for_every_seed() -> None:
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(1000, marks=pytest.mark.long)])
+def test_what_is_promised_holds_for_every_seed(seeds: int) -> None:
     workers = os.cpu_count() or 1
-    bounds = [SEEDS * n // workers for n in range(workers + 1)]
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.simulation", str(first), str(last - 1)],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for first, last in pairwise(bounds)
-        if last > first
-    ]
-    told = [each.communicate()[0] for each in running]
+    bounds = [seeds * n // workers for n in range(workers + 1)]
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(
+                started(
+                    [sys.executable, "-m", "tests.simulation", str(first), str(last - 1)],
+                    env=environment(),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+            for first, last in pairwise(bounds)
+            if last > first
+        ]
+        told = [each.communicate()[0] for each in running]
     assert [each.returncode for each in running] == [0] * len(running), "\n".join(told)
-    assert sum(int(text.split()[0]) for text in told) == SEEDS
+    assert sum(int(text.split()[0]) for text in told) == seeds
 
 
 def test_a_seed_is_a_trace_that_can_be_run_again() -> None:

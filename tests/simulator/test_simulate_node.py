@@ -15,12 +15,9 @@ from tests.processes import MODULE, Agent, Running
 
 @contextmanager
 def nodes(home: Path, *arguments: str) -> Iterator[Running]:
-    air = Running([*MODULE, "simulate", "node", "--link", str(home / "air"), *arguments])
-    try:
-        air.expect("type `help`")
+    command = [*MODULE, "simulate", "node", "--link", str(home / "air"), *arguments]
+    with Running(command, "type `help`") as air:
         yield air
-    finally:
-        air.kill()
 
 
 @contextmanager
@@ -37,11 +34,8 @@ def kit(
         "inbound-hook": HOOK,
         **more,
     }
-    running = Agent(folder, settings, MODULE, **environment)
-    try:
+    with Agent(folder, settings, MODULE, **environment) as running:
         yield running
-    finally:
-        running.kill()
 
 
 def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
@@ -90,6 +84,6 @@ def test_what_is_typed_is_answered(tmp_path: Path, typed: str, said: str) -> Non
 
 @pytest.mark.parametrize("bad", [["--loss", "2"], ["--nodes", "0"], ["--bitrate", "-1"]])
 def test_bad_arguments_are_told(bad: list[str]) -> None:
-    running = Running([*MODULE, "simulate", "node", *bad])
-    assert running.wait() == 2
+    with Running([*MODULE, "simulate", "node", *bad]) as running:
+        assert running.wait() == 2
     assert "error: argument" in "\n".join(running.lines)

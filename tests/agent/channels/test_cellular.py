@@ -39,6 +39,7 @@ from tests.http.serving import serving
 from tests.hub.memory_mailbox import TOKEN, MemoryHub
 from tests.hub.serving import CA, STRANGER, Wire, hub_end, server_tls, wired
 from tests.kit import RATES, Kit, kit
+from tests.processes import until_async
 
 START = 1_790_000_000
 
@@ -708,9 +709,7 @@ async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
     monkeypatch.setattr("fieldagent.system.process_group.GRACE", 0.5)
     mark = tmp_path / "child"
     await recover(f"trap '' TERM; sh -c 'echo $$ >{mark}; exec sleep 600' & sleep 600")
-    with trio.fail_after(10):
-        while runs(int(mark.read_text())):  # SIGKILL takes its moment
-            await trio.sleep(0.01)
+    await until_async(lambda: not runs(int(mark.read_text())))  # SIGKILL takes its moment
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.dire_wolf import PORTS, Wolves, wolves
+from tests.processes import started, until
 
 SETTINGS = """
 radio-port=tcp://127.0.0.1:{tnc}
@@ -35,16 +36,9 @@ def kit(folder: Path, number: int, inside: list[str]) -> Iterator[int]:
     )
     with (home / "log").open("w") as log:
         command = [*inside, sys.executable, "-m", "fieldagent", "run", "--config", str(settings)]
-        agent = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        for _ in range(100):
-            if cli(inside, port, "status").returncode == 0:
-                break
-            time.sleep(0.2)
-        yield port
-    finally:
-        agent.terminate()
-        agent.wait(20)
+        with started(command, stdout=log, stderr=log):
+            until(lambda: cli(inside, port, "status").returncode == 0)
+            yield port
 
 
 def cli(inside: list[str], port: int, *arguments: str) -> subprocess.CompletedProcess[str]:

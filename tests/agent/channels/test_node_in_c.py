@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.channels.radio_modem import TransmitResult
 from tests.agent.test_agent import HOOK
-from tests.postgres import lacking
+from tests.machine import tool
 from tests.processes import PATIENCE, Agent, Running
 from tests.wire.test_node import VECTORS
 
@@ -32,12 +31,11 @@ LINES = {vector["name"]: bytes.fromhex(vector["line"]) for vector in VECTORS["fr
 @pytest.fixture(scope="module")
 def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """It ends at the first byte that it reads or writes where it should not."""
-    if shutil.which("gcc") is None:
-        lacking("no gcc: apt-get install gcc libc6-dev")
+    gcc = tool("gcc", "gcc libc6-dev")
     program = tmp_path_factory.mktemp("firmware") / "node"
     strict = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_GNU_SOURCE"]
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    subprocess.run(["gcc", *strict, *checks, SOURCE, "-o", program], check=True)
+    subprocess.run([gcc, *strict, *checks, SOURCE, "-o", program], check=True)
     return program
 
 
@@ -56,14 +54,12 @@ def nodes(firmware: Path, home: Path, count: int = 2) -> Iterator[list[Running]]
     """Each hears the others; the serial lines are `home`/node-1 and so on."""
     ports = free_ports(count)
     running = []
-    try:
+    with ExitStack() as stack:
         for number, own in enumerate(ports, 1):
             peers = [port for port in ports if port != own]
-            link = str(home / f"node-{number}")
-            running.append(Running([str(firmware), link, f"c-{number}", own, *peers]))
-            running[-1].expect("ready")
+            command = [str(firmware), str(home / f"node-{number}"), f"c-{number}", own, *peers]
+            running.append(stack.enter_context(Running(command, "ready")))
         yield running
-    finally:
         codes = [node.stop() for node in running]
     assert codes == [0] * count, [node.lines for node in running]
 
@@ -79,10 +75,8 @@ def kit(home: Path, number: int) -> Iterator[Agent]:
         "radio-name": f"Kit {number}",
         "inbound-hook": HOOK,
     }
-    agent = Agent(folder, settings)
-    try:
+    with Agent(folder, settings) as agent:
         yield agent
-    finally:
         assert agent.stop() == 0
 
 

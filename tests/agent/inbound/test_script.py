@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from fieldagent.agent.inbound.lines import LINE_MAX, OUTPUT_MAX, Lines
 from fieldagent.agent.inbound.script import environment, judge, run_script
 from fieldagent.system import process_group
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
+from tests.processes import until_async
 
 BODY = '{"requestId":"r"}'
 LARGE = json.dumps({"content": "x" * 200_000}, separators=(",", ":"))
@@ -199,12 +199,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(10):
-        while not condition():
-            await trio.sleep(0.01)
-
-
 OVERDUE = {
     "obeys SIGTERM": "echo $$; sleep 1000 & echo $!; wait",
     "ignores SIGTERM": "trap '' TERM; echo $$; sleep 1000 & echo $!; while :; do wait; done",
@@ -222,7 +216,7 @@ async def test_nothing_of_an_overdue_command_survives(command: str, brief: None)
     assert "did not end within 0.5 s" in result.reason
     pids = [int(line) for line in printed]
     assert len(pids) == 2
-    await until(lambda: not any(alive(pid) for pid in pids))
+    await until_async(lambda: not any(alive(pid) for pid in pids))
 
 
 async def test_an_overdue_command_may_clear_up() -> None:
@@ -247,7 +241,7 @@ async def test_a_child_that_holds_the_output_open_is_ended(
     result, printed = await run(f"{child} & echo $!; exit 0")
     assert result.outcome is HandoverOutcome.HANDED
     assert "left children that hold its output open" in caplog.text
-    await until(lambda: not alive(int(printed[0])))
+    await until_async(lambda: not alive(int(printed[0])))
 
 
 async def test_a_child_that_let_go_of_the_output_goes_on(brief: None) -> None:
@@ -322,7 +316,7 @@ async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief
         nursery.start_soon(never_ends)
         await started.wait()
         nursery.cancel_scope.cancel()
-    await until(lambda: not alive(pids[0]))
+    await until_async(lambda: not alive(pids[0]))
 
 
 async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_lingers() -> None:
@@ -335,7 +329,7 @@ async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_li
             printed.append(line)
 
         async def stop_soon() -> None:
-            await until(lambda: bool(printed) and not alive(int(printed[0])))
+            await until_async(lambda: bool(printed) and not alive(int(printed[0])))
             await trio.sleep(0.05)
             agent.cancel()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +14,8 @@ import trio
 
 from fieldagent.agent.journal.journal import RESERVE_FROM, RESERVE_PAGES, Journal, Operation
 from fieldagent.store.group import StoreFull
-from tests.postgres import lacking
-from tests.processes import MODULE, PATIENCE, Agent, sky
+from tests.machine import lacking
+from tests.processes import MODULE, Agent, sky, until
 
 MIB = 1 << 20
 NO_RESERVE = RESERVE_FROM - MIB
@@ -56,8 +55,7 @@ def agent_on(disk: Path, home: Path) -> Agent:
 
 
 def test_the_last_room_is_kept_for_an_sos(disk: Path, tmp_path: Path) -> None:
-    with sky(tmp_path):
-        agent = agent_on(disk, tmp_path)
+    with sky(tmp_path), agent_on(disk, tmp_path) as agent:
         logs = fill(disk, leave=MIB)
         refused = agent.post("ordinary")
         assert refused.status == 507
@@ -71,13 +69,9 @@ def test_the_last_room_is_kept_for_an_sos(disk: Path, tmp_path: Path) -> None:
 def test_an_sos_is_taken_and_leaves_on_a_disk_without_a_byte_of_room(
     disk: Path, tmp_path: Path
 ) -> None:
-    with sky(tmp_path):
-        agent = agent_on(disk, tmp_path)
+    with sky(tmp_path), agent_on(disk, tmp_path) as agent:
         log = disk / "state/journal.sqlite3-wal"
-        deadline = time.monotonic() + PATIENCE
-        while log.stat().st_size < RESERVE_PAGES * 4096:
-            assert time.monotonic() < deadline, "no reserve was taken"
-            time.sleep(0.1)
+        until(lambda: log.stat().st_size >= RESERVE_PAGES * 4096)
         assert agent.post("before").body["status"] == "Delivered"
         fill(disk)
         for number in range(3):
@@ -88,8 +82,7 @@ def test_an_sos_is_taken_and_leaves_on_a_disk_without_a_byte_of_room(
 
 def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) -> None:
     fill(disk, leave=NO_RESERVE)
-    with sky(tmp_path) as above:
-        agent = agent_on(disk, tmp_path)
+    with sky(tmp_path) as above, agent_on(disk, tmp_path) as agent:
         assert agent.post("before").body["status"] == "Delivered"
         logs = fill(disk)
         above.type("mt hello")
@@ -109,17 +102,16 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
 
 def test_it_stops_in_order_though_the_disk_is_full(disk: Path, tmp_path: Path) -> None:
     fill(disk, leave=NO_RESERVE)
-    with sky(tmp_path) as above:
-        agent = agent_on(disk, tmp_path)
+    with sky(tmp_path) as above, agent_on(disk, tmp_path) as agent:
         logs = fill(disk)
         above.type("mt hello")
         agent.expect("the disk is full: make room on it")
         assert agent.stop() == 0
         assert not any("Traceback" in line for line in agent.lines)
         logs.unlink()
-        agent = agent_on(disk, tmp_path)
-        agent.expect("handed")
-        assert agent.stop() == 0
+        with agent_on(disk, tmp_path) as again:
+            again.expect("handed")
+            assert again.stop() == 0
 
 
 def note(text: str) -> Operation[None]:

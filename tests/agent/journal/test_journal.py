@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import sqlite3
 import struct
 import subprocess
@@ -20,6 +19,8 @@ import trio.testing
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import StoreFailed, StoreFull
+from tests.machine import tool
+from tests.processes import PATIENCE, started
 
 
 def remember(text: str) -> Callable[[sqlite3.Connection], None]:
@@ -91,7 +92,7 @@ async def test_an_order_after_the_end_is_refused_and_does_not_wait(journal: Jour
         nursery.start_soon(journal.run)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    with trio.fail_after(5), pytest.raises(StoreFailed, match="program stops"):
+    with trio.fail_after(PATIENCE), pytest.raises(StoreFailed, match="program stops"):
         await journal.commit(remember("too late"))
 
 
@@ -138,7 +139,7 @@ async def test_what_has_happened_is_written_once_there_is_room(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await _full(journal)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             async with trio.open_nursery() as waiting:
                 waiting.start_soon(journal.persist, remember("x" * 100_000))
                 while not journal.full:
@@ -156,7 +157,7 @@ async def test_who_leaves_does_not_wait_for_room(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await _full(journal)
-        with trio.fail_after(5), trio.CancelScope(shield=True):
+        with trio.fail_after(PATIENCE), trio.CancelScope(shield=True):
             async with trio.open_nursery() as waiting:
                 waiting.start_soon(_is_refused, journal)
                 await trio.testing.wait_all_tasks_blocked(0.1)
@@ -226,15 +227,9 @@ def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
     subprocess.run(["mount", "-o", "loop", image, mount], check=True)
     try:
-        with subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                ACKNOWLEDGE,
-                mount / "journal.sqlite3",
-                synchronous,
-                str(after),
-            ],
+        command = [sys.executable, "-c", ACKNOWLEDGE, str(mount / "journal.sqlite3")]
+        with started(
+            [*command, synchronous, str(after)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -261,10 +256,9 @@ def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
 
 
 def can_mount(directory: Path) -> str | None:
+    tool("mkfs.ext4", "e2fsprogs")
     if os.geteuid() != 0:
         return "needs root to mount a disk whose power can be cut"
-    if shutil.which("mkfs.ext4") is None:
-        return "needs mkfs.ext4 (e2fsprogs)"
     try:
         os.close(os.open("/dev/loop-control", os.O_RDWR))
     except OSError as error:

@@ -22,6 +22,7 @@ from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Rep
 from fieldagent.wire.fragments import join
 from fieldagent.wire.outcome import Outcome
 from tests.kit import kit
+from tests.processes import PATIENCE
 
 
 async def test_delivered_once_the_channel_has_sent_it(tmp_path: Path) -> None:
@@ -376,7 +377,7 @@ async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path:
     async with kit(tmp_path) as k:
         report = Entry(77, Report(5, frozenset({0, 3})))
         k.outbox.report(0, 77, 5, frozenset({0, 3}))
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE):
             await k.outbox.ready()
         assert await k.send() == [report]
         assert k.outbox.load(340) is None

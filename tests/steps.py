@@ -1,0 +1,112 @@
+"""The steps of `tests/run`, one after the other, whichever fails.
+
+Ctrl-C and SIGTERM end the step that runs: pytest ends what its tests started. What is left then all
+the same is a child of this process, which adopts orphans, and is ended here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+BIN = Path(sys.executable).parent
+PYTHON = "python"
+ZIPAPP = ("zipapp", "build/zipapp")
+CHECKS = (
+    ZIPAPP,
+    ("lint", "ruff", "check", ".", "build/zipapp"),
+    ("format", "ruff", "format", "--check", ".", "build/zipapp"),
+    ("types", "mypy", "fieldagent", "tests", "build/zipapp", "build/bytecode.py"),
+    ("tests", PYTHON, "-m", "pytest"),
+)
+NEWER = (
+    *("tests/http", "tests/hub", "tests/webhook", "tests/cli", "tests/shipping"),
+    *("tests/agent/journal", "tests/agent/inbound", "tests/agent/channels/test_cellular.py"),
+    *("tests/agent/test_agent.py", "tests/agent/test_linked_agent.py"),
+)
+"""What touches TLS, SQLite, subprocesses and the zipapp."""
+KINDS = {
+    "ci": (("Debian 13", "build/debian", "trixie", "tests/run", *NEWER), *CHECKS),
+    "long": (ZIPAPP, ("long tests", PYTHON, "-m", "pytest", "-m", "long")),
+    "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
+}
+"""The last step of each takes the arguments."""
+
+CANNOT = 77
+"""The exit code of a step that this machine cannot take; it has said why."""
+PR_SET_CHILD_SUBREAPER = 36
+GRACE = 10.0
+"""Seconds that what is left has between SIGTERM and SIGKILL."""
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.stopped = 0
+        """By which signal."""
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def stop(self, number: int, _: FrameType | None) -> None:
+        self.stopped = number
+        if self._running is not None:
+            # What Python, ruff and pytest end at, in order.
+            self._running.send_signal(signal.SIGINT)
+
+    def run(self, name: str, *command: str) -> int:
+        """The exit code."""
+        print(f"\n== {name}", flush=True)
+        # In a group of its own: a terminal's Ctrl-C comes once, and from here.
+        self._running = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+        return self._running.wait()
+
+
+def main(arguments: list[str]) -> int:
+    chosen = KINDS.get(arguments[0] if arguments else "", CHECKS)
+    if chosen is not CHECKS:
+        arguments = arguments[1:]
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    steps = Steps()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, steps.stop)
+    codes: dict[str, int] = {}
+    for name, *command in chosen:
+        last = name == chosen[-1][0]
+        if not steps.stopped:
+            codes[name] = steps.run(name, *command, *(arguments if last else ()))
+    end_orphans()
+    if steps.stopped:
+        print(f"\nStopped by {signal.Signals(steps.stopped).name}")
+        return 128 + steps.stopped
+    skipped = [name for name, code in codes.items() if code == CANNOT]
+    failed = [name for name, code in codes.items() if code not in (0, CANNOT)]
+    if skipped:
+        print(f"\nSkipped: {', '.join(skipped)}")
+    print(f"\nFailed: {', '.join(failed)}" if failed else "\nChecks and tests passed")
+    return 1 if failed else 0
+
+
+def end_orphans() -> None:
+    """Children of orphans become orphans in their turn."""
+    began = time.monotonic()
+    while children := _children():
+        number = signal.SIGTERM if time.monotonic() - began < GRACE else signal.SIGKILL
+        for pid in children:
+            os.kill(pid, number)
+        time.sleep(0.1)
+        for pid in children:
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _children() -> list[int]:
+    task = Path(f"/proc/self/task/{os.getpid()}/children")
+    return [int(pid) for pid in task.read_text().split()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,96 @@
+"""A run of tests that is stopped, and tests that are careless, leave nothing running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import leftovers
+from tests.processes import PATIENCE, started, until
+
+SLOW = """
+import subprocess, sys
+from pathlib import Path
+from tests.processes import sky, started
+
+def test_that_does_not_end(tmp_path):
+    with sky(tmp_path), started([sys.executable, "-m", "tests.simulation", "0", "99"]):
+        Path("RUNS").touch()
+        subprocess.run(["sleep", "1000"])
+"""
+CARELESS = """
+import subprocess
+from tests.processes import Hub
+
+def test_that_starts_what_fails(tmp_path):
+    Hub(tmp_path, {"database": str(tmp_path / "hub.sqlite3"), "port": "none"})
+
+def test_that_forgets():
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+"""
+STEPS = """
+import sys
+from tests import steps
+steps.CHECKS = (("tests", *sys.argv[1:]),)
+sys.exit(steps.main([]))
+"""
+
+
+def pytest_of(folder: Path, test: str) -> list[str]:
+    """A run of its own, of one file."""
+    file = folder / "test_inner.py"
+    file.write_text(test.replace("RUNS", str(folder / "runs")))
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir", folder]
+    given = [*options, "--basetemp", folder / "inner", file]
+    return [sys.executable, "-m", "pytest", *map(str, given)]
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped(tmp_path: Path, number: int) -> None:
+    with started(pytest_of(tmp_path, SLOW)) as run:
+        until((tmp_path / "runs").exists)
+        assert len(leftovers.left(run.pid, set())) == 3
+        run.send_signal(number)
+        assert run.wait(PATIENCE) == pytest.ExitCode.INTERRUPTED
+        assert leftovers.left(run.pid, set()) == {}
+
+
+def test_steps_that_are_stopped(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STEPS, *pytest_of(tmp_path, SLOW)]
+    with started(command, stdout=subprocess.PIPE, text=True) as steps:
+        until((tmp_path / "runs").exists)
+        (run,) = children_of(steps.pid)
+        steps.terminate()
+        told = steps.communicate(timeout=PATIENCE)[0]
+        assert steps.returncode == 128 + signal.SIGTERM
+        assert "Stopped by SIGTERM" in told
+        assert leftovers.left(run, set()) == {}
+
+
+def test_a_run_that_is_killed_among_steps(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STEPS, *pytest_of(tmp_path, SLOW)]
+    with started(command, stdout=subprocess.PIPE, text=True) as steps:
+        until((tmp_path / "runs").exists)
+        (run,) = children_of(steps.pid)
+        os.kill(run, signal.SIGKILL)
+        told = steps.communicate(timeout=PATIENCE)[0]
+        assert (steps.returncode, told.splitlines()[-1]) == (1, "Failed: tests")
+        assert leftovers.left(run, set()) == {}
+
+
+def test_what_a_test_leaves_is_ended_and_told(tmp_path: Path) -> None:
+    with started(pytest_of(tmp_path, CARELESS), stdout=subprocess.PIPE, text=True) as run:
+        told = run.communicate(timeout=PATIENCE)[0]
+        assert leftovers.left(run.pid, set()) == {}
+    assert "left running: sleep 1000" in told
+    assert told.count("Failed: left running: ") == 1, told
+    assert "1 failed, 1 passed, 1 error" in told
