@@ -17,6 +17,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.http.web_socket import WebSocket, accept
 from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
+from fieldagent.store.group import StoreUnavailable
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""
 
 REPLACED = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
+BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
+STRANDED = LinkEnd(Close.GOING_AWAY, "the hub cannot reach its database", by_peer=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +35,34 @@ class Links:
     """What the links need of the hub."""
 
     authenticate: Callable[[str], Awaitable[Device]]
-    """Whose token this is. Raises Unknown, or Problem."""
+    """Whose token this is. Raises Unknown, or StoreUnavailable."""
     mailbox: Callable[[Device], Mailbox]
     connected: Callable[[Device], AbstractAsyncContextManager[trio.Event]]
-    """Surrounds a link; the event is set when another link of the device takes over."""
+    """Surrounds a link; the event is set when it must end: for a newer one, or for good."""
 
     def route(self) -> Route:
         return Route("GET", PATH, self._open)
 
     async def _open(self, request: Request) -> Response:
-        device = await self._device(request)
-        serve = partial(self._serve, device)
+        token = _token(request)
+        device = await self._device(token)
+        serve = partial(self._serve, device, token)
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD)
 
-    async def _device(self, request: Request) -> Device:
-        bearer = _BEARER.fullmatch(request.headers.get("authorization", ""))
-        if bearer is None:
-            raise _unauthorized("the link token belongs here: Authorization: Bearer TOKEN")
+    async def _device(self, token: str) -> Device:
         try:
-            return await self.authenticate(bearer[1])
+            return await self.authenticate(token)
         except Unknown:
             raise _unauthorized("no device has this link token") from None
 
-    async def _serve(self, device: Device, socket: WebSocket) -> None:
-        async with self.connected(device) as replaced, trio.open_nursery() as nursery:
+    async def _serve(self, device: Device, token: str, socket: WebSocket) -> None:
+        async with self.connected(device) as lost, trio.open_nursery() as nursery:
             exchange = LinkSession(socket, _MailboxPost(self.mailbox(device)))
 
             async def give_way() -> None:
-                await replaced.wait()
-                log.info("%s has linked anew: its older link ends", device.name)
-                exchange.farewell = REPLACED
+                await lost.wait()
+                exchange.farewell = await self._farewell(token)
+                log.info("the link to %s must end: %s", device.name, exchange.farewell.reason)
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(give_way)
@@ -69,6 +70,23 @@ class Links:
             ended = await exchange.run()
             log.info("the link to %s ended: %s", device.name, ended.reason or ended.code)
             nursery.cancel_scope.cancel()
+
+    async def _farewell(self, token: str) -> LinkEnd:
+        """Why a link must end: whoever may link no more would else come back for ever."""
+        try:
+            await self.authenticate(token)
+        except Unknown:
+            return BARRED
+        except StoreUnavailable:
+            return STRANDED
+        return REPLACED
+
+
+def _token(request: Request) -> str:
+    bearer = _BEARER.fullmatch(request.headers.get("authorization", ""))
+    if bearer is None:
+        raise _unauthorized("the link token belongs here: Authorization: Bearer TOKEN")
+    return bearer[1]
 
 
 def _unauthorized(detail: str) -> Problem:

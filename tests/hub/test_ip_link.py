@@ -20,6 +20,7 @@ from fieldagent.http.routes import router
 from fieldagent.hub.contract import Device
 from fieldagent.hub.ip_link import Links
 from fieldagent.package.package import Message
+from fieldagent.store.group import StoreUnavailable
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.link import BODY_BYTES, WINDOW, Close
 from tests.http.serving import HOST, header, serving
@@ -198,6 +199,31 @@ async def test_a_newer_link_ends_the_older_and_its_mail_moves_over() -> None:
             assert await newer.receive() == [1, 1, note(1)]
             await newer.send(2, 1)
             await until_async(lambda: hub.mailbox.delivered == [note(1)])
+
+
+async def test_a_device_that_may_link_no_more_is_told_so_at_once() -> None:
+    hub = MemoryHub()
+    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        await until(lambda: hub.linked)
+        del hub.tokens[TOKEN]
+        hub.linked[0].set()
+        assert (await peer.closed())[0] == Close.POLICY
+
+
+async def test_a_link_whose_hub_lost_its_database_is_told_to_come_again() -> None:
+    class Stranded(MemoryHub):
+        async def authenticate(self, token: str) -> Device:
+            if self.linked:
+                raise StoreUnavailable("as a test")
+            return await super().authenticate(token)
+
+    hub = Stranded()
+    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        await until(lambda: hub.linked)
+        hub.linked[0].set()
+        assert (await peer.closed())[0] == Close.GOING_AWAY
 
 
 async def test_a_hub_that_stops_says_so() -> None:

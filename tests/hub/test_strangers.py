@@ -162,3 +162,17 @@ def test_an_agent_process_answers_everybody_else_meanwhile(tmp_path: Path) -> No
                 running, "/api/health", partial(post, running.port, path, body, {})
             )
             assert (answered, waited < PATIENCE / 10) == (400, True), (path, waited)
+
+
+def test_a_disabled_device_is_told_at_once_and_why(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    user = administer(database, "user", "add", "Ada")["id"]
+    device = administer(database, "device", "add", "kit", "--user", str(user))
+    with hub(tmp_path, {"database": database}) as running:
+        settings = {"hub-address": running.address, "hub-token": device["hub-token"]}
+        with agent(tmp_path, settings) as kit:
+            kit.expect("linked to the hub")
+            administer(database, "device", "disable", "kit")
+            running.expect("must end: the device was disabled")
+            kit.expect("the hub ended the link for good: is the device disabled")
