@@ -205,7 +205,7 @@ async def test_a_device_that_may_link_no_more_is_told_so_at_once() -> None:
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
-        await until(lambda: hub.linked)
+        await until_async(lambda: hub.linked)
         del hub.tokens[TOKEN]
         hub.linked[0].set()
         assert (await peer.closed())[0] == Close.POLICY
@@ -221,7 +221,7 @@ async def test_a_link_whose_hub_lost_its_database_is_told_to_come_again() -> Non
     hub = Stranded()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
-        await until(lambda: hub.linked)
+        await until_async(lambda: hub.linked)
         hub.linked[0].set()
         assert (await peer.closed())[0] == Close.GOING_AWAY
 

@@ -23,7 +23,9 @@ from fieldagent.hub.api import HubApi
 from fieldagent.hub.attempts import BY_ADDRESS
 from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Message, Waypoint
 from fieldagent.system.supervisor import Supervisor
+from fieldagent.wire.envelope import decode
 
 START = 1_790_000_000.0
 MESSAGE = {
@@ -311,6 +313,33 @@ async def test_phone_and_email_are_kept_beside_the_message(store: Store) -> None
         assert (await hub.push(body)).status == 200
         ((kept,),) = await hub.rows("SELECT contact FROM item")
         assert json.loads(kept) == contact
+
+
+AWKWARD = "\0 \x1b[2J \x7f \u0085 \u202e \U0001f600 \ufffe ' \" \\ ; -- %s ? {}"
+"""NUL, which PostgreSQL takes in no text, and what else people and programs stumble on."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {**MESSAGE, "message": {"content": AWKWARD, "phone": AWKWARD, "email": AWKWARD}},
+        {
+            **{name: LOCATION[name] for name in ("sourceUserId", "workspaceId")},
+            "waypoint": {"latitude": 47.1, "longitude": 8.2, "name": AWKWARD, "notes": AWKWARD},
+        },
+    ],
+)
+async def test_any_text_is_taken_and_kept_as_it_is(store: Store, body: dict[str, Any]) -> None:
+    async with cloud(store) as hub:
+        assert (await hub.push(body)).status == 200
+        ((kept, contact),) = await hub.rows("SELECT body, contact FROM item")
+        (entry,) = decode(bytes(kept)).entries
+        if isinstance(entry.content, Message):
+            assert entry.content.content == AWKWARD
+            assert json.loads(contact) == {"phone": AWKWARD, "email": AWKWARD}
+        else:
+            assert isinstance(entry.content, Waypoint)
+            assert (entry.content.name, entry.content.notes) == (AWKWARD, AWKWARD)
 
 
 async def test_many_at_once_are_counted_exactly(store: Store) -> None:
