@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from fieldagent.agent.settings import Settings, load
 from fieldagent.cli.exit_codes import OK, SETTINGS
+from fieldagent.cli.terminal import escaped_lines
 from fieldagent.system.properties import InvalidSettings
 
 TNC_MAX = 5.0
@@ -47,7 +48,10 @@ def check(given: argparse.Namespace) -> int:
     else:
         for finding in findings:
             mark = "ok " if finding.good else "BAD"
-            print(f"{mark} {finding.text}", file=sys.stdout if finding.good else sys.stderr)
+            print(
+                f"{mark} {escaped_lines(finding.text)}",
+                file=sys.stdout if finding.good else sys.stderr,
+            )
     return OK if good else SETTINGS
 
 

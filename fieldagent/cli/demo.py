@@ -13,6 +13,7 @@ from fieldagent.agent import agent
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli import simulate
 from fieldagent.cli.run import ended, start_logging
+from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.commands import Bench
 
 WELCOME = """
@@ -45,7 +46,7 @@ def demo(given: argparse.Namespace) -> int:
 
 
 def _emit(line: str) -> None:
-    print(f"[kit] {line}", flush=True)
+    print(f"[kit] {escaped(line)}", flush=True)
 
 
 async def _run(settings: Settings, bench: Bench) -> None:

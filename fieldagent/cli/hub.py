@@ -15,6 +15,7 @@ from typing import Any
 
 from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, SETTINGS, UNAVAILABLE, USAGE
 from fieldagent.cli.run import start_logging
+from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.hub import audit, directory, secret
 from fieldagent.hub.directory import Refused, Row
@@ -43,7 +44,7 @@ def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], in
     try:
         return use(settings, store)
     except Refused as refused:
-        print(f"fieldagent: {refused}", file=sys.stderr)
+        print(f"fieldagent: {escaped(str(refused))}", file=sys.stderr)
         return REFUSED
     except (StoreFailed, StoreFull, StoreUnavailable) as error:
         print(f"fieldagent: {error}", file=sys.stderr)
@@ -289,7 +290,7 @@ def show(
         print(json.dumps(told))
         return OK
     for name, value in told.items():
-        print(f"{name}: {value}")
+        print(f"{name}: {escaped(str(value))}")
     if any(name in told for name in secret_names):
         print("Keep what is secret of this now: it is not shown again.", file=sys.stderr)
     return OK
@@ -316,4 +317,4 @@ def _cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(value))
-    return "-" if value in (None, "") else str(value)
+    return "-" if value in (None, "") else escaped(str(value))

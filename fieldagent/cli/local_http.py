@@ -10,6 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any, NamedTuple
 
 from fieldagent.cli.exit_codes import REFUSED, UNAVAILABLE
+from fieldagent.cli.terminal import escaped, escaped_lines
 
 TIMEOUT = 150.0
 """Seconds; longer than a session, for whose end a cancel call waits."""
@@ -73,12 +74,14 @@ def explain(status: int, body: bytes) -> str:
 def _told(status: int, document: Any) -> str:
     problem = document if isinstance(document, dict) else {}
     lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
-    lines += [f"  {fault['pointer']}: {fault['detail']}" for fault in problem.get("errors", [])]
+    lines += [
+        escaped(f"  {fault['pointer']}: {fault['detail']}") for fault in problem.get("errors", [])
+    ]
     return "\n".join(lines)
 
 
 def report(failed: CallFailed) -> int:
-    print(f"fieldagent: {failed}", file=sys.stderr)
+    print(f"fieldagent: {escaped_lines(str(failed))}", file=sys.stderr)
     return failed.code
 
 
@@ -87,4 +90,4 @@ def clock_time(unix: float) -> str:
 
 
 def show(given: argparse.Namespace, value: Any, text: str) -> None:
-    print(json.dumps(value) if given.json else text)
+    print(json.dumps(value) if given.json else escaped_lines(text))

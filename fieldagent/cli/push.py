@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from fieldagent.cli.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, explain, report
+from fieldagent.cli.terminal import escaped_lines
 from fieldagent.http import tls
 
 TIMEOUT = 30.0
@@ -113,7 +114,10 @@ def _send_until_accepted(given: argparse.Namespace, body: bytes, headers: dict[s
             wait = PAUSE if answer.retry_after is None else answer.retry_after
         if time.monotonic() + wait > until:
             raise CallFailed(f"{trouble}; given up, push it again later", UNAVAILABLE)
-        print(f"fieldagent: {trouble}; trying again in {wait:.0f} s", file=sys.stderr)
+        print(
+            f"fieldagent: {escaped_lines(str(trouble))}; trying again in {wait:.0f} s",
+            file=sys.stderr,
+        )
         time.sleep(wait)
 
 

@@ -14,6 +14,7 @@ import trio
 from fieldagent.agent import agent
 from fieldagent.agent.settings import load
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
+from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.error_groups import first_error
@@ -41,20 +42,29 @@ class Unhurried(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
+class EscapingFormatter(logging.Formatter):
+    """Each record is one line, but for the traceback of a fault of ours."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = escaped(record.message)
+        return super().formatMessage(record)
+
+
 def start_logging(verbose: bool) -> None:
     """To standard error; under systemd the journal adds the time itself."""
-    logging.basicConfig(
-        handlers=[Unhurried()],
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(levelname)-7s %(message)s"
-        if not sys.stderr.isatty()
-        else "%(asctime)s %(levelname)-7s %(message)s",
-        datefmt="%H:%M:%S",
-    )
+    line = "%(levelname)-7s %(message)s"
+    if sys.stderr.isatty():
+        line = f"%(asctime)s {line}"
+    handler = Unhurried()
+    handler.setFormatter(EscapingFormatter(line, datefmt="%H:%M:%S"))
+    level = logging.DEBUG if verbose else logging.INFO
+    logging.basicConfig(handlers=[handler], level=level)
 
 
 def emit(line: str) -> None:
-    """A line that the inbound hook wrote."""
+    """A line that the inbound hook wrote: as it is for a program, escaped for people."""
+    if sys.stdout.isatty():
+        line = escaped(line)
     for at in range(0, len(line), PIECE):
         if has_room(sys.stdout):
             print(line[at : at + PIECE], end="", flush=True)

@@ -11,6 +11,7 @@ from typing import Any
 from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
+from fieldagent.cli.terminal import escaped
 from fieldagent.package.package import SOS_PRIORITY
 
 CALLED_OFF = "SOS called off"
@@ -62,7 +63,8 @@ def _confirmation(port: int, package: dict[str, Any]) -> str:
     while not (receipts := call(port, "GET", f"/api/package/{package['id']}").body["receipts"]):
         time.sleep(CONFIRMED_EVERY)
     first = receipts[0]
-    return f"confirmed: {first['name'] or first['id']} has it since {clock_time(first['at'])}"
+    who = escaped(first["name"] or str(first["id"]))
+    return f"confirmed: {who} has it since {clock_time(first['at'])}"
 
 
 def _call_off(given: argparse.Namespace) -> int:
@@ -151,7 +153,12 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
         while package["status"] is None:
             if telling:
                 waited = int(time.monotonic() - began)
-                print(f"\r\x1b[K{waited} s: {_doing(port)}", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\r\x1b[K{waited} s: {escaped(_doing(port))}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
             time.sleep(pause)
             pause = min(1.0, pause * 1.5)
             package = call(port, "GET", f"/api/package/{package['id']}").body

@@ -14,6 +14,7 @@ from pathlib import Path
 import trio
 
 from fieldagent.cli.exit_codes import OK, USAGE
+from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.commands import BadCommand, Bench, obey
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
@@ -23,7 +24,7 @@ from fieldagent.wire.envelope import derive_key
 
 
 def say(line: str) -> None:
-    print(f"[sky] {line}", flush=True)
+    print(f"[sky] {escaped(line)}", flush=True)
 
 
 def satellite(given: argparse.Namespace) -> int:

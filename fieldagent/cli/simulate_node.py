@@ -12,6 +12,7 @@ import trio
 
 from fieldagent.cli.exit_codes import OK
 from fieldagent.cli.simulate import typed
+from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes, Socket
 
@@ -21,7 +22,7 @@ class BadCommand(Exception):
 
 
 def say(line: str) -> None:
-    print(f"[air] {line}", flush=True)
+    print(f"[air] {escaped(line)}", flush=True)
 
 
 def node(given: argparse.Namespace) -> int:

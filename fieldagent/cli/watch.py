@@ -10,6 +10,7 @@ from typing import Any
 
 from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
+from fieldagent.cli.terminal import escaped
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -53,7 +54,7 @@ def _story_line(line: dict[str, Any]) -> str:
     what = " ".join(filter(None, [line["channel"], line["event"]]))
     detail = f": {line['detail']}" if line["detail"] else ""
     times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
-    return f"{clock_time(line['at'])}  {what}{detail}{times}"
+    return escaped(f"{clock_time(line['at'])}  {what}{detail}{times}")
 
 
 @_calls
@@ -100,7 +101,7 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
     last = channel["lastSuccess"]
     reason = f": {channel['reason']}" if channel["reason"] else ""
     return [
-        f"{name}: {channel['state']}{reason}",
+        escaped(f"{name}: {channel['state']}{reason}"),
         f"  signal {signal}, {channel['queued']} queued, last success"
         f" {clock_time(last) if last else 'none yet'}",
         f"  today {channel['bytesToday']} bytes, {channel['creditsToday']} credits",
@@ -109,7 +110,7 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
 
 def _fault_line(fault: dict[str, Any]) -> str:
     then = "and does not recover" if fault["down"] else "and was started again"
-    return (
+    return escaped(
         f"{fault['part']} failed {fault['times']} time(s) {then}; last {clock_time(fault['at'])}:"
         f" {fault['error']}. Please report it with what the log says"
     )
@@ -139,7 +140,7 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
         f"    {hook}: {hand['state']} after {hand['attempts']} attempt(s) {hand['reason']}".rstrip()
         for hook, hand in payload["hooks"].items()
     ]
-    return lines
+    return [escaped(line) for line in lines]
 
 
 @_calls

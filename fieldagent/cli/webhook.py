@@ -11,6 +11,7 @@ import time
 from fieldagent.agent.settings import webhook_secrets
 from fieldagent.cli.exit_codes import OK, REFUSED, USAGE
 from fieldagent.cli.hub import ask_password, once, show, show_list, with_store
+from fieldagent.cli.terminal import escaped
 from fieldagent.hub import directory, webhooks
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
@@ -67,7 +68,7 @@ def _try(settings: HubSettings, webhook: Webhook) -> bool:
         if result.outcome is HandoverOutcome.HANDED:
             print(f"{webhook.url} took the test message", file=sys.stderr)
             return True
-        print(f"fieldagent: {webhook.url}: {result.reason}", file=sys.stderr)
+        print(f"fieldagent: {webhook.url}: {escaped(result.reason)}", file=sys.stderr)
         return False
 
     return trio.run(call)

@@ -1,0 +1,126 @@
+"""What a stranger wrote, on a terminal: real processes on a pty, and no sequence gets through."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fieldagent.cli.run import EscapingFormatter
+from fieldagent.cli.terminal import escaped, escaped_lines
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry, encode
+from tests.processes import MODULE, PATIENCE, agent, free_port, sky
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\rconfirmed: base has it\nSOS\u202etxt.exe\x7f\x00"
+SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\rconfirmed: base has it\nSOS\u202etxt.exe\x7f\x00"
+MT = encode([Entry(1, Message(EVIL), 1_790_000_000)]).hex()
+RAW = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]|\r(?!\r*\n)")
+"""What may not reach a terminal. A pty writes every line end as CR LF."""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("Storm at noon", "Storm at noon"),
+        ("Grüße, 世界, שלום, نص", "Grüße, 世界, שלום, نص"),
+        ("\U0001f468\u200d\U0001f692 \u2764\ufe0f", "\U0001f468\u200d\U0001f692 \u2764\ufe0f"),
+        ("can\u2019t\u00a0say", "can\u2019t\u00a0say"),
+        (r"C:\x1b", r"C:\x1b"),
+        (EVIL, SHOWN),
+        ("a\tb\x85c\u2028d", r"a\tb\x85c\u2028d"),
+        ("half \ud83d", r"half \ud83d"),
+    ],
+)
+def test_what_acts_is_shown_and_what_is_written_stays(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+def test_lines_of_ours_stay_lines() -> None:
+    assert escaped_lines("one\ntwo\x1b[K\n") == "one\ntwo\\x1b[K\n"
+
+
+def test_a_log_line_is_one_line_and_a_traceback_stays_readable() -> None:
+    try:
+        raise ValueError("as a test")
+    except ValueError:
+        record = logging.getLogger("x").makeRecord(
+            "x", logging.ERROR, "f", 1, "from %s", (EVIL,), sys.exc_info()
+        )
+    first, *rest = EscapingFormatter("%(levelname)s %(message)s").format(record).split("\n")
+    assert first == f"ERROR from {SHOWN}"
+    assert rest[0].startswith("Traceback")
+
+
+class Terminal:
+    def __init__(self, ours: int) -> None:
+        self._ours = ours
+        self._read = b""
+
+    def until(self, text: str) -> str:
+        """All that was shown, once that holds `text`."""
+        deadline = time.monotonic() + PATIENCE
+        while text.encode() not in self._read:
+            ready, _, _ = select.select([self._ours], [], [], deadline - time.monotonic())
+            assert ready, self._read.decode()
+            self._read += os.read(self._ours, 4096)
+        return self._read.decode()
+
+
+@contextmanager
+def on_a_terminal(*command: str) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*MODULE, *command], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    try:
+        yield process, Terminal(ours)
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+
+
+def test_a_message_in_the_list_of_what_came(tmp_path: Path) -> None:
+    with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "cat"}) as kit:
+        above.type(f"mt-raw {MT}")
+        kit.expect("requestId")
+        for command in (["inbound", "list"], ["inbound", "list", "--json"]):
+            with on_a_terminal(*command, "--port", str(kit.port)) as (_, terminal):
+                shown = terminal.until("txt.exe")
+                assert not RAW.search(shown), shown
+                assert r"\x1b[2J" in shown or r"\u001b[2J" in shown
+
+
+def test_the_demo_shows_what_its_hook_wrote() -> None:
+    port = free_port()
+    with on_a_terminal("demo", "--port", str(port)) as (process, terminal):
+        terminal.until("Ctrl-C ends the demo")
+        assert process.stdin is not None
+        process.stdin.write(f"mt-raw {MT}\n".encode())
+        process.stdin.flush()
+        shown = terminal.until("txt.exe")
+        assert "[kit] hook: " in shown
+        assert not RAW.search(shown), shown
+
+
+def test_a_name_in_the_hubs_list(tmp_path: Path) -> None:
+    database = ["--database", str(tmp_path / "hub.sqlite3")]
+    for command in (["init", "Alps"], ["user", "add", "Eve\x1b[8m"]):
+        subprocess.run([*MODULE, "hub", *command, *database], check=True, capture_output=True)
+    with on_a_terminal("hub", "user", "list", *database) as (_, terminal):
+        shown = terminal.until("Eve")
+        assert r"Eve\x1b[8m" in shown
+        assert not RAW.search(shown), shown
