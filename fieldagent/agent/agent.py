@@ -7,7 +7,7 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
-from fieldagent.system.supervisor import Supervisor, brief
+from fieldagent.system.supervisor import Part, Supervisor, brief
 from fieldagent.system.systemd_notify import notify, watchdog_interval
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ async def _run_parts(
             nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
         for channel, outbox in agent.parts.outboxes.items():
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
-            drive = partial(_drive, outbox.link, partial(DRIVERS[channel], agent))
+            drive = partial(_drive, outbox.link, DRIVERS[channel](agent))
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         await _serve_api(agent, listeners, stopping, task_status)
         nursery.cancel_scope.cancel()
@@ -203,8 +203,9 @@ async def _run_hook(agent: Agent, hook: Hook) -> None:
     await run_hook(hook, agent.parts.journal, agent.parts.inbox, note_fault)
 
 
-async def _drive(link: ChannelLink, driver: Callable[[], Awaitable[None]]) -> None:
+async def _drive(link: ChannelLink, driver: Part) -> None:
     """Show on the channel itself that its driver failed."""
+    link.state, link.reason = LinkState.STARTING, ""
     try:
         await driver()
     except Exception as error:
@@ -238,10 +239,14 @@ async def _serve_api(
         agent.parts.endings.stop()
 
 
-async def _run_satellite(agent: Agent) -> None:
+# Each returns what runs the driver, again after it failed.
+
+
+def _satellite(agent: Agent) -> Part:
     settings, outbox = agent.settings, agent.parts.outboxes[Channel.SATELLITE]
     assert settings.satellite_port is not None
-    await satellite.run(
+    return partial(
+        satellite.run,
         settings.satellite_port,
         outbox,
         agent.parts.receptions[Channel.SATELLITE],
@@ -250,10 +255,11 @@ async def _run_satellite(agent: Agent) -> None:
         random=random.Random(),
         mailbox_check=settings.satellite_mailbox_check,
         progress=agent.progress.watch("satellite"),
+        record=satellite.SessionRecord(),
     )
 
 
-async def _run_cellular(agent: Agent) -> None:
+def _cellular(agent: Agent) -> Part:
     # An agent without a hub does without the memory that TLS and WebSockets take.
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.hub_connection import HubAddress
@@ -269,7 +275,8 @@ async def _run_cellular(agent: Agent) -> None:
         settings.cellular_interface,
     )
     command, after = settings.cellular_recovery_command, settings.cellular_recovery_after
-    await cellular.run(
+    return partial(
+        cellular.run,
         hub,
         outbox,
         agent.parts.receptions[Channel.CELLULAR],
@@ -281,7 +288,7 @@ async def _run_cellular(agent: Agent) -> None:
     )
 
 
-async def _run_radio(agent: Agent) -> None:
+def _radio(agent: Agent) -> Part:
     from fieldagent.agent.channels import radio
 
     settings, outbox = agent.settings, agent.parts.outboxes[Channel.RADIO]
@@ -297,7 +304,8 @@ async def _run_radio(agent: Agent) -> None:
 
         return open_node(place, baud, link)
 
-    await radio.run(
+    return partial(
+        radio.run,
         open_air,
         outbox,
         agent.parts.receptions[Channel.RADIO],
@@ -371,9 +379,9 @@ KEEPERS = {
 }
 """What runs beside channels and hooks, by the names that people are told."""
 DRIVERS = {
-    Channel.SATELLITE: _run_satellite,
-    Channel.CELLULAR: _run_cellular,
-    Channel.RADIO: _run_radio,
+    Channel.SATELLITE: _satellite,
+    Channel.CELLULAR: _cellular,
+    Channel.RADIO: _radio,
 }
 
 

@@ -30,7 +30,7 @@ from fieldagent.hub.envelope_packing import (
 )
 from fieldagent.hub.operator.contract import Operator, Verdict
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
@@ -468,6 +468,8 @@ async def carry_out(
     clock: Callable[[], float],
     note_fault: Note = log_fault,
 ) -> None:
+    """Where its end cannot be written down its claim runs out, and the same bytes are called in
+    again."""
     try:
         operator = operators.get(call.operator)
         if operator is None:
@@ -481,8 +483,11 @@ async def carry_out(
         _tell(call, verdict)
         await store.commit(lambda db: settle(db, call, verdict, clock()))
     except (StoreFull, StoreUnavailable) as trouble:
-        # Its claim runs out, and the same bytes are called in again.
         log.error("%s", trouble)
+    except StoreFailed:
+        raise
+    except Exception as error:
+        note_fault(error, f"the end of MT message {call.id}")
 
 
 async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> Verdict:

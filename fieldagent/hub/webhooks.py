@@ -27,7 +27,7 @@ from fieldagent.hub.ledger import confirm_sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, payload_json
-from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE, post
@@ -286,17 +286,22 @@ class _Posts:
         return []
 
     async def carry_out(self, posting: WebhookPost) -> None:
+        """Where its end cannot be written down its claim runs out, and it is posted again under the
+        same id."""
         try:
             result = await self.post(posting)
             text = await self.store.commit(lambda db: settle(db, posting, result, self.clock()))
+            if text:
+                log.warning("%s", text)
         except (StoreFull, StoreUnavailable) as trouble:
-            # Its claim runs out, and it is posted again under the same id.
-            text = str(trouble)
+            log.warning("%s", trouble)
+        except StoreFailed:
+            raise
+        except Exception as error:
+            self.note_fault(error, f"the end of a post to webhook {posting.webhook.id}")
         finally:
             self.under_way -= 1
             self.pause.cancel()
-        if text:
-            log.warning("%s", text)
 
     async def post(self, posting: WebhookPost) -> HandoverResult:
         webhook = posting.webhook

@@ -195,6 +195,8 @@ class World:
                     async with trio.open_nursery() as nursery:
                         for outbox in agent.parts.outboxes.values():
                             nursery.start_soon(outbox.run)
+                        for driver in shipped.DRIVERS.values():
+                            nursery.start_soon(driver(agent))
                         for part in PARTS:
                             nursery.start_soon(part, agent)
                 last.cancel_scope.cancel()
@@ -474,9 +476,6 @@ def _texts(body: bytes) -> list[str]:
 
 
 PARTS = (
-    shipped._run_satellite,
-    shipped._run_cellular,
-    shipped._run_radio,
     shipped._ask_for_fragments,
     shipped._keep_sos_going,
     shipped._keep_house,

@@ -185,12 +185,14 @@ async def run(
     random: randomness.Random,
     mailbox_check: float | None = None,
     progress: Callable[[], None] = lambda: None,
+    record: SessionRecord | None = None,
 ) -> NoReturn:
     """Serve one modem for ever: absent, unplugged, without power or account, it goes on.
 
     `mailbox_check` is the time in seconds after which the mailbox is asked without a ring;
-    `progress` is called at least once a minute and a half.
+    `progress` is called at least once a minute and a half; `record` is what an earlier run left.
     """
+    record = record or SessionRecord()
     tries = 0
     while True:
         progress()
@@ -198,7 +200,7 @@ async def run(
             async with open_modem(port, baud, link) as modem:
                 tries = 0
                 await SatelliteDriver(
-                    modem, outbox, reception, link, random, mailbox_check, progress
+                    modem, outbox, reception, link, random, mailbox_check, progress, record
                 ).work()
         except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
             _absent(link, first_error(trouble))
@@ -227,6 +229,21 @@ async def open_modem(port: str, baud: int, link: ChannelLink) -> AsyncIterator[M
 
 
 @dataclass(slots=True)
+class SessionRecord:
+    """What the sessions so far have shown of the link: it outlives the port, and the driver."""
+
+    queued: int = 0
+    """Messages that the gateway holds for us, as the last session told."""
+    doubts: int = 0
+    """Sessions in a row whose outcome nobody knows."""
+    misses: int = 0
+    """Mailbox checks in a row that did not reach the gateway."""
+    doubt_rests_until: float = 0.0
+    mailbox_rests_until: float = 0.0
+    last_session: float = field(default_factory=trio.current_time)
+
+
+@dataclass(slots=True)
 class SatelliteDriver:
     """What happens between one opening of the port and its loss."""
 
@@ -237,15 +254,7 @@ class SatelliteDriver:
     random: randomness.Random
     mailbox_check: float | None
     progress: Callable[[], None]
-    queued: int = 0
-    """Messages that the gateway holds for us, as the last session told."""
-    doubts: int = 0
-    """Sessions in a row whose outcome nobody knows."""
-    misses: int = 0
-    """Mailbox checks in a row that did not reach the gateway."""
-    doubt_rests_until: float = 0.0
-    mailbox_rests_until: float = 0.0
-    last_session: float = field(default_factory=trio.current_time)
+    record: SessionRecord
 
     async def work(self) -> NoReturn:
         status = await self.modem.status()
@@ -302,15 +311,17 @@ class SatelliteDriver:
 
     async def _mailbox_due(self) -> None:
         while not self._mailbox_is_due():
-            rests = self.mailbox_rests_until > trio.current_time()
-            with trio.move_on_at(self.mailbox_rests_until if rests else inf):
+            rests = self.record.mailbox_rests_until > trio.current_time()
+            with trio.move_on_at(self.record.mailbox_rests_until if rests else inf):
                 await self.modem.news.wait()
 
     def _mailbox_is_due(self) -> bool:
         now = trio.current_time()
-        check = self.mailbox_check is not None and now - self.last_session >= self.mailbox_check
-        wanted = self.modem.rang or self.queued > 0 or check
-        return wanted and now >= self.mailbox_rests_until and self.outbox.allowance() != 0
+        check = (
+            self.mailbox_check is not None and now - self.record.last_session >= self.mailbox_check
+        )
+        wanted = self.modem.rang or self.record.queued > 0 or check
+        return wanted and now >= self.record.mailbox_rests_until and self.outbox.allowance() != 0
 
     async def _service_is_back(self) -> None:
         while self.modem.service is False:
@@ -363,7 +374,7 @@ class SatelliteDriver:
             self.modem.rang = self.modem.rang or rang
             raise
         finally:
-            self.last_session = trio.current_time()
+            self.record.last_session = trio.current_time()
         status = mo_status(result.mo_status)
         log.info("session %d ended: %s", result.momsn, status.means)
         self._judge_link(status)
@@ -383,10 +394,10 @@ class SatelliteDriver:
         if verdict is not SessionVerdict.SENT and await self._has_left(momsn):
             log.info("the modem's number shows that the message was sent all the same")
             verdict = SessionVerdict.SENT
-        tries = max(transmission.tries, self.doubts)
+        tries = max(transmission.tries, self.record.doubts)
         wait = retry_after(status, tries, self.random.random(), urgent=transmission.urgent)
-        self.doubts = self.doubts + 1 if verdict is SessionVerdict.DOUBTFUL else 0
-        self.doubt_rests_until = trio.current_time() + wait
+        self.record.doubts = self.record.doubts + 1 if verdict is SessionVerdict.DOUBTFUL else 0
+        self.record.doubt_rests_until = trio.current_time() + wait
         await self.outbox.settle(
             transmission, _OUTCOMES[verdict], reason=status.means, retry_after=wait
         )
@@ -402,12 +413,12 @@ class SatelliteDriver:
     ) -> None:
         """Whatever became of the MO message; what came is on disk before the next session."""
         if status.verdict is SessionVerdict.SENT:
-            self.queued, self.misses = result.queued, 0
+            self.record.queued, self.record.misses = result.queued, 0
         else:
             self.modem.rang = self.modem.rang or rang
-            wait = retry_after(status, self.misses, self.random.random(), urgent=False)
-            self.misses += 1
-            self.mailbox_rests_until = trio.current_time() + wait
+            wait = retry_after(status, self.record.misses, self.random.random(), urgent=False)
+            self.record.misses += 1
+            self.record.mailbox_rests_until = trio.current_time() + wait
         if result.mt_status == 1 and result.mt_length > 0:
             await self._read()
         elif alone and status.verdict is SessionVerdict.SENT:
@@ -431,9 +442,9 @@ class SatelliteDriver:
 
     async def _resolve(self, intent: Intent) -> None:
         """The next MOMSN tells whether it was sent; if not, the identical bytes go first."""
-        if self.doubts:
+        if self.record.doubts:
             urgent = partial(self.outbox.ready, urgent=True)
-            await self._wait(self.doubt_rests_until, urgent)
+            await self._wait(self.record.doubt_rests_until, urgent)
         status = await self.modem.status()
         same = intent.modem == self.modem.imei
         if same and status.momsn == (intent.momsn + 1) % sbd.MOMSN_MODULUS:

@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from fieldagent.package.package import Data, Message, Status
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.store.group import StoreFailed
+from fieldagent.system.supervisor import Supervisor
 from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
 from tests.kit import RATES, Kit, kit
 
@@ -51,8 +54,17 @@ class Sky:
 
 
 @asynccontextmanager
-async def agent(sky: Sky, **how: Any) -> AsyncIterator[Kit]:
-    """The agent's core with the real driver, until the block ends: then its power fails."""
+async def agent(
+    sky: Sky,
+    *,
+    record: satellite.SessionRecord | None = None,
+    supervisor: Supervisor | None = None,
+    **how: Any,
+) -> AsyncIterator[Kit]:
+    """The agent's core with the real driver, until the block ends: then its power fails.
+
+    Without a supervisor a driver that fails ends the test.
+    """
     async with kit(sky.path, **how) as k, trio.open_nursery() as nursery:
 
         async def drive() -> None:
@@ -62,9 +74,14 @@ async def agent(sky: Sky, **how: Any) -> AsyncIterator[Kit]:
                 k.reception,
                 k.outbox.link,
                 random=random.Random(1),
+                record=record,
             )
 
-        nursery.start_soon(drive)
+        if supervisor is None:
+            nursery.start_soon(drive)
+        else:
+            keep = partial(supervisor.keep, "driver", drive, mend=k.outbox.give_back)
+            nursery.start_soon(keep)
         yield k
         nursery.cancel_scope.cancel()
 
@@ -229,6 +246,63 @@ async def test_another_modem_is_put_in_after_a_power_cut(tmp_path: Path, clock: 
         assert sky.gateway.sessions == 2
         assert sky.contents == ["hello"]
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("lost", ["port", "driver"])
+async def test_a_rest_outlives_the_port_and_the_driver(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Whoever drives the modem next must not begin anew with sessions that nobody can answer."""
+    record, supervisor = satellite.SessionRecord(), supervised()
+    async with field_kit(tmp_path, record=record, supervisor=supervisor) as (sky, k):
+        doubtful = NextStatus(18, delivered=False, counted=False)
+        sky.modem.statuses.extend([doubtful] * 6)
+        id_ = await k.post()
+        await until(lambda: not sky.modem.statuses and record.doubt_rests_until > 100)
+        rests_until = record.doubt_rests_until
+        assert rests_until - trio.current_time() > 200
+        if lost == "port":
+            sky.port.unplug()
+            await trio.sleep(10)
+            sky.port.plug()
+        else:
+            with monkeypatch.context() as broken:
+                broken.setattr(satellite.Modem, "_sort", fails)
+                sky.modem.set_signal(3)
+                sky.port.poke()
+                await until(lambda: supervisor.counts()["driver"] > 0)
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert trio.current_time() >= rests_until
+        assert sky.contents == ["hello"]
+        assert sky.gateway.sessions == 1
+
+
+def supervised() -> Supervisor:
+    return Supervisor(fatal=(StoreFailed,), clock=trio.current_time)
+
+
+def fails(*_: Any) -> None:
+    raise ValueError("as a test")
+
+
+async def test_what_was_loaded_by_a_driver_that_failed_goes_again(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the intent was written; canceled meanwhile, expired meanwhile, or neither."""
+    supervisor = supervised()
+    async with field_kit(tmp_path, supervisor=supervisor) as (sky, k):
+        with monkeypatch.context() as broken:
+            broken.setattr(satellite.SatelliteDriver, "_give", fails)
+            stays = await k.post(message={"content": "stays"})
+            await k.post(message={"content": "too late"}, timeToLive=1)
+            goes = await k.post(message={"content": "is canceled"}, id=77)
+            await until(lambda: supervisor.counts()["driver"] > 2)
+        assert (await k.cancellation.cancel(77)).status is Status.CANCELED
+        assert await outcome(k, stays) is Status.DELIVERED
+        assert k.status(goes) is Status.CANCELED
+        assert sky.contents == ["stays"]
+        assert len(k.outbox) == 0
+        assert any("driver failed" in line.detail for line in k.history(stays))
 
 
 async def test_absent_at_the_start(tmp_path: Path, clock: Any) -> None:

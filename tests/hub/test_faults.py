@@ -1,0 +1,169 @@
+"""A mistake of ours, anywhere in the hub, ends nothing but what it happened in.
+
+Real processes: places in the hub are made to raise from outside. Everything arrives, once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from fieldagent.hub.hub import PARTS
+from tests.breaking import Break, Put, environment, until
+from tests.hub.test_cluster import contents, push
+from tests.hub.test_journey import IMEI, folder, posted, receiver, sky
+from tests.processes import MODULE, PATIENCE, Hub, administer, agent, free_port, hub
+
+HUB = "fieldagent.hub"
+SOON = [
+    Put("fieldagent.system.supervisor:PAUSES", [0.05]),
+    Put(f"{HUB}.mobile_terminated:BACKOFF", [0.05]),
+    Put(f"{HUB}.mobile_terminated:LOOK_AGAIN", 0.2),
+    Put(f"{HUB}.mobile_terminated:CALL_SECONDS", 2.0),
+    Put(f"{HUB}.webhooks:LOOK_AGAIN", 0.2),
+    Put(f"{HUB}.webhooks:CLAIM", 2.0),
+]
+"""What failed starts again at once."""
+
+
+def get(running: Hub, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def counts(running: Hub) -> dict[str, int]:
+    """How often each part has failed, as /metrics tells it."""
+    lines = [line for line in get(running, "/metrics")[1].splitlines() if "faults_total" in line]
+    return {line.split('"')[1]: int(line.rpartition(" ")[2]) for line in lines}
+
+
+def push_data(running: Hub, first: dict[str, str]) -> None:
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    whose = {"sourceUserId": first["sourceUserId"], "workspaceId": first["workspaceId"]}
+    push(running.port, proof, {**whose, "data": {"payload": "AA=="}})
+
+
+def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path) -> None:
+    mo_port, mt_port = free_port(), free_port()
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    ada = administer(database, "user", "add", "Ada", "--over-satellite")["id"]
+    device = administer(
+        database, "device", "add", "kit", "--user", str(ada), "--imei", IMEI, "--tagged"
+    )
+    settings = {
+        "database": database,
+        "satellite-grace": "0",
+        "directip-listen": f"127.0.0.1:{mo_port}",
+        "directip-gateway": f"127.0.0.1:{mt_port}",
+        "webhook-allow": "127.0.0.0/8",
+    }
+    broken: list[Break | Put] = [
+        *SOON,
+        *(Break(f"{HUB}.hub:PARTS.{name}") for name in PARTS),
+        Break(f"{HUB}.api:HubApi.push"),
+        Break(f"{HUB}.ip_link:Links._serve"),
+        Break(f"{HUB}.mailbox:IpMailbox.load"),
+        Break(f"{HUB}.mailbox:IpMailbox.stored"),
+        Break(f"{HUB}.mailbox:IpMailbox.take_in", late=True),
+        Break(f"{HUB}.webhooks:claim", after=1),
+        Break(f"{HUB}.webhooks:post"),
+        Break(f"{HUB}.webhooks:settle", after=1),
+        Break(f"{HUB}.mobile_terminated:pack"),
+        Break(f"{HUB}.mobile_terminated:claim"),
+        Break(f"{HUB}.mobile_terminated:settle"),
+        Break(f"{HUB}.operator.directip:DirectIp.send"),
+        Break(f"{HUB}.operator.directip:read_mobile_originated"),
+        Break(f"{HUB}.hub:Hub.take_in"),
+    ]
+
+    def message(text: str) -> dict[str, Any]:
+        return {
+            "sourceUserId": first["sourceUserId"],
+            "workspaceId": first["workspaceId"],
+            "targetUserId": ada,
+            "message": {"content": text},
+        }
+
+    with ExitStack() as stack:
+        hooked = stack.enter_context(receiver())
+        change = environment(tmp_path, *broken)
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings, MODULE, **change))
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        above = stack.enter_context(sky(tmp_path, mo_port, mt_port))
+        home = folder(tmp_path / "kit")
+        by_ip: dict[str, str | None] = {
+            "satellite-port": None,
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+        }
+        with agent(home, by_ip) as kit:
+            push(running.port, proof, message("over IP"))
+            until(lambda: "over IP" in contents(kit))
+            sent = kit.call("POST", "/api/package", {"message": {"content": "from the kit"}}).body
+            assert sent["status"] == "Delivered"
+            until(lambda: "from the kit" in posted(hooked))
+        by_satellite = {
+            "satellite-port": str(tmp_path / "modem"),
+            "satellite-key": device["satellite-key"],
+        }
+        with agent(home, by_satellite) as kit:
+            push(running.port, proof, message("over satellite"))
+            until(lambda: "over satellite" in contents(kit))
+            sent = kit.call("POST", "/api/package", {"message": {"content": "from the ice"}}).body
+            assert sent["status"] == "Delivered"
+            until(lambda: "from the ice" in posted(hooked))
+            assert Counter(contents(kit)) == {"over IP": 1, "over satellite": 1}
+            above.expect("MT of")
+        assert {*posted(hooked)} == {"from the kit", "from the ice"}
+        assert get(running, "/healthz")[0] == 200
+        assert counts(running).keys() == {*PARTS, "DirectIP", "HTTP"}
+        assert all(counts(running).values()), counts(running)
+        assert running.stop() == 0
+        text = "\n".join(running.lines)
+        for part in (*PARTS, "DirectIP", "HTTP"):
+            assert f"{part} failed: " in text
+        assert text.count("tests.breaking.AsATest") >= len(broken) - len(SOON)
+
+
+def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    places = ["api:HubApi.judge", "api:HubApi.health", "api:HubApi.metrics", "ip_link:Links._open"]
+    change = environment(tmp_path, *(Break(f"{HUB}.{place}") for place in places))
+    with hub(tmp_path, {"database": database}, MODULE, **change) as running:
+        for path in ("/healthz", "/metrics", "/link"):
+            status, body = get(running, path)
+            assert (status, json.loads(body)["status"]) == (500, 500)
+            running.expect(f"HTTP failed: GET {path}: AsATest: as a test")
+        push_data(running, first)
+        running.expect("HTTP failed: POST /api/package: AsATest: as a test")
+        assert get(running, "/healthz")[0] == 200
+        assert counts(running)["HTTP"] == len(places)
+
+
+def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    change = environment(
+        tmp_path,
+        *SOON,
+        Put("fieldagent.system.supervisor:DOWN_AFTER", 0.5),
+        Break(f"{HUB}.webhooks:is_due", times=0),
+    )
+    with hub(tmp_path, {"database": database}, MODULE, **change) as running:
+        until(lambda: get(running, "/healthz")[0] == 503)
+        reason = "failing again and again: webhooks; the log says why"
+        assert json.loads(get(running, "/healthz")[1])["reason"] == reason
+        push_data(running, first)
+        assert running.stop() == 0
