@@ -94,13 +94,13 @@ def _broken(found: Break, original: Callable[..., Any]) -> Callable[..., Any]:
 
     async def late(result: Any) -> None:
         await result
-        raise AsATest("as a test")
+        raise AsATest(f"as a test in {found.place}")
 
     def broken(*arguments: Any, **more: Any) -> Any:
         if not raises_now():
             return original(*arguments, **more)
         if not found.late:
-            raise AsATest("as a test")
+            raise AsATest(f"as a test in {found.place}")
         return late(original(*arguments, **more))
 
     return broken

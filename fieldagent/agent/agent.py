@@ -205,7 +205,7 @@ async def _run_hook(agent: Agent, hook: Hook) -> None:
 
 async def _drive(link: ChannelLink, driver: Part) -> None:
     """Show on the channel itself that its driver failed."""
-    link.state, link.reason = LinkState.STARTING, ""
+    link.state = LinkState.STARTING
     try:
         await driver()
     except Exception as error:

@@ -52,18 +52,20 @@ def faults(kit: Agent) -> dict[str, Any]:
     return {each["part"]: each for each in kit.call("GET", "/api/status").body["faults"]}
 
 
-def works_on(kit: Agent, part: str, times: int = 1) -> None:
-    """The faults are told everywhere, the agent is well, and it stops in order."""
+def works_on(kit: Agent, part: str, *broken: Break) -> None:
+    """These faults are told everywhere, the agent is well, and it stops in order."""
     fault = faults(kit)[part]
-    assert "AsATest: as a test at " in fault["error"]
-    assert (fault["times"], fault["down"]) == (times, False)
-    assert f'fieldagent_faults_total{{part="{part}"}} {times}' in kit.call("GET", "/metrics").body
+    assert "AsATest: as a test in " in fault["error"]
+    assert fault["down"] is False
+    told = f'fieldagent_faults_total{{part="{part}"}} {fault["times"]}'
+    assert told in kit.call("GET", "/metrics").body
     assert kit.call("GET", "/api/health").status == 200
     assert kit.stop() == 0
     text = "\n".join(kit.lines)
     assert f"{part} failed: " in text
     assert "Traceback (most recent call last)" in text
-    assert "tests.breaking.AsATest: as a test" in text
+    for each in broken:
+        assert f"tests.breaking.AsATest: as a test in {each.place}" in text
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,8 @@ def test_a_package_in_flight_when_the_satellite_driver_fails_arrives_once(
         assert kit.post("next").body["status"] == "Delivered"
         above.expect('"next"')
         assert len([line for line in above.lines if '"precious"' in line]) == 1
-        works_on(kit, "Satellite")
+        assert faults(kit)["Satellite"]["times"] == 1
+        works_on(kit, "Satellite", broken)
 
 
 async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
@@ -120,7 +123,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
             def send() -> None:
                 assert kit.post("precious").body["status"] == "Delivered"
                 assert kit.post("next").body["status"] == "Delivered"
-                works_on(kit, "Cellular", len(broken))
+                works_on(kit, "Cellular", *broken)
 
             await trio.to_thread.run_sync(send)
     # The hub knows an item again by its number and digest: its copies are as one.
@@ -133,7 +136,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         Break(f"{RADIO}:RadioDriver._transmit"),
         Break("fieldagent.agent.channels.node:NodeModem.transmit"),
         Break("fieldagent.agent.channels.node:NodeModem.transmit", after=2, late=True),
-        Break(f"{RADIO}:RadioDriver._settle", after=3),
+        Break(f"{RADIO}:RadioDriver._settle"),
         Break(f"{OUTBOX}.acknowledged"),
         Break("fieldagent.agent.mesh.reception:RadioReception.receive", late=True),
         Break(f"{ENDINGS}.record"),
@@ -149,7 +152,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         hooked = [json.loads(ben.expect("hook: ").removeprefix("hook: ")) for _ in range(2)]
         events = [each["payloads"][0]["events"][0]["content"] for each in hooked]
         assert sorted(events) == ["next", "precious"]
-        works_on(ada, "Radio", faults(ada)["Radio"]["times"])
+        works_on(ada, "Radio", *broken)
 
 
 def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) -> None:
@@ -173,7 +176,7 @@ def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) ->
             until(lambda: states() == {"handed"})
             assert {"the script", "the webhook"} <= faults(kit).keys()
             assert kit.post("and out").body["status"] == "Delivered"
-            works_on(kit, "the webhook", faults(kit)["the webhook"]["times"])
+            works_on(kit, "the webhook", *broken)
 
 
 def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
@@ -184,7 +187,7 @@ def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
     with sky(tmp_path, latency=0.1), breaking(tmp_path, *broken) as kit:
         assert kit.post("x").body["status"] == "Delivered"
         assert faults(kit).keys() == {*KEEPERS, "Satellite queue"}
-        works_on(kit, "Satellite queue")
+        works_on(kit, "Satellite queue", *broken)
 
 
 REQUESTS: dict[str, tuple[str, str, Any]] = {
@@ -243,7 +246,7 @@ async def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_pat
                 fault = faults(kit)["Satellite"]
                 assert (fault["down"], fault["times"] > 5) == (True, True)
                 link = kit.call("GET", "/api/status").body["channels"]["Satellite"]
-                assert link["state"] == "fault"
+                assert link["state"] in ("fault", "starting")
                 assert "AsATest: as a test" in link["reason"]
                 assert kit.stop() == 0
 
