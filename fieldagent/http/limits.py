@@ -14,7 +14,7 @@ class Limits:
     head: int = 16_384
     target: int = 8_000
     """RFC 9112 3 asks for at least 8000 in a request line."""
-    chunk_framing: int = 65_536
+    chunk_framing: int = 32_768
     """Size lines, extensions and trailers of one chunked body: tiny chunks cost time to read."""
     head_deadline: float = 10.0
     body_deadline: float = 30.0

@@ -6,6 +6,10 @@ import time
 
 import trio
 
+FREEZE = 0.25
+"""Seconds that a step may take here. It takes 0.03 at most, and may 0.05; what was quadratic took
+minutes."""
+
 
 class LongestStep(trio.abc.Instrument):
     """In seconds of this thread's own CPU time: what else the machine does does not count."""

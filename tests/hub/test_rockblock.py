@@ -23,9 +23,8 @@ from fieldagent.hub.operator.rockblock import CODES, PATH, RockBlock, mo_route
 from fieldagent.wire.outcome import Outcome
 from tests.hostile_bodies import BODIES
 from tests.hostile_bodies import FORMS as HOSTILE_FORMS
-from tests.http.loop_lag import LongestStep
+from tests.http.loop_lag import FREEZE, LongestStep
 from tests.http.serving import anybody
-from tests.hub.test_strangers import FREEZE
 from tests.wire.test_rockblock import FORM, KEY, NOW, claims, token
 
 IMEI = FORM["imei"]

@@ -17,13 +17,9 @@ import trio
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from tests.hostile_bodies import BODIES
-from tests.http.loop_lag import LongestStep
+from tests.http.loop_lag import FREEZE, LongestStep
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
 from tests.processes import PATIENCE, Agent, Hub, Running, administer, agent, hub
-
-FREEZE = 0.25
-"""Seconds of CPU that a step may take here. It takes 0.03 at most, and may 0.05; what was quadratic
-took minutes."""
 
 STRANGERS = 300
 
