@@ -39,7 +39,8 @@ def server() -> Iterator[str]:
     quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, "env": leftovers.unmarked()}
     initdb = [where / "initdb", "--auth=trust", "-U", ACCOUNT, "-E", "UTF8", "-D", data]
     subprocess.run([*as_account, *initdb], check=True, **quiet)  # type: ignore[call-overload]
-    settings = f"-k {folder} -c listen_addresses= -c max_connections=200"
+    # Tests kill its processes and never the machine: what the kernel has is kept.
+    settings = f"-k {folder} -c listen_addresses= -c max_connections=200 -c fsync=off"
     control = [*as_account, where / "pg_ctl", "-w", "-D", data, "-l", folder / "log"]
     subprocess.run([*control, "-o", settings, "start"], check=True, **quiet)  # type: ignore[call-overload]
     try:
