@@ -41,8 +41,9 @@ def pytest_unconfigure() -> None:
     leftovers.end(os.getpid())
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_running() -> Iterator[None]:
+    """Some tests share a process with others of their module."""
     before = leftovers.processes()
     yield
     if left := leftovers.end(os.getpid(), before):
