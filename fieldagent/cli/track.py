@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from fieldagent.cli.exit_codes import OK, UNAVAILABLE, USAGE
 from fieldagent.cli.local_http import CallFailed, call, clock_time
-from fieldagent.cli.terminal import escaped
+from fieldagent.cli.terminal import escaped_lines
 from fieldagent.cli.track_policy import Policy, Track
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
@@ -144,7 +144,7 @@ class _Tracker:
         self.track.posted()
         self._said.pop("agent", None)
         shown = {**answer, "location": body["location"]}
-        print(json.dumps(shown) if self.given.json else escaped(text), flush=True)
+        print(json.dumps(shown) if self.given.json else escaped_lines(text), flush=True)
 
     def _is_costly(self) -> bool:
         """Whether, of the channels that may be used, nothing but satellite is up."""
@@ -178,7 +178,7 @@ class _Tracker:
     def _say(self, whom: str, what: str) -> None:
         if self._said.get(whom) != what:
             self._said[whom] = what
-            print(f"fieldagent: {escaped(what)}", file=sys.stderr, flush=True)
+            print(f"fieldagent: {escaped_lines(what)}", file=sys.stderr, flush=True)
 
 
 def _member(answer: Any, name: str) -> Any:
