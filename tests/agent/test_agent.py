@@ -207,7 +207,8 @@ def test_a_dry_run_tells_what_a_transmission_takes(kit: Agent) -> None:
     answer = kit.call("POST", "/api/package", MESSAGE).body
     story = kit.call("GET", f"/api/package/{answer['id']}").body["story"]
     sent = next(line for line in story if line["event"] == "sent")
-    assert sent["detail"].startswith(f"{estimate['bytes']} bytes, {estimate['credits']} credits")
+    assert estimate["credits"] == 1
+    assert sent["detail"].startswith(f"{estimate['bytes']} bytes, 1 credit")
 
 
 def test_show_tells_the_story_of_a_package(kit: Agent) -> None:
