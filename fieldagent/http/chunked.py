@@ -7,15 +7,15 @@ import re
 from fieldagent.http.limits import Limits
 from fieldagent.http.problem import Problem, too_large
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"'
-_EXTENSION = rb"[\t ]*+;[\t ]*+%b(?:[\t ]*+=[\t ]*+(?:%b|%b))?+" % (_TOKEN, _TOKEN, _QUOTED)
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:%b)*+" % _EXTENSION)
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_EXTENSION = rb"[\t ]*;[\t ]*%b(?:[\t ]*=[\t ]*(?:%b|%b))?" % (_TOKEN, _TOKEN, _QUOTED)
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:%b)*" % _EXTENSION)
 _SIZE_LINE_BYTES = 256
 _BARE_LF = re.compile(rb"(?<!\r)\n")
-_TRAILER = rb"%b:[\t\x20-\x7e\x80-\xff]*+" % _TOKEN
-_TRAILERS = re.compile(rb"(?:%b\r\n)*+\r\n" % _TRAILER)
-_BEGUN_TRAILERS = re.compile(rb"(?:%b\r\n)*+(?:%b\r?|%b|\r)?" % (_TRAILER, _TRAILER, _TOKEN))
+_TRAILER = rb"%b:[\t\x20-\x7e\x80-\xff]*" % _TOKEN
+_TRAILERS = re.compile(rb"(?:%b\r\n)*\r\n" % _TRAILER)
+_BEGUN_TRAILERS = re.compile(rb"(?:%b\r\n)*(?:%b\r?|%b|\r)?" % (_TRAILER, _TRAILER, _TOKEN))
 
 
 class ChunkedBody:

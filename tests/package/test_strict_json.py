@@ -29,7 +29,7 @@ ARRAY = f"more than {MEMBERS_MAX} members in the array at line"
         ("[" + "[]," * 300_000, f"{ARRAY} 1, column 1$"),
         ("[" * 17, "nested deeper than 16 at line 1, column 17$"),
         ('{"a":' * 100_000, "nested deeper than 16 at line 1, column 81$"),
-        ('""' * 100_000, "more parts than anything here takes at line 1, column 4001$"),
+        ('""' * 100_000, "more parts than anything here takes at line 1, column 2001$"),
         ("[" + ",".join(["[" + ",".join("1" * 60) + "]"] * 60) + "]", "more parts"),
         ('{"x": "' + "\\" * 100_001, "Unterminated string"),
         ('\\"' * 100_000, "Expecting value at line 1, column 1$"),
@@ -47,6 +47,14 @@ def test_a_member_that_is_there_twice_is_named_wherever_it_stands(at: int) -> No
     members = ",".join(f'"{name}":1' for name in [*names, names[at]])
     with pytest.raises(NotJson, match=f'the member "m{at}" is there more than once'):
         load_document(f"{{{members}}}".encode())
+
+
+@pytest.mark.parametrize(
+    "unit", ["[", "{,", ",]", '"', "\\", '\\"', "\\\\", '\\\\"', '\\\\\\",', "\n"]
+)
+def test_what_stands_in_a_string_is_no_structure(unit: str) -> None:
+    document = {"a": unit * 5_000, "b": [unit * 1_000] * MEMBERS_MAX}
+    assert load_document(json.dumps(document).encode()) == document
 
 
 documents = st.recursive(
