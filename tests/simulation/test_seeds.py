@@ -20,6 +20,7 @@ from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
 from tests.processes import started
 from tests.simulation.world import Violated, simulate
@@ -104,6 +105,10 @@ def _added_up(journal: Journal, channel: Channel, sequence: int) -> bool:
     return bool(rows)
 
 
+async def _kept(*arguments: Any) -> None:
+    """What was in flight when a driver failed stays so."""
+
+
 def _not_queued(*arguments: Any) -> None:
     """What a neighbour asks for is taken, and goes nowhere."""
 
@@ -116,6 +121,7 @@ def _not_queued(*arguments: Any) -> None:
         (outbound, "end", _unwritten, "has not ended"),
         (outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there"),
         (Intake, "queue_relayed", _not_queued, "is not at the hub|still waits"),
+        (ChannelOutbox, "give_back", _kept, "has not ended|still waits"),
         (ChannelQueue, "add", _selfless, "waited behind|has not ended|still waits"),
     ],
 )

@@ -42,9 +42,11 @@ from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.system.supervisor import Part
 from fieldagent.wire.envelope import Entry, Receipt, encode
 from tests.simulation.far_side import Collector, HubPost, Neighbour, Operator
 from tests.simulation.lines import Lines, Wire
+from tests.simulation.mistakes import CALLS, Mistake, Mistakes
 
 START = 1_790_000_000.0
 DAY = 86_400.0
@@ -134,6 +136,7 @@ class World:
         self.chance = random.Random(self.seed)
         self.fan_out = self.chance.choice(["every", "every", "first", "cheapest"])
         self.lines = Lines()
+        self.mistakes = Mistakes()
         self.operator = Operator(self.tell)
         self.modem = SimulatedModem(self.operator, imei="300234010000001")
         self.port = PtyPort(self.modem, self.home / "modem", latency=self.chance.uniform(5, 40))
@@ -195,13 +198,24 @@ class World:
                     async with trio.open_nursery() as nursery:
                         for outbox in agent.parts.outboxes.values():
                             nursery.start_soon(outbox.run)
-                        for driver in shipped.DRIVERS.values():
-                            nursery.start_soon(driver(agent))
+                        for channel, driver in shipped.DRIVERS.items():
+                            outbox = agent.parts.outboxes[channel]
+                            nursery.start_soon(self._keep_driver, driver(agent), outbox)
                         for part in PARTS:
                             nursery.start_soon(part, agent)
                 last.cancel_scope.cancel()
         finally:
             journal.close()
+
+    async def _keep_driver(self, driver: Part, outbox: ChannelOutbox) -> None:
+        """As the agent does it, but that a mistake which nobody planned ends the seed."""
+        while True:
+            try:
+                await driver()
+            except* Mistake as mistakes:
+                self.tell(f"the driver of {outbox.channel} fails: {mistakes.exceptions[0]}")
+            await trio.sleep(self.chance.uniform(1, 60))
+            await outbox.give_back()
 
     def cut_power(self) -> None:
         """What is on disk at this moment is what the next life finds."""
@@ -341,6 +355,7 @@ class World:
         self.modem.set_service(True)
         self.modem.lose_replies = 0
         self.modem.statuses.clear()
+        self.mistakes.clear()
         self.modem.deaf = False
         self.port.plug()
         self.port.poke()
@@ -585,6 +600,12 @@ def _power_cut(world: World) -> None:
         world.cut_power()
 
 
+def _the_drivers_fail(world: World) -> None:
+    for channel in Channel:
+        call, late = world.chance.choice(CALLS), world.chance.random() < 0.5
+        world.mistakes.plan(channel, call, late=late)
+
+
 def _reboot(world: World) -> None:
     if world.agent is not None:
         world.tell("the agent is stopped in good order")
@@ -608,6 +629,7 @@ TROUBLE: list[Callable[[World], None]] = [
     _a_neighbour_is_away,
     _power_cut,
     _reboot,
+    _the_drivers_fail,
 ]
 
 
@@ -642,6 +664,8 @@ def _replaced(world: World) -> Iterator[None]:
         put(cellular, "open_stream", world.open_stream)
         put(cellular, "open_web_socket", world.open_web_socket)
         put(ChannelOutbox, "load", _watched(world, ChannelOutbox.load))
+        for call in CALLS:
+            put(ChannelOutbox, call, world.mistakes.making(call, getattr(ChannelOutbox, call)))
         yield
 
 
