@@ -251,11 +251,9 @@ def _satellite(agent: Agent) -> Part:
         outbox,
         agent.parts.receptions[Channel.SATELLITE],
         outbox.link,
+        satellite.Pace(random.Random(), settings.satellite_mailbox_check),
         baud=settings.satellite_baud,
-        random=random.Random(),
-        mailbox_check=settings.satellite_mailbox_check,
         progress=agent.progress.watch("satellite"),
-        record=satellite.SessionRecord(),
     )
 
 

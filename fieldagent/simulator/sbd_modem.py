@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fieldagent.wire import sbd
@@ -34,6 +34,8 @@ class Volatile:
     """What a reset sets back."""
 
     echo: bool = True
+    verbose: bool = True
+    quiet: bool = False
     flow_control: bool = True
     ring_indications: bool = True
     session_timeout: int = 0
@@ -77,9 +79,19 @@ class SimulatedModem:
     deaf: bool = False
     """It hangs: nothing is answered."""
     odd_spacing: bool = False
+    stuck_mail: int | None = None
+    """A message waits at the gateway and does not come: each session ends with this MO status, and
+    an error while checking."""
+    reset_before_session: int = 0
+    """How many coming sessions begin with a reset, and so with an empty buffer."""
+    clears_what_it_sent: bool = False
+    swallow: int = 0
+    """How many coming payloads lose a byte on the line."""
     stubborn_echo: bool = False
     unknown_commands: frozenset[str] = frozenset()
     """Optional commands that an older firmware answers with ERROR, such as `+CIER`."""
+    stored: Volatile = field(default_factory=Volatile)
+    """The profile that a reset goes back to (&W, &Y)."""
     volatile: Volatile = field(default_factory=Volatile)
     _input: bytearray = field(default_factory=bytearray)
     _output: bytearray = field(default_factory=bytearray)
@@ -96,6 +108,9 @@ class SimulatedModem:
             return
         while self._input and not self.session:
             if self._expected is not None:
+                if self.swallow and self._input:
+                    self.swallow -= 1
+                    del self._input[0]
                 if len(self._input) < self._expected:
                     return
                 self._store(self._expected)
@@ -123,6 +138,11 @@ class SimulatedModem:
         self._say("1")
 
     def _say(self, line: str) -> None:
+        if line in _RESULTS and self.volatile.quiet:
+            return
+        if line in _RESULTS and not self.volatile.verbose:
+            self._output += f"{_RESULTS[line]}\r".encode("ascii")
+            return
         self._output += f"\r\n{line}\r\n".encode("ascii")
 
     def _command(self, raw: bytes) -> None:
@@ -146,12 +166,21 @@ class SimulatedModem:
     def _ok(self, match: re.Match[str]) -> None:
         self._say("OK")
 
-    def _set_echo(self, match: re.Match[str]) -> None:
-        self.volatile.echo = match[1] == "1"
+    def _set_line(self, match: re.Match[str]) -> None:
+        """Several may stand in one line."""
+        for name, value in re.findall(_LINE_SETTING, match[0]):
+            if name == "E":
+                self.volatile.echo = value == "1"
+            elif name == "V":
+                self.volatile.verbose = value == "1"
+            elif name == "Q":
+                self.volatile.quiet = value == "1"
+            elif name == "&K":
+                self.volatile.flow_control = value == "3"
         self._say("OK")
 
-    def _set_flow_control(self, match: re.Match[str]) -> None:
-        self.volatile.flow_control = match[1] == "3"
+    def _tell_time(self, match: re.Match[str]) -> None:
+        self._say("-MSSTM: no network service")
         self._say("OK")
 
     def _tell_imei(self, match: re.Match[str]) -> None:
@@ -227,6 +256,9 @@ class SimulatedModem:
         self._say("OK")
 
     def _begin_session(self, match: re.Match[str]) -> None:
+        if self.reset_before_session:
+            self.reset_before_session -= 1
+            self.brown_out()
         self.session = True
         if match[1]:
             self.ring_flag = False
@@ -241,9 +273,12 @@ class SimulatedModem:
         shown = [planned.mo_status, self.momsn, 2, -1, 0, 0]
         if planned.delivered and self.volatile.mo_flag:
             self.gateway.mobile_originated(self.imei, self.momsn, self.volatile.mo_buffer)
+            self.volatile.mo_flag = not self.clears_what_it_sent
         if planned.counted:
             self.momsn = (self.momsn + 1) % sbd.MOMSN_MODULUS
-        if planned.mo_status <= 4:
+        if planned.mo_status <= 4 and self.stuck_mail is not None:
+            shown[0], shown[5] = self.stuck_mail, 1
+        elif planned.mo_status <= 4:
             shown[2:] = self._take_mail()
         if self.lose_replies:
             self.lose_replies -= 1
@@ -287,17 +322,20 @@ class SimulatedModem:
 
     def brown_out(self) -> None:
         """Power fails for a moment: a session is gone, and so is everything volatile."""
-        self.volatile = Volatile()
+        self.volatile = replace(self.stored)
         self.session = False
         self._expected = None
         self._input.clear()
         self._output.clear()
 
 
+_RESULTS = {"OK": "0", "ERROR": "4"}
+"""Final results as V0 has them (ISU AT Command Reference, Vn)."""
+_LINE_SETTING = r"([EVQ]|&D|&K)([0-4])"
 _COMMANDS: tuple[tuple[str, Callable[[SimulatedModem, re.Match[str]], None]], ...] = (
     (r"", SimulatedModem._ok),
-    (r"E([01])", SimulatedModem._set_echo),
-    (r"&K([03])", SimulatedModem._set_flow_control),
+    (rf"(?:{_LINE_SETTING})+", SimulatedModem._set_line),
+    (r"-MSSTM", SimulatedModem._tell_time),
     (r"\+CGSN|\+GSN|I4", SimulatedModem._tell_imei),
     (r"\+CGMR|\+GMR", SimulatedModem._tell_revision),
     (r"\+CIER=([01]).*", SimulatedModem._set_indications),

@@ -22,13 +22,17 @@ LINE_BYTES = 256
 MOMSN_MODULUS = 65_536
 
 AT = "AT"
-ECHO_OFF = "ATE0"
-NO_FLOW_CONTROL = "AT&K0"
+SET_UP = "ATE0V1Q0&D0&K0"
+"""No echo, results in words and not held back, DTR and flow control ignored: whatever is stored."""
+SYSTEM_TIME = "AT-MSSTM"
 REPORT_SIGNAL_AND_SERVICE = "AT+CIER=1,1,1"
 RING_INDICATIONS = "AT+SBDMTA=1"
-SERIAL_NUMBER = "AT+CGSN"
+SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
+"""Where the first is refused the second is asked."""
 REVISION = "AT+CGMR"
 STATUS = "AT+SBDSX"
+STATUS_SHORT = "AT+SBDS"
+"""Without rings and what waits, for firmware that does not know the other."""
 READ_BINARY = "AT+SBDRB"
 SESSION = "AT+SBDIX"
 SESSION_ANSWERING_RING = "AT+SBDIXA"
@@ -272,18 +276,22 @@ class BufferStatus:
 
 
 def parse_session(reply: ModemReply) -> SessionResult:
-    return SessionResult(*_numbers(reply, r"\+SBDIXA?", 6))
+    """Some firmware leaves out how many wait."""
+    numbers = _numbers(reply, "+SBDIX", r"\+SBDIXA?", 5)
+    return SessionResult(*numbers, *[0] * (6 - len(numbers)))
 
 
 def parse_status(reply: ModemReply) -> BufferStatus:
-    return BufferStatus(*_numbers(reply, r"\+SBDSX", 6))
+    """Of +SBDSX, or of +SBDS, which tells of no ring."""
+    numbers = _numbers(reply, "+SBDSX", r"\+SBDSX?", 4)
+    return BufferStatus(*numbers, *[0] * (6 - len(numbers)))
 
 
 def parse_write(reply: ModemReply) -> WriteResult:
     for line in reversed(reply.lines):
         if line in ("0", "1", "2", "3"):
             return WriteResult(int(line))
-    raise RemoteProtocolError(f"+SBDWB answered {list(reply.lines)}")
+    raise RemoteProtocolError(f"+SBDWB was answered {_shown(reply)}")
 
 
 def parse_serial_number(reply: ModemReply) -> str:
@@ -291,12 +299,19 @@ def parse_serial_number(reply: ModemReply) -> str:
     for line in reply.lines:
         if re.fullmatch(r"[0-9]{15}", line):
             return line
-    raise RemoteProtocolError(f"+CGSN answered no IMEI but {list(reply.lines)}")
+    raise RemoteProtocolError(f"+CGSN was answered {_shown(reply)}, which is no IMEI")
 
 
-def _numbers(reply: ModemReply, name: str, count: int) -> list[int]:
-    pattern = rf"{name}\s*:\s*" + r"\s*,\s*".join([r"(-?[0-9]{1,9})"] * count)
+def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int]:
+    """From `least` to six of them."""
+    number = r"\s*(-?[0-9]{1,9})\s*"
+    shape = re.compile(rf"{pattern}\s*:{number}(?:,{number}){{{least - 1},5}}")
     for line in reply.lines:
-        if match := re.fullmatch(pattern, line):
-            return [int(number) for number in match.groups()]
-    raise RemoteProtocolError(f"{name} answered {list(reply.lines)}")
+        if shape.fullmatch(line):
+            return [int(found) for found in re.findall(r"-?[0-9]+", line.partition(":")[2])]
+    raise RemoteProtocolError(f"{name} was answered {_shown(reply)}")
+
+
+def _shown(reply: ModemReply) -> str:
+    """What the modem answered, for people."""
+    return " ".join(repr(line) for line in (*reply.lines, "OK" if reply.ok else "ERROR"))

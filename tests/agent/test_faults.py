@@ -27,6 +27,7 @@ from tests.simulator.test_simulate_node import kit as station
 from tests.simulator.test_simulate_node import nodes
 
 SATELLITE = "fieldagent.agent.channels.satellite"
+MODEM = "fieldagent.agent.channels.sbd_modem"
 CELLULAR = "fieldagent.agent.channels.cellular"
 RADIO = "fieldagent.agent.channels.radio"
 SESSION = "fieldagent.http.link_session:LinkSession"
@@ -76,9 +77,9 @@ def works_on(kit: Agent, part: str, *broken: Break) -> None:
         Break(f"{SATELLITE}:SatelliteDriver._store"),
         Break(f"{SATELLITE}:SatelliteDriver._give", late=True),
         Break(f"{SATELLITE}:SatelliteDriver._converse"),
-        Break(f"{SATELLITE}:sbd.parse_session"),
+        Break(f"{MODEM}:sbd.parse_session"),
         Break(f"{SATELLITE}:SatelliteDriver._settle"),
-        Break(f"{SATELLITE}:Modem._sort", after=16),
+        Break(f"{MODEM}:Modem._sort", after=16),
         Break("fieldagent.agent.outbound.packing:Packing.pack"),
         Break(f"{OUTBOX}.load"),
         Break(f"{OUTBOX}.intend"),

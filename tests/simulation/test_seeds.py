@@ -72,8 +72,9 @@ def _forgetful(*arguments: Any) -> bool:
     return False
 
 
-async def _blind(*arguments: Any) -> bool:
-    return False
+async def _credulous(driver: Any, status: Any, momsn: int) -> Any:
+    """What the modem's reply says is believed, whatever its numbers say."""
+    return status.verdict
 
 
 def _selfless(queue: ChannelQueue, *arguments: Any, **more: Any) -> Any:
@@ -117,7 +118,7 @@ def _not_queued(*arguments: Any) -> None:
     ("owner", "name", "broken", "promise"),
     [
         (inbound, "seen", _forgetful, "reached the user twice"),
-        (satellite.SatelliteDriver, "_has_left", _blind, "paid for"),
+        (satellite.SatelliteDriver, "_verdict", _credulous, "paid for"),
         (outbound, "end", _unwritten, "has not ended"),
         (outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there"),
         (Intake, "queue_relayed", _not_queued, "is not at the hub|still waits"),

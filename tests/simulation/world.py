@@ -24,7 +24,7 @@ import trio.testing
 
 from fieldagent.agent import agent as shipped
 from fieldagent.agent import assembly
-from fieldagent.agent.channels import cellular, node, radio, satellite
+from fieldagent.agent.channels import cellular, node, radio, reopening, satellite, sbd_modem
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import Unreachable
 from fieldagent.agent.journal.journal import Journal
@@ -647,8 +647,7 @@ def _replaced(world: World) -> Iterator[None]:
 
         for module in (satellite, radio, ip_link):
             put(module, "LOOK_EVERY", 3600.0)
-        for module in (satellite, radio):
-            put(module, "REOPEN_AFTER", (1.0, 10.0, 600.0))
+        put(reopening, "REOPEN_AFTER", (1.0, 10.0, 600.0))
         put(cellular, "PAUSE_MAX", 1800.0)
         put(cellular, "URGENT_PAUSE", 300.0)
         put(distress, "LOOK_EVERY", 600.0)
@@ -657,7 +656,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(shipped, "time", world)
         put(assembly, "time", world)
         put(shipped, "random", world)
-        put(satellite, "open_serial", world.lines.open_serial)
+        put(sbd_modem, "open_serial", world.lines.open_serial)
         put(node, "open_serial", world.lines.open_serial)
         put(pty_port, "open_pty", world.lines.open_pty)
         put(simulated_nodes, "open_pty", world.lines.open_pty)

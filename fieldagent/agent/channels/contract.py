@@ -102,8 +102,12 @@ class Outbox(Protocol):
         `reason` is for people (`no signal`), `retry_after` is in seconds and counts for NOT_SENT.
         """
 
-    def allowance(self, *, urgent: bool = False) -> int | None:
-        """Credits left today, None without a budget; `urgent` may use the reserve."""
+    def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+        """Credits left today, None without a budget; `urgent` may use the reserve, and a check of
+        the `mailbox` nothing that is kept for what the kit itself has to say."""
+
+    def held_back(self) -> str:
+        """Why nothing leaves although something waits, for people; empty where nothing does."""
 
     async def spend(self, credit: int) -> None:
         """Book a cost that belongs to no transmission, such as an empty mailbox check."""

@@ -24,9 +24,9 @@ from fieldagent.agent.channels.radio_modem import (
     RadioOutbox,
     TransmitResult,
 )
+from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
-from fieldagent.system.error_groups import first_error
 from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ BUSY = 10.0
 TRANSMIT_MAX = 120.0
 """Seconds in which a radio says what became of a packet."""
 LOOK_EVERY = 60.0
-REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0)
-"""Seconds between tries to open the radio, the last for ever."""
 
 
 async def run(
@@ -62,19 +60,16 @@ async def run(
 
     `progress` is called at least once in two minutes.
     """
-    tries = 0
-    while True:
-        progress()
-        try:
-            async with open_air() as air:
-                tries = 0
-                _show(link, LinkState.READY, "")
-                await RadioDriver(air, outbox, reception, link, random, progress).work()
-        except* (RadioLost, PortLost) as trouble:
-            _show(link, LinkState.ABSENT, str(first_error(trouble)))
-        wait = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
-        tries += 1
-        await waits.sleep(wait)
+
+    async def work() -> None:
+        async with open_air() as air:
+            _show(link, LinkState.READY, "")
+            await RadioDriver(air, outbox, reception, link, random, progress).work()
+
+    def tell(error: BaseException) -> None:
+        _show(link, LinkState.ABSENT, str(error))
+
+    await keep_open(work, (RadioLost, PortLost), tell, progress)
 
 
 def _show(link: ChannelLink, state: LinkState, reason: str) -> None:

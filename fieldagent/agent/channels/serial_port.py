@@ -48,10 +48,13 @@ async def open_serial(path: str, baud: int) -> AsyncIterator[SerialPort]:
     opening = partial(serial.Serial, path, baud, timeout=0, exclusive=True)
     try:
         line = await trio.to_thread.run_sync(opening)
-    except (serial.SerialException, OSError, ValueError) as error:
+    except (serial.SerialException, OSError, ValueError, termios.error) as error:
         raise PortLost(f"{path} cannot be opened: {_why(error)}") from None
     try:
-        _read_nothing_only_at_the_end(line.fileno())
+        try:
+            _read_nothing_only_at_the_end(line.fileno())
+        except (OSError, termios.error) as error:  # termios.error is no OSError
+            raise PortLost(f"{path} went away while it was opened ({error.args[-1]})") from None
         async with trio.lowlevel.FdStream(os.dup(line.fileno())) as stream:
             yield SerialPort(path, stream)
     finally:

@@ -48,12 +48,24 @@ class Budget:
         """Bytes and credits of today."""
         return outbound.spent_on(self._journal, self._name, utc_day(self._clock()))
 
-    def left(self, *, urgent: bool = False) -> int | None:
-        """Credits that may still be spent today; None without a budget."""
+    def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+        """Credits that may still be spent today; None without a budget.
+
+        `urgent` may use the reserve; a check of the `mailbox` leaves half of the day's credits to
+        what the kit itself has to say.
+        """
         if self._limit is None:
             return None
         kept = 0 if urgent else self._reserve
+        if mailbox:
+            kept = max(kept, -(-self._limit // 2))
         return max(0, self._limit - kept - self.spent().credits)
+
+    def in_words(self) -> str:
+        """What is spent, for people."""
+        kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
+        spent = f"{self.spent().credits} of {self._limit} credits"
+        return f"the budget of today is spent: {spent}{kept}; it is renewed at midnight UTC"
 
     def book(self, spent: Spent) -> Operation[None]:
         """Books it under today, in the commit of what it was spent for."""

@@ -125,11 +125,9 @@ class ChannelOutbox:
         sequence = self._queue.foremost(trio.current_time())
         if sequence is None:
             return self._piggyback.is_worth_sending() and not urgent and self.allowance() != 0
-        sos = self._queue.is_sos(sequence)
-        if urgent and not sos:
+        if urgent and not self._queue.is_sos(sequence):
             return False
-        allowance = self.allowance(urgent=sos)
-        return allowance is None or self.packing.credits(sequence) <= allowance
+        return self._fits_budget(sequence)
 
     def load(self, room: int) -> Transmission | None:
         now = trio.current_time()
@@ -311,8 +309,18 @@ class ChannelOutbox:
     async def acknowledged(self, transmission: Transmission) -> bool:
         return self._acks is None or await self._acks.acknowledged(transmission.number)
 
-    def allowance(self, *, urgent: bool = False) -> int | None:
-        return self._budget.left(urgent=urgent)
+    def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+        return self._budget.left(urgent=urgent, mailbox=mailbox)
+
+    def held_back(self) -> str:
+        sequence = self._queue.foremost(trio.current_time())
+        if sequence is None or self._fits_budget(sequence):
+            return ""
+        return self._budget.in_words()
+
+    def _fits_budget(self, sequence: int) -> bool:
+        allowance = self.allowance(urgent=self._queue.is_sos(sequence))
+        return allowance is None or self.packing.credits(sequence) <= allowance
 
     async def spend(self, credit: int) -> None:
         await self._journal.persist(self._budget.book(Spent(0, credit)))

@@ -52,8 +52,11 @@ class Checked:
         known = left or self.in_flight.get(transmission.number) == transmission
         assert known, "settled twice, or never loaded"
 
-    def allowance(self, *, urgent: bool = False) -> int | None:
-        return self._outbox.allowance(urgent=urgent)
+    def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+        return self._outbox.allowance(urgent=urgent, mailbox=mailbox)
+
+    def held_back(self) -> str:
+        return self._outbox.held_back()
 
     async def spend(self, credit: int) -> None:
         await self._outbox.spend(credit)

@@ -17,13 +17,13 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels import satellite
+from fieldagent.agent.channels import satellite, sbd_modem
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import inbound
 from fieldagent.package.package import Data, Message, Status
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem, Volatile
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
@@ -57,7 +57,7 @@ class Sky:
 async def agent(
     sky: Sky,
     *,
-    record: satellite.SessionRecord | None = None,
+    pace: satellite.Pace | None = None,
     supervisor: Supervisor | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
@@ -65,6 +65,7 @@ async def agent(
 
     Without a supervisor a driver that fails ends the test.
     """
+    known = pace or satellite.Pace(random.Random(1))
     async with kit(sky.path, **how) as k, trio.open_nursery() as nursery:
 
         async def drive() -> None:
@@ -73,8 +74,7 @@ async def agent(
                 k.outbox,
                 k.reception,
                 k.outbox.link,
-                random=random.Random(1),
-                record=record,
+                known,
             )
 
         if supervisor is None:
@@ -115,7 +115,7 @@ async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock:
         assert k.outbox.link.state in (LinkState.READY, LinkState.BUSY)
         assert k.outbox.link.facts["imei"] == sky.modem.imei
         assert k.outbox.link.signal == 4
-        assert sky.modem.volatile.session_timeout == satellite.SESSION_TIME
+        assert sky.modem.volatile.session_timeout == sbd_modem.SESSION_TIME
         await until(lambda: not sky.modem.volatile.mo_flag)
 
 
@@ -253,13 +253,13 @@ async def test_a_rest_outlives_the_port_and_the_driver(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """Whoever drives the modem next must not begin anew with sessions that nobody can answer."""
-    record, supervisor = satellite.SessionRecord(), supervised()
-    async with field_kit(tmp_path, record=record, supervisor=supervisor) as (sky, k):
+    pace, supervisor = satellite.Pace(random.Random(1)), supervised()
+    async with field_kit(tmp_path, pace=pace, supervisor=supervisor) as (sky, k):
         doubtful = NextStatus(18, delivered=False, counted=False)
         sky.modem.statuses.extend([doubtful] * 6)
         id_ = await k.post()
-        await until(lambda: not sky.modem.statuses and record.doubt_rests_until > 100)
-        rests_until = record.doubt_rests_until
+        await until(lambda: not sky.modem.statuses and pace.rest.until > 100)
+        rests_until = pace.rest.until
         assert rests_until - trio.current_time() > 200
         if lost == "port":
             sky.port.unplug()
@@ -267,7 +267,7 @@ async def test_a_rest_outlives_the_port_and_the_driver(
             sky.port.plug()
         else:
             with monkeypatch.context() as broken:
-                broken.setattr(satellite.Modem, "_sort", fails)
+                broken.setattr(sbd_modem.Modem, "_sort", fails)
                 sky.modem.set_signal(3)
                 sky.port.poke()
                 await until(lambda: supervisor.counts()["driver"] > 0)
@@ -348,7 +348,7 @@ async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) 
         sky.modem.brown_out()
         assert await outcome(k, id_) is Status.DELIVERED
         assert sky.gateway.sessions == 1
-        assert sky.modem.volatile.session_timeout == satellite.SESSION_TIME
+        assert sky.modem.volatile.session_timeout == sbd_modem.SESSION_TIME
 
 
 async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any) -> None:
@@ -376,6 +376,7 @@ async def test_a_modem_that_hangs_is_absent_until_it_wakes(tmp_path: Path, clock
         {"stubborn_echo": True},
         {"odd_spacing": True},
         {"unknown_commands": frozenset({"+CIER", "+SBDMTA", "+SBDST", "+CGMR"})},
+        {"unknown_commands": frozenset({"+CGSN", "+SBDSX", "+SBDIXA", "-MSSTM"})},
     ],
     ids=lambda quirk: next(iter(quirk)),
 )
@@ -401,15 +402,166 @@ async def test_no_network_waits_and_an_sos_tries_all_the_same(tmp_path: Path, cl
         assert trio.current_time() - began < 60
 
 
-async def test_an_sos_does_not_sit_out_the_pause_of_others(tmp_path: Path, clock: Any) -> None:
+def failing(number: int, times: int) -> list[NextStatus]:
+    return [NextStatus(number, delivered=False, counted=False)] * times
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "soonest", "latest"),
+    [(32, 5, 0, 90), (36, 1, 170, 220)],
+    ids=["no network: within a minute", "three minutes, as the network asks"],
+)
+async def test_an_sos_sits_out_no_more_of_the_links_rest_than_the_manual_asks(
+    tmp_path: Path, clock: Any, number: int, times: int, soonest: float, latest: float
+) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.extend([NextStatus(36, delivered=False, counted=False)])
+        sky.modem.statuses.extend(failing(number, times))
         await k.post()
         await until(lambda: not sky.modem.statuses and not sky.modem.session)
         began = trio.current_time()
         await outcome(k, await k.post(message={"content": "help"}, priority=100))
-        assert trio.current_time() - began < 60
+        assert soonest <= trio.current_time() - began < latest
         assert sky.contents[0] == "help"
+
+
+async def test_the_rest_is_the_links_and_a_success_ends_it_for_all(
+    tmp_path: Path, clock: Any
+) -> None:
+    """A new Package starts no session of its own, and what waits fills the room that is left."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.extend(failing(36, 1))
+        await k.post(message={"content": "0"})
+        await until(lambda: not sky.modem.statuses and not sky.modem.session)
+        began = trio.current_time()
+        for number in range(1, 6):
+            await k.post(message={"content": str(number)})
+            await trio.sleep(10)
+        await until(lambda: len(sky.contents) == 6)
+        assert sky.contents == [str(number) for number in range(6)]
+        assert sky.gateway.sessions == 1
+        assert trio.current_time() - began >= 170
+
+
+@pytest.mark.parametrize(
+    ("mo_status", "most"), [(0, 8), (1, 3)], ids=["an error at the gateway", "one too large"]
+)
+async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
+    tmp_path: Path, clock: Any, mo_status: int, most: int
+) -> None:
+    """`+SBDIX: 0,n,2,0,0,1` and `1,n,2,0,0,1`: each check is a credit."""
+    async with field_kit(tmp_path, credits_per_day=40) as (sky, k):
+        sky.modem.stuck_mail = mo_status
+        sky.modem.ring()
+        sky.port.poke()
+        await trio.sleep(34_000)  # until shortly before midnight
+        assert 1 <= k.outbox.spent().credits <= most
+        assert "did not come when asked for" in k.outbox.link.reason
+        assert k.outbox.link.facts["waitingAtGateway"] == 1
+        sky.modem.stuck_mail = None
+        sky.gateway.send(Message("to the kit"))
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert k.outbox.link.reason == ""
+
+
+async def test_mailbox_checks_leave_half_of_the_budget_to_the_kit(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path, credits_per_day=6) as (sky, k):
+        sky.modem.stuck_mail = 0
+        sky.modem.ring()
+        sky.port.poke()
+        await trio.sleep(30_000)
+        assert k.outbox.spent().credits == 3
+        for _ in range(3):
+            await outcome(k, await k.post())
+        id_ = await k.post()
+        await trio.sleep(200)
+        assert k.status(id_) is None
+        assert "6 of 6 credits" in k.outbox.link.reason
+
+
+async def test_what_waits_at_the_gateway_is_seen_after_a_reopening(
+    tmp_path: Path, clock: Any
+) -> None:
+    """A ring that was missed while the modem was off: +SBDSX alone tells."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.port.unplug()
+        await until(lambda: k.outbox.link.state is LinkState.ABSENT)
+        sky.gateway.send(Message("while away"))
+        sky.modem.ring_flag = False
+        sky.port.plug()
+        await until(lambda: inbound.listing(k.journal, 9))
+
+
+async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.extend(failing(18, 4))
+        first = await k.post(message={"content": "x" * 300})
+        await until(lambda: len(sky.modem.statuses) == 1)
+        await outcome(k, await k.post(message={"content": "help"}, priority=100))
+        assert sky.contents[0] == "help"
+        assert await outcome(k, first) is Status.DELIVERED
+        assert {*sky.contents} == {"help", "x" * 300}
+
+
+async def test_a_reply_that_lost_a_digit_is_not_believed(tmp_path: Path, clock: Any) -> None:
+    """32 read as 2 would be "sent"; the MOMSN has not moved."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.statuses.append(NextStatus(2, delivered=False, counted=False))
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+
+
+@pytest.mark.parametrize("stored_echo", [True, False])
+async def test_a_reset_between_writing_and_the_session_is_no_delivery(
+    tmp_path: Path, clock: Any, stored_echo: bool
+) -> None:
+    """The session of an empty buffer ends with 0, and the MOMSN advances. Where the modem's stored
+    settings are without echo, the flag of the buffer alone shows it."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.reset_before_session = 1
+        sky.modem.stored = Volatile(echo=stored_echo)
+        assert await outcome(k, await k.post(message={"content": "help"}, priority=100)) is (
+            Status.DELIVERED
+        )
+        assert sky.contents == ["help"]
+
+
+async def test_a_modem_that_empties_its_buffer_by_habit_is_not_paid_for_ever(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.clears_what_it_sent = True
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.gateway.sessions <= 3
+        assert await outcome(k, await k.post(message={"content": "next"})) is Status.DELIVERED
+        assert sky.gateway.sessions <= 4
+
+
+@pytest.mark.parametrize("stored", [{"verbose": False}, {"quiet": True}])
+async def test_stored_settings_that_hide_the_answers_are_overruled(
+    tmp_path: Path, clock: Any, stored: Any
+) -> None:
+    sky = Sky(tmp_path)
+    sky.modem.stored = Volatile(**stored)
+    sky.modem.brown_out()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            assert await outcome(k, await k.post()) is Status.DELIVERED
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_byte_lost_on_the_way_into_the_modem_costs_seconds(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.swallow = 1
+        began = trio.current_time()
+        assert await outcome(k, await k.post(message={"content": "x" * 200})) is Status.DELIVERED
+        assert trio.current_time() - began < 30
+        assert sky.contents == ["x" * 200]
 
 
 async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: Any) -> None:

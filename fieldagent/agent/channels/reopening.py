@@ -1,0 +1,42 @@
+"""Serves a device for ever: absent, unplugged or without power, it is opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import trio
+
+from fieldagent.system import waits
+from fieldagent.system.error_groups import first_error
+
+REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds between tries to open the device, the last for ever."""
+STEADY = 60.0
+"""Seconds that it must have worked for the tries to begin anew: one that answers at first and then
+refuses something is not opened each second."""
+
+
+async def keep_open(
+    work: Callable[[], Awaitable[None]],
+    lost: tuple[type[Exception], ...],
+    tell: Callable[[BaseException], None],
+    progress: Callable[[], None],
+) -> NoReturn:
+    """`work` opens the device and works with it until it raises one of `lost`, which `tell` is
+    told.
+
+    `progress` is called before each try.
+    """
+    tries = 0
+    while True:
+        progress()
+        began = trio.current_time()
+        try:
+            await work()
+        except* lost as trouble:
+            tell(first_error(trouble))
+        if trio.current_time() - began >= STEADY:
+            tries = 0
+        await waits.sleep(REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)])
+        tries += 1

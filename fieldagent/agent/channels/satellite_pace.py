@@ -1,0 +1,68 @@
+"""When the satellite link may be tried again. Pure: the moment and chance are given.
+
+A session that fails says something of the link, and not of the Package in it: so there is one rest
+for the link, which a success ends. A mailbox check is paid for: one that brings nothing although
+something waits at the gateway makes the next one wait, ever longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from fieldagent.wire.sbd import SessionResult
+from fieldagent.wire.sbd_status import MoStatus, retry_after
+
+FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
+"""Seconds after a check that brought nothing: the first, which doubles, up to the last."""
+TOO_LARGE = 1
+"""MO status: the message at the head of the queue is too large for this modem, and blocks it."""
+
+
+@dataclass(slots=True)
+class LinkRest:
+    failures: int = 0
+    """Sessions in a row that did not get through."""
+    until: float = -inf
+    urgent_until: float = -inf
+    """An SOS looks sooner, but not before the network or the account allows it."""
+
+    def failed(self, status: MoStatus, now: float, chance: float) -> None:
+        """`chance` is from 0 to 1, so that many kits don't call at one moment."""
+        self.until = now + retry_after(status, self.failures, chance, urgent=False)
+        self.urgent_until = now + retry_after(status, self.failures, chance, urgent=True)
+        self.failures += 1
+
+    def succeeded(self) -> None:
+        self.failures, self.until, self.urgent_until = 0, -inf, -inf
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """What waits for us at the gateway, as far as we know."""
+
+    queued: int = 0
+    fruitless: int = 0
+    """Checks in a row that brought nothing although something waits."""
+    until: float = -inf
+
+    def checked(self, result: SessionResult, now: float, chance: float) -> None:
+        """A session reached the gateway."""
+        brought = result.mt_status == 1 and result.mt_length > 0
+        blocked = result.mo_status == TOO_LARGE
+        self.queued = result.queued
+        if brought or not (blocked or result.queued):
+            self.fruitless, self.until = 0, -inf
+            return
+        wait = FRUITLESS_FIRST * 2 ** min(self.fruitless, 10)
+        wait = FRUITLESS_MAX if blocked else min(FRUITLESS_MAX, wait)
+        self.until = now + wait * (1 + 0.1 * chance)
+        self.fruitless += 1
+
+    def in_words(self) -> str:
+        if not self.fruitless:
+            return ""
+        return (
+            f"{max(1, self.queued)} message(s) at the gateway did not come when asked for"
+            f" ({self.fruitless} times); asked for more seldom"
+        )

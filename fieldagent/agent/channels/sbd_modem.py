@@ -1,0 +1,227 @@
+"""An Iridium 9602/9603 on an open serial port: commands, their replies, and what it says
+unasked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.serial_port import SerialPort, open_serial
+from fieldagent.system import waits
+from fieldagent.wire import sbd
+
+log = logging.getLogger(__name__)
+
+REPLY_MAX = 10.0
+"""Seconds in which any command but a session is answered."""
+SESSION_TIME = 60
+"""Seconds after which the modem itself ends a session (+SBDST)."""
+SESSION_MAX = SESSION_TIME + 30.0
+"""Seconds after which the host gives a session up: later than the modem does."""
+WRITE_MAX, SLOWEST = 2.0, 120.0
+"""Seconds in which +SBDWB is answered once the payload has gone, at so many bytes a second."""
+FILL_EVERY = 0.1
+
+
+class ModemSilent(Exception):
+    """A command was not answered in time, or by something that is no answer."""
+
+
+@dataclass(slots=True)
+class Modem:
+    """Commands and their replies over one open port; unsolicited events go to `link` and `rang`."""
+
+    port: SerialPort
+    link: ChannelLink
+    conversation: sbd.Conversation = field(default_factory=sbd.Conversation)
+    rang: bool = False
+    news: trio.Event = field(default_factory=trio.Event)
+    """Set when the modem said something unasked, and then replaced."""
+    service: bool | None = None
+    imei: str = ""
+    last_read: sbd.MobileTerminated | None = None
+    holds_ours: bool = False
+    """The MO buffer holds what we wrote last: nothing since then shows a reset, which empties
+    it."""
+    resets: int = 0
+    """How often it was found to have been reset."""
+    echo_shows_reset: bool = True
+    """Not where the modem echoes whatever it is told."""
+    _send: trio.MemorySendChannel[sbd.SbdEvent] = field(init=False)
+    _receive: trio.MemoryReceiveChannel[sbd.SbdEvent] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._send, self._receive = trio.open_memory_channel[sbd.SbdEvent](64)
+
+    async def listen(self) -> NoReturn:
+        """Feed the conversation; the only reader of the port."""
+        while True:
+            self.conversation.receive_data(await self.port.read())
+            while (event := self.conversation.next_event()) is not sbd.NEED_DATA:
+                self._sort(event)
+
+    def _sort(self, event: sbd.SbdEvent) -> None:
+        if isinstance(event, sbd.ModemReply | sbd.Ready):
+            self._send.send_nowait(event)
+            return
+        if isinstance(event, sbd.MobileTerminated):
+            self.last_read = event
+            return
+        if isinstance(event, sbd.Ring):
+            log.info("the modem rings: a message waits")
+            self.rang = True
+        elif isinstance(event, sbd.Signal):
+            self.link.signal = event.bars
+        else:
+            self.service = event.available
+        self.news.set()
+        self.news = trio.Event()
+
+    async def ask(self, command: str, seconds: float = REPLY_MAX) -> sbd.ModemReply:
+        event = await self._ask(command, seconds)
+        if not isinstance(event, sbd.ModemReply):
+            raise ModemSilent(f"{command} was answered by {event}")
+        if event.echoed and self.echo_shows_reset:
+            self.holds_ours = False
+        return event
+
+    async def _ask(self, command: str, seconds: float) -> sbd.SbdEvent:
+        await self.port.write(self.conversation.send(command))
+        return await self._answer(command, seconds)
+
+    async def _answer(self, command: str, seconds: float) -> sbd.SbdEvent:
+        with waits.move_on_after(seconds):
+            return await self._receive.receive()
+        self.conversation.give_up()
+        raise ModemSilent(f"{command} was not answered within {seconds:.0f} s")
+
+    async def write(self, body: bytes) -> sbd.WriteResult:
+        """Put a message into the MO buffer."""
+        command = sbd.write_binary(len(body))
+        event = await self._ask(command, REPLY_MAX)
+        if isinstance(event, sbd.ModemReply):
+            return sbd.parse_write(event)
+        await self.port.write(self.conversation.send_payload(body))
+        reply = await self._write_result(command, len(body))
+        assert isinstance(reply, sbd.ModemReply)
+        result = sbd.parse_write(reply)
+        reset = reply.echoed and self.echo_shows_reset
+        self.holds_ours = result is sbd.WriteResult.STORED and not reset
+        return result
+
+    async def _write_result(self, command: str, size: int) -> sbd.SbdEvent:
+        """Where a byte was lost, the modem waits for it for 60 s: line ends take its place, so that
+        the sum is wrong at once. One too many is an empty command."""
+        with waits.move_on_after(WRITE_MAX + size / SLOWEST):
+            return await self._receive.receive()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fill, size)
+            event = await self._answer(command, REPLY_MAX + 60)
+            nursery.cancel_scope.cancel()
+        return event
+
+    async def _fill(self, size: int) -> None:
+        for _ in range(size):
+            await self.port.write(b"\r")
+            await trio.sleep(FILL_EVERY)
+
+    async def read(self) -> sbd.MobileTerminated | None:
+        """The message in the modem; None when it would not tell."""
+        self.last_read = None
+        await self.ask(sbd.READ_BINARY)
+        return self.last_read
+
+    async def set_up(self) -> None:
+        """Everything that a reset undoes. Only the first must succeed."""
+        self.echo_shows_reset = True
+        first = await self._wake_up()
+        self.holds_ours = not first.echoed
+        probe = await self.ask(sbd.AT)
+        self.echo_shows_reset = not probe.echoed
+        for command in (
+            sbd.RING_INDICATIONS,
+            sbd.session_timeout(SESSION_TIME),
+            sbd.REPORT_SIGNAL_AND_SERVICE,
+            # Firmware TA16005 hangs in its first session where this was not asked.
+            sbd.SYSTEM_TIME,
+        ):
+            reply = await self.ask(command)
+            if not reply.ok:
+                log.info("the modem does not know %s; going on without", command)
+
+    async def _wake_up(self) -> sbd.ModemReply:
+        """A modem that has just got power takes a while, and may answer to half a line. One whose
+        stored settings are V0 or Q1 answers nothing that we read before it was told otherwise."""
+        for command in (sbd.SET_UP, sbd.SET_UP, sbd.AT):
+            try:
+                reply = await self.ask(command, 3)
+            except ModemSilent:
+                continue
+            if reply.ok:
+                return reply
+        raise ModemSilent("nothing answers AT there: is it the modem's port, and has it power?")
+
+    async def identify(self) -> None:
+        for command in sbd.SERIAL_NUMBERS:
+            reply = await self.ask(command)
+            if reply.ok:
+                break
+        self.imei = sbd.parse_serial_number(reply)
+        revision = await self.ask(sbd.REVISION)
+        self.link.facts["imei"] = self.imei
+        if revision.ok and revision.lines:
+            self.link.facts["firmware"] = revision.lines[0]
+
+    async def session(self, *, answers_ring: bool) -> sbd.SessionResult:
+        """One session with the gateway. Raises RemoteProtocolError where its reply is damaged."""
+        await self.ask(sbd.session_timeout(SESSION_TIME))
+        reply = None
+        if answers_ring:
+            reply = await self.ask(sbd.SESSION_ANSWERING_RING, SESSION_MAX)
+        if reply is None or (not reply.ok and not reply.lines):
+            reply = await self.ask(sbd.SESSION, SESSION_MAX)
+        return sbd.parse_session(reply)
+
+    async def clear(self, command: str) -> None:
+        """Clear the MO or the MT buffer. One that stays full is told: it would go, or be read,
+        again."""
+        if command == sbd.CLEAR_MO:
+            self.holds_ours = False
+        reply = await self.ask(command)
+        if not reply.ok or reply.lines[-1:] == ("1",):
+            log.warning("the modem did not clear its buffer: %s answered %s", command, reply.lines)
+
+    async def status(self) -> sbd.BufferStatus:
+        """Where the modem stands; it is set up again if it was reset meanwhile."""
+        reply = await self.ask(sbd.STATUS)
+        if reply.echoed and self.echo_shows_reset:
+            log.info("the modem was reset: setting it up again")
+            await self.set_up()
+            self.holds_ours = False
+            self.resets += 1
+            reply = await self.ask(sbd.STATUS)
+        if not reply.ok:
+            reply = await self.ask(sbd.STATUS_SHORT)
+        status = sbd.parse_status(reply)
+        self.holds_ours = self.holds_ours and bool(status.mo_flag)
+        self.rang = self.rang or bool(status.ring_flag)
+        return status
+
+
+@asynccontextmanager
+async def open_modem(port: str, baud: int, link: ChannelLink) -> AsyncIterator[Modem]:
+    """A modem that has answered and is set up."""
+    async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
+        modem = Modem(line, link)
+        nursery.start_soon(modem.listen)
+        await modem.set_up()
+        await modem.identify()
+        log.info("modem %s answers on %s", modem.imei, port)
+        yield modem
+        nursery.cancel_scope.cancel()
