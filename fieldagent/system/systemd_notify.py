@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import MutableMapping
 
+log = logging.getLogger(__name__)
+
 
 def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
-    """Send one line, such as `READY=1`. False where systemd did not start us."""
+    """Send one line, such as `READY=1`. False where systemd did not start us, or is not there."""
     address = environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as peer:
-        peer.sendto(state.encode(), address.replace("@", "\0", 1))
+        try:
+            peer.sendto(state.encode(), address.replace("@", "\0", 1))
+        except OSError as error:
+            log.error("systemd cannot be told %s: %s", state, error.strerror)
+            return False
     return True
 
 

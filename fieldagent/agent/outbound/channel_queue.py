@@ -176,9 +176,13 @@ class ChannelQueue:
 
     def settled(self, number: int) -> None:
         """The transmission is over, and how it ended is on disk."""
-        for piece in self.in_flight.pop(number):
-            if piece.sequence in self._withdrawn and piece.sequence not in self.bursts:
-                self._withdrawn.pop(piece.sequence)[0].set()
+        self.landed(piece.sequence for piece in self.in_flight.pop(number))
+
+    def landed(self, sequences: Iterable[int]) -> None:
+        """They are in flight no more, unless another fragment is."""
+        for sequence in sequences:
+            if sequence in self._withdrawn and sequence not in self.bursts:
+                self._withdrawn.pop(sequence)[0].set()
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self.wake()

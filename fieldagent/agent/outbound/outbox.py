@@ -224,6 +224,8 @@ class ChannelOutbox:
         await self._apply(settlement, self._tried(settlement, "the driver failed", begun is None))
         for number in lost:
             self._over(number, sent=False)
+        # What was taken for a transmission that never came to be.
+        self._queue.landed(back)
 
     def _down(self, pieces: list[Piece], *, sent: bool) -> dict[Piece, Burst]:
         """Those with which nothing of their Package is under way any more."""

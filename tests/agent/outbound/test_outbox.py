@@ -512,3 +512,72 @@ async def test_an_id_at_the_end_of_its_range_leaves_room_for_ours(tmp_path: Path
         assert await k.post() == 8
     async with kit(tmp_path) as k:
         assert await k.post() == 9
+
+
+# A driver that failed.
+
+
+@pytest.mark.parametrize("departed", [True, False])
+async def test_what_a_driver_that_failed_had_taken_waits_again_alone_and_ever_later(
+    tmp_path: Path, clock: Any, departed: bool
+) -> None:
+    async with kit(tmp_path) as k:
+        ids = [await k.post(message={"content": text}) for text in ("one", "two", "three")]
+        queue = k.queues[Channel.SATELLITE]
+        waited = []
+        for _ in range(4):
+            began = trio.current_time()
+            await k.outbox.ready()
+            waited.append(trio.current_time() - began)
+            if departed:
+                assert k.load() is not None
+            else:
+                assert queue.take(trio.current_time(), under_way=False) is not None
+            await k.outbox.give_back()
+        assert waited == sorted(waited)
+        assert len(k.outbox) == 3
+        contents = []
+        for _ in ids:
+            await k.outbox.ready()
+            contents += [entry.content for entry in await k.send()]
+        assert {*contents} == {Message("one"), Message("two"), Message("three")}
+        assert [k.status(id_) for id_ in ids] == [Status.DELIVERED] * 3
+        assert any("the driver failed" in line.detail for line in k.history(ids[0]))
+
+
+@pytest.mark.parametrize("departed", [True, False])
+async def test_a_cancel_waits_no_longer_than_for_the_driver_to_fail(
+    tmp_path: Path, clock: Any, departed: bool
+) -> None:
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        if departed:
+            k.load()
+        else:
+            k.queues[Channel.SATELLITE].take(trio.current_time(), under_way=False)
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(k.cancellation.cancel, id_)
+                await trio.testing.wait_all_tasks_blocked()
+                await k.outbox.give_back()
+        assert k.status(id_) is Status.CANCELED
+        assert len(k.outbox) == 0
+
+
+async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
+    """The modem's number decides, not who asks it."""
+    async with kit(tmp_path) as k:
+        id_ = await k.post()
+        transmission = k.load()
+        await k.outbox.intend(transmission, modem="300", momsn=7)
+        await k.outbox.give_back()
+        left = k.outbox.unsettled()
+        assert left is not None
+        assert (left.transmission, left.momsn) == (transmission, 7)
+        assert k.outbox.load(340) is None
+    async with kit(tmp_path) as k:
+        left = k.outbox.unsettled()
+        assert left is not None
+        assert left.momsn == 7
+        await k.outbox.settle(left.transmission, Outcome.SENT)
+        assert k.status(id_) is Status.DELIVERED
