@@ -129,14 +129,24 @@ class _Server:
             except OSError as error:
                 await self._endure(error)
                 continue
-            peer.setblocking(False)
-            named = peer.family != socket.AF_UNIX
-            if named:
-                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = _Connection(self, peer, str(address[0]) if named else "")
-            connection.refused = not self._make_room(connection)
-            self._enter(connection)
-            nursery.start_soon(connection.run)
+            try:
+                nursery.start_soon(self._welcome(peer, address).run)
+            except Exception as error:
+                # Whatever ails one, others can still come.
+                peer.close()
+                if not isinstance(error, OSError):
+                    self.note_fault(error, "a connection that came")
+
+    def _welcome(self, peer: socket.socket, address: tuple[object, ...]) -> _Connection:
+        """Raises OSError for a peer that has left."""
+        peer.setblocking(False)
+        named = peer.family != socket.AF_UNIX
+        if named:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _Connection(self, peer, str(address[0]) if named else "")
+        connection.refused = not self._make_room(connection)
+        self._enter(connection)
+        return connection
 
     def _enter(self, connection: _Connection) -> None:
         self._all[connection] = None

@@ -362,3 +362,23 @@ async def test_many_streams_and_a_stop_in_the_middle_of_a_piece(
         server.stopping.set()
         for reader in readers:
             assert (await reader.rest()).endswith(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(("error", "told"), [(ValueError("as a test"), 1), (OSError(22, "x"), 0)])
+async def test_a_connection_that_cannot_be_taken_keeps_no_other_away(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    told: int,
+) -> None:
+    def fails(*_: object) -> bool:
+        raise error
+
+    async with serving() as server:
+        with monkeypatch.context() as broken:
+            broken.setattr("fieldagent.http.server._Server._make_room", fails)
+            async with server.client() as client:
+                assert await client.rest() == b""
+        async with server.client() as client:
+            assert await client.is_served()
+    assert len([record for record in caplog.records if record.exc_info]) == told
