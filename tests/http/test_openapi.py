@@ -8,7 +8,8 @@ import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,7 +34,7 @@ def description(name: str) -> Any:
 
 
 def routes(name: str) -> list[Route]:
-    nothing = cast(Any, None)
+    nothing = Mock()
     if name == "local":
         return LocalApi(nothing, nothing).routes()
     api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1, supervisor=nothing)
