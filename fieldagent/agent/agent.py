@@ -36,6 +36,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.store.trouble import unusable
 from fieldagent.system import waits
 from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
@@ -149,7 +150,7 @@ async def run(
 ) -> None:
     """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the local API.
 
-    Raises AlreadyRunning, OSError (the port is taken), JournalFailed.
+    Raises AlreadyRunning, OSError (the port is taken), StoreFailed, Unusable.
     """
     with _only_one(settings.state_directory):
         listeners = open_listeners(settings.api_port)
@@ -385,9 +386,14 @@ DRIVERS = {
 
 @contextmanager
 def _only_one(directory: Path) -> Iterator[IO[str]]:
-    make_private_folder(directory)
-    make_private_file(directory / "agent.lock")
-    with (directory / "agent.lock").open("w") as lock:
+    path = directory / "agent.lock"
+    try:
+        make_private_folder(directory)
+        make_private_file(path)
+        file = path.open("w")
+    except OSError as error:
+        raise unusable(path, error) from error
+    with file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -15,6 +15,8 @@ UNAVAILABLE = 69
 """EX_UNAVAILABLE: no agent answers there."""
 IO_FAILED = 74
 """EX_IOERR: the journal cannot be written."""
+NEWER = 76
+"""A later version of the program has written the journal."""
 SETTINGS = 78
 """EX_CONFIG: the settings file is wrong."""
 
@@ -22,5 +24,5 @@ OF_STATUS = {"Delivered": OK, "Error": ERROR, "Collapsed": COLLAPSED, "Canceled"
 
 MEANINGS = (
     "exit codes: 0 Delivered or done, 1 Error, 2 wrong usage, 3 Collapsed, 4 Canceled, 65 refused,"
-    " 69 no agent answers, 74 disk trouble, 78 wrong settings"
+    " 69 no agent answers, 74 disk trouble, 76 a later version's journal, 78 wrong settings"
 )

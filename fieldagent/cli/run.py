@@ -13,10 +13,11 @@ import trio
 
 from fieldagent.agent import agent
 from fieldagent.agent.settings import load
-from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS, UNAVAILABLE
+from fieldagent.cli.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, UNAVAILABLE
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed
 from fieldagent.store.group import StoreFailed
+from fieldagent.store.trouble import Newer, Unusable
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.properties import InvalidSettings
 
@@ -90,10 +91,12 @@ def ended(start: Callable[[], None]) -> int:
     """Run it, and turn what may stop an agent into a message and an exit code."""
     try:
         start()
-    except* (agent.AlreadyRunning, ListenFailed, StoreFailed, OSError) as group:
+    except* (agent.AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = first_error(group)
         print(f"fieldagent: {error}", file=sys.stderr)
-        code = IO_FAILED if isinstance(error, StoreFailed) else UNAVAILABLE
+        code = UNAVAILABLE
+        if isinstance(error, StoreFailed | Unusable):
+            code = NEWER if isinstance(error, Newer) else IO_FAILED
     else:
         code = OK
     return code

@@ -68,6 +68,10 @@ def connect(path: Path, schema: Schema) -> sqlite3.Connection:
             raise sqlite3.DatabaseError(damage)
         if _version(connection) != schema.version:
             _migrate(connection, schema)
+        # One that can be read and not written is known now, and not at the first commit.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA user_version={schema.version}")
+        connection.execute("ROLLBACK")
     except BaseException:
         connection.close()
         raise

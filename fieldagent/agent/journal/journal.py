@@ -19,7 +19,8 @@ import trio
 
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import GroupCommit, Order, StoreFull
-from fieldagent.store.sqlite import connect, is_fatal, reader, transact
+from fieldagent.store.sqlite import connect, reader, transact
+from fieldagent.store.trouble import is_damage, unusable
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,10 @@ FULL_PAUSE = 10.0
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
-    """`run` must be running for `commit` to return. `read` sees what has been committed."""
+    """`run` must be running for `commit` to return. `read` sees what has been committed.
+
+    Raises `store.trouble.Unusable`.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(self._transact)
@@ -126,13 +130,14 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    """Raises Unusable for what is no damage: a good journal is never set aside."""
     try:
         return connect(path, JOURNAL)
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError) and not is_fatal(error):
-            raise
+    except (sqlite3.Error, OSError) as error:
+        if not is_damage(error):
+            raise unusable(path, error) from error
         _set_aside(path, str(error))
-        return connect(path, JOURNAL)
+        return _open(path)
 
 
 def _set_aside(path: Path, why: str) -> None:

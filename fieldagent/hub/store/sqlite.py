@@ -13,6 +13,7 @@ from fieldagent.hub.store.contract import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
 from fieldagent.store.sqlite import connect, reader, transact
+from fieldagent.store.trouble import is_damage, unusable
 
 T = TypeVar("T")
 
@@ -50,9 +51,11 @@ class SqliteStore:
         try:
             self._writer = connect(file, hub_schema(TYPES))
             self._reader = reader(file)
-        except (OSError, sqlite3.DatabaseError) as error:
+        except (OSError, sqlite3.Error) as error:
+            if not is_damage(error):
+                raise StoreUnavailable(str(unusable(file, error))) from error
             raise StoreUnavailable(
-                f"the database {path} cannot be opened: {error}; restore it from a backup, or name"
+                f"the database {path} is damaged: {error}; restore it from a backup, or name"
                 " another with --database"
             ) from error
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)

@@ -1,0 +1,91 @@
+"""Why a database file cannot be used, in words that say what to do. Only damage is damage.
+
+A full disk, a read error, a lock, a missing right or a later version say nothing against the file:
+it is left as it is. SQLITE_CORRUPT and SQLITE_NOTADB alone do, and what its own check finds
+(https://sqlite.org/rescode.html, PRAGMA quick_check).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+from fieldagent.store.schema import TooNew
+
+
+class Unusable(Exception):
+    """The text is for people. The file was not changed."""
+
+
+class Newer(Unusable):
+    """A later version of the program has written it."""
+
+
+def is_damage(error: BaseException) -> bool:
+    if isinstance(error, TooNew) or not isinstance(error, sqlite3.DatabaseError):
+        return False
+    code = getattr(error, "sqlite_errorcode", None)
+    # Without a code it is what the file's own check has found.
+    return code is None or code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
+    """What people are told of an error that is no damage."""
+    if isinstance(error, TooNew):
+        return Newer(
+            f"{path} was written by a later version of fieldagent ({error}), and is left as it is:"
+            " install that version again, or move the file away to begin with nothing"
+        )
+    what, remedy = _reason(path, error)
+    return Unusable(f"{path} cannot be used: {what}; it is left as it is. {remedy}")
+
+
+_FULL = ("the disk is full", "Make room on it, then start again")
+_DISK = (
+    "the disk does not read or write it",
+    "Look into the system's log for what the disk says, and copy the file away before all else",
+)
+_LOCKED = ("another program holds it", "End that program, then start again")
+
+
+def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
+    """What is wrong, and what to do."""
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _FULL
+        if error.errno == errno.EIO:
+            return _DISK
+        return _place(path, os.strerror(error.errno or 0).lower())
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return _FULL
+    if code == sqlite3.SQLITE_IOERR:
+        return _DISK
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return _LOCKED
+    return _place(path, str(error))
+
+
+def _place(path: Path, what: str) -> tuple[str, str]:
+    """Something about where it is, or whose."""
+    if path.is_dir():
+        return "it is a folder", "Move it away, or name another place"
+    folder = path.parent
+    statistics = os.statvfs(folder) if folder.is_dir() else None
+    if statistics is not None and statistics.f_files and not statistics.f_favail:
+        return "the disk has no place for another file (no inodes)", _FULL[1]
+    if statistics is not None and statistics.f_flag & os.ST_RDONLY:
+        return "the disk is mounted for reading only", "Mount it for writing, then start again"
+    me = os.geteuid()
+    for place in (path, folder):
+        if place.exists() and place.stat().st_uid != me != 0:
+            owner = place.stat().st_uid
+            return (
+                f"{place} belongs to user {owner}, and this program runs as user {me}: {what}",
+                "Run it as that user, or give the file to this one (chown)",
+            )
+    return what, (
+        "See that this program may write the file and the folder around it (ls -l, lsattr)"
+    )
