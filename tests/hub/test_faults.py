@@ -15,7 +15,7 @@ from typing import Any
 from fieldagent.hub.hub import PARTS
 from tests.breaking import Break, Put, environment, until
 from tests.hub.test_cluster import contents, push
-from tests.hub.test_journey import IMEI, folder, posted, receiver, sky
+from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, posted, receiver, sky
 from tests.processes import MODULE, PATIENCE, Hub, administer, agent, free_port, hub
 
 HUB = "fieldagent.hub"
@@ -61,13 +61,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
     device = administer(
         database, "device", "add", "kit", "--user", str(ada), "--imei", IMEI, "--tagged"
     )
-    settings = {
-        "database": database,
-        "satellite-grace": "0",
-        "directip-listen": f"127.0.0.1:{mo_port}",
-        "directip-gateway": f"127.0.0.1:{mt_port}",
-        "webhook-allow": "127.0.0.0/8",
-    }
+    settings = behind_directip(database, mo_port, mt_port)
     broken: list[Break | Put] = [
         *SOON,
         *(Break(f"{HUB}.hub:PARTS.{name}") for name in PARTS),
@@ -88,12 +82,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
     ]
 
     def message(text: str) -> dict[str, Any]:
-        return {
-            "sourceUserId": first["sourceUserId"],
-            "workspaceId": first["workspaceId"],
-            "targetUserId": ada,
-            "message": {"content": text},
-        }
+        return message_to(ada, first, text)
 
     with ExitStack() as stack:
         hooked = stack.enter_context(receiver())

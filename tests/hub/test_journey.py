@@ -76,6 +76,27 @@ def folder(path: Path) -> Path:
     return path
 
 
+def behind_directip(database: str, mo_port: int, mt_port: int) -> dict[str, str]:
+    """Settings of a hub whose satellite operator is the simulated sky."""
+    return {
+        "database": database,
+        "satellite-grace": "1",
+        "directip-listen": f"127.0.0.1:{mo_port}",
+        "directip-gateway": f"127.0.0.1:{mt_port}",
+        "webhook-allow": "127.0.0.0/8",
+    }
+
+
+def message_to(member: int, first: dict[str, Any], text: str) -> dict[str, Any]:
+    """A push in the name of the workspace's `first` member."""
+    return {
+        "sourceUserId": first["sourceUserId"],
+        "workspaceId": first["workspaceId"],
+        "targetUserId": member,
+        "message": {"content": text},
+    }
+
+
 def test_the_journey(tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
@@ -87,21 +108,10 @@ def test_the_journey(tmp_path: Path) -> None:
         database, "device", "add", "kit", "--user", str(ada), "--imei", IMEI, "--tagged"
     )
     bens = administer(database, "device", "add", "tablet", "--user", str(ben))
-    settings = {
-        "database": database,
-        "satellite-grace": "1",
-        "directip-listen": f"127.0.0.1:{mo_port}",
-        "directip-gateway": f"127.0.0.1:{mt_port}",
-        "webhook-allow": "127.0.0.0/8",
-    }
+    settings = behind_directip(database, mo_port, mt_port)
 
     def message(text: str) -> dict[str, Any]:
-        return {
-            "sourceUserId": first["sourceUserId"],
-            "workspaceId": first["workspaceId"],
-            "targetUserId": ada,
-            "message": {"content": text},
-        }
+        return message_to(ada, first, text)
 
     with ExitStack() as stack:
         hooked = stack.enter_context(receiver())

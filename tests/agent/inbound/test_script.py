@@ -179,7 +179,7 @@ async def test_never_reading_a_large_payload_ends_with_the_deadline(brief: None)
 async def test_printing_without_end_fills_nothing_and_ends_with_the_deadline(
     brief: None,
 ) -> None:
-    result, printed = await run("yes", deadline=1.0)
+    result, printed = await run(f"yes {'y' * 999}", deadline=1.0)
     assert result.outcome is HandoverOutcome.REFUSED
     assert sum(len(line) + 1 for line in printed) < OUTPUT_MAX + 100
     assert printed[-1] == f"[more than {OUTPUT_MAX} bytes: the rest is not printed]"
