@@ -26,7 +26,9 @@ PURE = {
     "wire",
     "webhook.schedule",
     "agent.outbound.idle_time",
+    "agent.outbound.collapse",
     "agent.outbound.queue",
+    "agent.outbound.timers",
     "cli.track_policy",
 }
 """Decisions and protocols: the same bytes and moments in, the same out. They do no I/O, read no

@@ -14,11 +14,8 @@ from fieldagent.cli.exit_codes import OK
 from fieldagent.cli.simulate import typed
 from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.air import Impairments, SharedAir
+from fieldagent.simulator.commands import BadCommand
 from fieldagent.simulator.nodes import Nodes, Socket
-
-
-class BadCommand(Exception):
-    """What was typed means nothing here; the text says what would."""
 
 
 def say(line: str) -> None:

@@ -34,7 +34,7 @@ TEXT_MAX = 200
 
 
 @dataclass(slots=True)
-class Fault:
+class PartFault:
     """The last of one part, and how many there were since the program began."""
 
     part: str
@@ -67,7 +67,7 @@ class Supervisor:
         self._fatal = fatal
         self._outside = outside
         self._clock = clock
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, PartFault] = {}
 
     async def keep(self, name: str, part: Part, *, mend: Part | None = None) -> None:
         """Run `part` until it returns or is cancelled, again and again while it fails.
@@ -75,7 +75,7 @@ class Supervisor:
         `mend` puts in order what a run that failed has left; it is awaited before the next run, and
         one that fails is a fault of the part like any other. Raises what is fatal.
         """
-        fault = self._faults.setdefault(name, Fault(name))
+        fault = self._faults.setdefault(name, PartFault(name))
         failed = False
         while True:
             found: list[Exception] = []
@@ -98,14 +98,14 @@ class Supervisor:
 
     def notes(self, name: str) -> Note:
         """What a part calls that goes on when one of its calls fails."""
-        fault = self._faults.setdefault(name, Fault(name))
+        fault = self._faults.setdefault(name, PartFault(name))
 
         def note(error: BaseException, doing: str) -> None:
             self._tell(fault, error, "the rest goes on", doing)
 
         return note
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[PartFault]:
         """One for each part; those that never failed have `times` 0."""
         return list(self._faults.values())
 
@@ -119,14 +119,14 @@ class Supervisor:
         down = [fault.part for fault in self.faults() if fault.is_down(now)]
         return f"failing again and again: {', '.join(down)}; the log says why" if down else None
 
-    def _count_in_a_row(self, fault: Fault) -> None:
+    def _count_in_a_row(self, fault: PartFault) -> None:
         now = trio.current_time()
         if not fault.in_a_row or now - fault.last >= STEADY:
             fault.in_a_row, fault.first = 0, now
         fault.in_a_row += 1
         fault.last = now
 
-    def _tell(self, fault: Fault, error: BaseException, then: str, doing: str = "") -> None:
+    def _tell(self, fault: PartFault, error: BaseException, then: str, doing: str = "") -> None:
         text = f"{doing}: {brief(error)}" if doing else brief(error)
         fault.times += 1
         fault.at = self._clock()

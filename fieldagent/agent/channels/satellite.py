@@ -32,7 +32,7 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.reopening import keep_open
-from fieldagent.agent.channels.satellite_pace import LinkRest, Mailbox
+from fieldagent.agent.channels.satellite_pace import GatewayMailbox, LinkRest
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
@@ -93,9 +93,14 @@ class Pace:
     """Seconds after which the mailbox is asked without a ring."""
     last_session: float = field(default_factory=trio.current_time)
     rest: LinkRest = field(default_factory=LinkRest)
-    mailbox: Mailbox = field(default_factory=Mailbox)
+    mailbox: GatewayMailbox = field(default_factory=GatewayMailbox)
     empty: int = 0
     """Sessions in a row that left an empty buffer and no other sign of a reset."""
+
+    def is_a_habit(self, looks_sent: bool) -> bool:
+        """The buffer is empty, and nothing but that speaks of a reset, time after time."""
+        self.empty = self.empty + 1 if looks_sent else 0
+        return self.empty >= EMPTY_MAX
 
 
 @dataclass(slots=True)
@@ -162,14 +167,10 @@ class SatelliteDriver:
         return not limit.cancelled_caught
 
     async def _package_due(self) -> None:
+        """And the link may be tried again; for an SOS that is sooner."""
         await self.outbox.ready()
-        await self._rested()
-
-    async def _rested(self) -> None:
-        """The link may be tried again; for an SOS that is sooner."""
         with trio.move_on_at(self.pace.rest.until):
-            await self.outbox.ready(urgent=True)
-            await trio.sleep_until(self.pace.rest.urgent_until)
+            await self._urgent_due()
 
     async def _mailbox_due(self) -> None:
         while not self._mailbox_is_due():
@@ -253,7 +254,7 @@ class SatelliteDriver:
         after = await self.modem.status()
         moved = after.momsn == (momsn + 1) % sbd.MOMSN_MODULUS
         told_sent = status.verdict is SessionVerdict.SENT
-        if self.modem.holds_ours or self._is_a_habit(
+        if self.modem.holds_ours or self.pace.is_a_habit(
             wrote and moved and told_sent and resets == self.modem.resets
         ):
             if moved and not told_sent:
@@ -268,11 +269,6 @@ class SatelliteDriver:
             log.warning("the modem's buffer is empty after the session: was it reset?")
             return SessionVerdict.DOUBTFUL
         return status.verdict
-
-    def _is_a_habit(self, looks_sent: bool) -> bool:
-        """The buffer is empty, and nothing but that speaks of a reset, time after time."""
-        self.pace.empty = self.pace.empty + 1 if looks_sent else 0
-        return self.pace.empty >= EMPTY_MAX
 
     def _judge_link(self, status: MoStatus, verdict: SessionVerdict) -> None:
         if verdict is SessionVerdict.SENT:

@@ -38,7 +38,7 @@ class LinkRest:
 
 
 @dataclass(slots=True)
-class Mailbox:
+class GatewayMailbox:
     """What waits for us at the gateway, as far as we know."""
 
     queued: int = 0

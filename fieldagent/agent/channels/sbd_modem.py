@@ -53,11 +53,9 @@ class Modem:
     """How often it was found to have been reset."""
     echo_shows_reset: bool = True
     """Not where the modem echoes whatever it is told."""
-    _send: trio.MemorySendChannel[sbd.SbdEvent] = field(init=False)
-    _receive: trio.MemoryReceiveChannel[sbd.SbdEvent] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[sbd.SbdEvent](64)
+    _replies: tuple[
+        trio.MemorySendChannel[sbd.SbdEvent], trio.MemoryReceiveChannel[sbd.SbdEvent]
+    ] = field(default_factory=lambda: trio.open_memory_channel[sbd.SbdEvent](64))
 
     async def listen(self) -> NoReturn:
         """Feed the conversation; the only reader of the port."""
@@ -68,7 +66,7 @@ class Modem:
 
     def _sort(self, event: sbd.SbdEvent) -> None:
         if isinstance(event, sbd.ModemReply | sbd.Ready):
-            self._send.send_nowait(event)
+            self._replies[0].send_nowait(event)
             return
         if isinstance(event, sbd.MobileTerminated):
             self.last_read = event
@@ -97,7 +95,7 @@ class Modem:
 
     async def _answer(self, command: str, seconds: float) -> sbd.SbdEvent:
         with waits.move_on_after(seconds):
-            return await self._receive.receive()
+            return await self._replies[1].receive()
         self.conversation.give_up()
         raise ModemSilent(f"{command} was not answered within {seconds:.0f} s")
 
@@ -119,7 +117,7 @@ class Modem:
         """Where a byte was lost, the modem waits for it for 60 s: line ends take its place, so that
         the sum is wrong at once. One too many is an empty command."""
         with waits.move_on_after(WRITE_MAX + size / SLOWEST):
-            return await self._receive.receive()
+            return await self._replies[1].receive()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._fill, size)
             event = await self._answer(command, REPLY_MAX + 60)

@@ -6,12 +6,11 @@ import logging
 
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.piggyback import Piggyback
 from fieldagent.agent.outbound.repeat import repeat
-from fieldagent.agent.outbound.terms import TERMS
+from fieldagent.agent.outbound.terms import TERMS, price
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class HubReception:
 
     async def receive(self, body: bytes) -> None:
         """The message and its cost are one commit."""
-        spent = Spent(len(body), self._terms.credits(len(body)))
+        spent = price(self._queue.channel, len(body))
         taken = await self._inbox.take_in(
             body,
             self._budget.book(spent),

@@ -28,6 +28,16 @@ T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 
+def together(*operations: Operation[None]) -> Operation[None]:
+    """All of them, in one commit."""
+
+    def store(db: sqlite3.Connection) -> None:
+        for operation in operations:
+            operation(db)
+
+    return store
+
+
 ROOM_BYTES = 2 << 20
 """What must be free on the disk, or nothing but an SOS is accepted: what is under way needs it."""
 RESERVE_PAGES = 1040

@@ -13,7 +13,7 @@ from math import inf
 import trio
 
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece
-from fieldagent.agent.outbound.burst import Burst, Bursts
+from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.queue import Queue
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
@@ -70,11 +70,10 @@ class ChannelQueue:
             sos=package.sos,
             expires=expires,
             due=now + delay if delay > 0 else -inf,
+            taken=any(piece.sequence == sequence for piece in self.in_flight.get(0, ())),
         )
         if expires < self._expiry:
             self._sooner.set()
-        if any(piece.sequence == sequence for piece in self.in_flight.get(0, ())):
-            self._queue.hold(sequence)
         self.wake()
         return replaced
 
@@ -139,10 +138,6 @@ class ChannelQueue:
         if sequence not in self.bursts:
             self._queue.put_back(sequence)
 
-    def down(self, piece: Piece, *, sent: bool) -> Burst | None:
-        """It is in flight no more; the burst that ends with it comes back."""
-        return self.bursts.land(piece, sent=sent)
-
     def finish(self, sequence: int) -> None:
         """It ended here."""
         self._queue.remove(sequence)
@@ -150,15 +145,13 @@ class ChannelQueue:
 
     def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:
         """Of Packages in flight those that `put_back` would end, as things stand now."""
-        legs = {sequence: self._end_of(sequence) for sequence in sequences}
-        return [EndedLeg(key, self.channel, leg) for key, leg in legs.items() if leg is not None]
-
-    def _end_of(self, sequence: int) -> Leg | None:
-        if sequence not in self._queue:
-            return None
-        if sequence in self._withdrawn:
-            return Leg(Status.CANCELED, self._withdrawn[sequence][1])
-        return REPLACED if self._queue.is_superseded(sequence) else None
+        legs: dict[int, Leg] = {}
+        for sequence in sequences:
+            if sequence in self._withdrawn and sequence in self._queue:
+                legs[sequence] = Leg(Status.CANCELED, self._withdrawn[sequence][1])
+            elif sequence in self._queue and self._queue.is_superseded(sequence):
+                legs[sequence] = REPLACED
+        return [EndedLeg(sequence, self.channel, leg) for sequence, leg in legs.items()]
 
     def put_back(self, sequence: int, due: float) -> EndedLeg | None:
         """It was not sent, or not all of it: it waits until `due`, unless it was withdrawn or

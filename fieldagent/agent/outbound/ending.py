@@ -6,14 +6,13 @@ on its own channel, what the other channels need not send any more, and what the
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
 from fieldagent.agent.events import Events
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import Accepted, EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
@@ -65,13 +64,7 @@ class Endings:
         known = self._known(ended)
         ended = [*ended, *(each for one in ended for each in self._superfluous(one, known))]
         note_ends = outbound.end(ended, self.clock())
-
-        def store(db: sqlite3.Connection) -> None:
-            if also is not None:
-                also(db)
-            note_ends(db)
-
-        await self._journal.persist(store)
+        await self._journal.persist(note_ends if also is None else together(also, note_ends))
         for each in ended:
             self._tell_neighbour(each, known)
         for sequence in {each.sequence for each in ended}:

@@ -7,26 +7,24 @@ holds is dead and skipped, and a heap of more than twice the live entries plus 6
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
+
+from fieldagent.agent.outbound.collapse import CollapseIndex, Kind
+from fieldagent.agent.outbound.timers import Timers
 
 SLACK = 64
 
 Place = tuple[int, int, int]
 """Negated priority, order (the smaller goes first among equals), key."""
-Timer = tuple[float, int]
-"""A time and the key that it is about."""
-HeapEntry = TypeVar("HeapEntry", bound=tuple[float, ...])
 
 
 class _Terms(NamedTuple):
     """What most Packages have none of."""
 
-    collapse: tuple[int, bool] | None = None
-    """The collapseKey, and whether its Package is an SOS."""
+    collapse: Kind | None = None
     expires: float = inf
     due: float = -inf
 
@@ -50,10 +48,10 @@ class Queue:
         """Of every key that lives: the very tuple that stands, or will stand, in `_ready`."""
         self._terms: dict[int, _Terms] = {}
         self._taken: set[int] = set()
-        self._newest: dict[tuple[int, bool], int] = {}
+        self._collapse = CollapseIndex()
         self._ready: list[Place] = []
-        self._delayed: list[Timer] = []
-        self._expiries: list[Timer] = []
+        self._delayed = Timers(lambda timer: self._terms.get(timer[1], _PLAIN).due == timer[0])
+        self._expiries = Timers(lambda timer: self._terms.get(timer[1], _PLAIN).expires == timer[0])
         self._order = 0
 
     def __len__(self) -> int:
@@ -84,13 +82,18 @@ class Queue:
         sos: bool = False,
         expires: float = inf,
         due: float = -inf,
+        taken: bool = False,
     ) -> list[int]:
         """Append a Package; returns those that it replaces, which are forgotten here.
+
+        One that is `taken` at once is in flight already: its transmission began before the program.
 
         The newer takes the older one's place when their priority is equal. A taken one is not
         recalled: `put_back` tells. An SOS yields to another SOS only.
         """
         self._order += 1
+        if taken:
+            self._taken.add(key)
         place = (-priority, self._order, key)
         if collapse_key is None and expires == inf and due == -inf:
             # One live entry more cannot break the bound.
@@ -99,40 +102,26 @@ class Queue:
             return []
         collapse = None if collapse_key is None else (collapse_key, sos)
         terms = _Terms(collapse, expires, due)
-        replaced = self._replaceable(collapse)
+        replaced = self._collapse.replaceable(collapse, self._taken)
         for older in replaced:
-            place, terms = self._inherit(place, terms, older)
+            place, terms = _inherited(
+                place, terms, self._places[older], self._terms.get(older, _PLAIN)
+            )
             self.remove(older)
-        if collapse is not None:
-            self._newest[collapse] = key
+        self._collapse.note(collapse, key)
         self._insert(place, terms)
         return replaced
-
-    def _replaceable(self, collapse: tuple[int, bool] | None) -> list[int]:
-        if collapse is None:
-            return []
-        collapse_key, sos = collapse
-        newest = [self._newest.get((collapse_key, kind)) for kind in [False, True][: 1 + sos]]
-        return [key for key in newest if key is not None and key not in self._taken]
-
-    def _inherit(self, place: Place, terms: _Terms, older: int) -> tuple[Place, _Terms]:
-        priority, order, key = place
-        older_priority, older_order, _ = self._places[older]
-        if priority != older_priority:
-            return place, terms
-        due = max(terms.due, self._terms.get(older, _PLAIN).due)
-        return (priority, min(order, older_order), key), terms._replace(due=due)
 
     def _insert(self, place: Place, terms: _Terms) -> None:
         key = place[2]
         self._places[key] = place
         self._terms[key] = terms
         if terms.due > -inf:
-            heappush(self._delayed, (terms.due, key))
+            self._delayed.add((terms.due, key))
         else:
             heappush(self._ready, place)
         if terms.expires < inf:
-            heappush(self._expiries, (terms.expires, key))
+            self._expiries.add((terms.expires, key))
         self._bound()
 
     def foremost(self, now: float) -> int | None:
@@ -140,8 +129,9 @@ class Queue:
         self._promote(now)
         ready = self._ready
         while ready:
-            if self._stands(ready[0]):
-                return ready[0][2]
+            place = ready[0]
+            if self._places.get(place[2]) is place and place[2] not in self._taken:
+                return place[2]
             heappop(ready)
         return None
 
@@ -163,11 +153,7 @@ class Queue:
 
     def is_superseded(self, key: int) -> bool:
         """Whether a newer Package has its collapseKey: `put_back` would forget it."""
-        return self._superseded_by(key, self._terms.get(key, _PLAIN)) is not None
-
-    def hold(self, key: int) -> None:
-        """Make a waiting key a taken one: its transmission began before the program did."""
-        self._taken.add(key)
+        return self._collapse.newer(self._terms.get(key, _PLAIN).collapse, key) is not None
 
     def hasten(self, key: int) -> None:
         """It need not wait for its time any longer; a taken one is left alone."""
@@ -185,23 +171,18 @@ class Queue:
         self._taken.discard(key)
         terms = self._terms.get(key, _PLAIN)._replace(due=due)
         self._terms[key] = terms
-        newer = self._superseded_by(key, terms)
+        newer = self._collapse.newer(terms.collapse, key)
         if newer is None:
             priority, order, _ = self._places[key]
             self._insert((priority, order, key), terms)
             return True
-        place, newer_terms = self._inherit(self._places[newer], self._terms[newer], key)
+        place, newer_terms = _inherited(
+            self._places[newer], self._terms[newer], self._places[key], terms
+        )
         self.remove(key)
         if newer not in self._taken:
             self._insert(place, newer_terms)
         return False
-
-    def _superseded_by(self, key: int, terms: _Terms) -> int | None:
-        if terms.collapse is None:
-            return None
-        collapse_key, sos = terms.collapse
-        rivals = [self._newest.get((collapse_key, kind)) for kind in [True, False][: 2 - sos]]
-        return max((rival for rival in rivals if rival is not None and rival > key), default=None)
 
     def remove(self, key: int) -> bool:
         """It ended: sent, failed or canceled. False when it is not here."""
@@ -209,9 +190,7 @@ class Queue:
             return False
         self._taken.discard(key)
         if self._terms:
-            terms = self._terms.pop(key, _PLAIN)
-            if terms.collapse is not None and self._newest.get(terms.collapse) == key:
-                del self._newest[terms.collapse]
+            self._collapse.drop(self._terms.pop(key, _PLAIN).collapse, key)
         if len(self._ready) > SLACK or self._delayed or self._expiries:
             self._bound()
         return True
@@ -219,10 +198,8 @@ class Queue:
     def expire(self, now: float) -> list[int]:
         """Forget and return what has outlived its time; a taken one is left until put back."""
         ended = []
-        while self._expiries and self._expiries[0][0] <= now:
-            timer = heappop(self._expiries)
-            key = timer[1]
-            if self._runs(timer) and key not in self._taken:
+        for key in self._expiries.due(now):
+            if key not in self._taken:
                 self.remove(key)
                 ended.append(key)
         return ended
@@ -230,42 +207,42 @@ class Queue:
     def next_change(self, now: float) -> float:
         """When the next one that waits becomes due or expires, whatever is due already."""
         self._promote(now)
-        return min(self._first(self._delayed), self._first(self._expiries))
-
-    def sizes(self) -> Sizes:
-        heaps = (self._ready, self._delayed, self._expiries)
-        return Sizes(len(self._places), tuple(len(heap) for heap in heaps))
-
-    def _stands(self, place: Place) -> bool:
-        return self._places.get(place[2]) is place and place[2] not in self._taken
-
-    def _runs(self, timer: Timer) -> bool:
-        time, key = timer
-        return time in self._terms.get(key, _PLAIN)[1:]
+        return min(self._delayed.first(), self._expiries.first())
 
     def _promote(self, now: float) -> None:
-        while self._delayed and self._delayed[0][0] <= now:
-            due, key = heappop(self._delayed)
-            terms = self._terms.get(key, _PLAIN)
-            if terms.due == due and key not in self._taken:
-                self._terms[key] = terms._replace(due=-inf)
+        for key in self._delayed.due(now):
+            if key not in self._taken:
+                self._terms[key] = self._terms[key]._replace(due=-inf)
                 heappush(self._ready, self._places[key])
-
-    def _first(self, timers: list[Timer]) -> float:
-        while timers and not self._runs(timers[0]):
-            heappop(timers)
-        return timers[0][0] if timers else inf
 
     def _bound(self) -> None:
         most = 2 * len(self._places) + SLACK
+        self._delayed.bound(most)
+        self._expiries.bound(most)
         if len(self._ready) > most:
-            _rebuild(self._ready, self._stands)
-        if len(self._delayed) > most:
-            _rebuild(self._delayed, self._runs)
-        if len(self._expiries) > most:
-            _rebuild(self._expiries, self._runs)
+            places, taken = self._places, self._taken
+            self._ready = list(
+                {
+                    place
+                    for place in self._ready
+                    if places.get(place[2]) is place and place[2] not in taken
+                }
+            )
+            heapify(self._ready)
 
 
-def _rebuild(heap: list[HeapEntry], lives: Callable[[HeapEntry], bool]) -> None:
-    heap[:] = {entry for entry in heap if lives(entry)}
-    heapify(heap)
+def _inherited(
+    place: Place, terms: _Terms, older: Place, older_terms: _Terms
+) -> tuple[Place, _Terms]:
+    """What a newer Package gets of the one that it replaces, where their priority is equal."""
+    priority, order, key = place
+    if priority != older[0]:
+        return place, terms
+    due = max(terms.due, older_terms.due)
+    return (priority, min(order, older[1]), key), terms._replace(due=due)
+
+
+def sizes(queue: Queue) -> Sizes:
+    """Of all that grows with what waits."""
+    heaps = (queue._ready, queue._delayed, queue._expiries)
+    return Sizes(len(queue), tuple(len(heap) for heap in heaps))

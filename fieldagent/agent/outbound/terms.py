@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fieldagent.agent.channels.radio_modem import AIR_BYTES
+from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.link import BODY_BYTES
@@ -38,3 +39,8 @@ TERMS = {
     # The rest of a packet holds a relay request, and an acknowledgement or two.
     Channel.RADIO: ChannelTerms(AIR_BYTES - 20, AIR_BYTES - 20, _free, confirms=True, shared=True),
 }
+
+
+def price(channel: Channel, size: int) -> Spent:
+    """What a transmission of so many bytes costs."""
+    return Spent(size, TERMS[channel].credits(size))

@@ -1,0 +1,41 @@
+"""Which Package is the newest of each collapseKey. Pure.
+
+An SOS and ordinary Packages are told apart: an SOS replaces either, and yields to another SOS
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+Kind = tuple[int, bool]
+"""The collapseKey, and whether its Package is an SOS."""
+
+
+class CollapseIndex:
+    def __init__(self) -> None:
+        self._newest: dict[Kind, int] = {}
+
+    def note(self, kind: Kind | None, key: int) -> None:
+        if kind is not None:
+            self._newest[kind] = key
+
+    def drop(self, kind: Kind | None, key: int) -> None:
+        if kind is not None and self._newest.get(kind) == key:
+            del self._newest[kind]
+
+    def replaceable(self, kind: Kind | None, taken: Collection[int]) -> list[int]:
+        """What a new Package of that kind replaces: nothing that is taken."""
+        if kind is None:
+            return []
+        collapse_key, sos = kind
+        found = [self._newest.get((collapse_key, each)) for each in [False, True][: 1 + sos]]
+        return [key for key in found if key is not None and key not in taken]
+
+    def newer(self, kind: Kind | None, key: int) -> int | None:
+        """The newest that has taken its place meanwhile."""
+        if kind is None:
+            return None
+        collapse_key, sos = kind
+        rivals = [self._newest.get((collapse_key, each)) for each in [True, False][: 2 - sos]]
+        return max((rival for rival in rivals if rival is not None and rival > key), default=None)

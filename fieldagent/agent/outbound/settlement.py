@@ -1,0 +1,128 @@
+"""What the end of a transmission means for each Package that was in it. Decides, and writes
+nothing.
+
+| how it ended | a whole Package, or its last fragment | another fragment | several Packages |
+|---|---|---|---|
+| sent | Delivered | waits for its next one | each for itself |
+| not sent | waits for the next try | the rest of a burst that was heard goes at once | all wait |
+| refused | Error | Error | all wait, and travel alone: each shows which it is |
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from math import inf
+
+import trio
+
+from fieldagent.agent.journal import history, outbound
+from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import EndedLeg, Piece, Spent
+from fieldagent.agent.outbound.burst import Burst
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.terms import TERMS
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Status
+from fieldagent.wire.outcome import Outcome
+
+
+@dataclass(slots=True)
+class Settlement:
+    ended: list[EndedLeg] = field(default_factory=list)
+    waits: dict[int, float] = field(default_factory=dict)
+    """Packages that wait again, and until when; trio's clock."""
+    tried: list[int] = field(default_factory=list)
+    """Packages for which it counts as a try in vain."""
+    event: str = "not sent"
+    """What their history says of it."""
+    ends_intent: bool = True
+
+
+def after_success(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> Settlement:
+    settlement = Settlement()
+    over = _over(queue, pieces, sent=True)
+    for piece in pieces:
+        if _completes(journal, queue, piece):
+            leg = Leg(Status.DELIVERED)
+            settlement.ended.append(EndedLeg(piece.sequence, queue.channel, leg))
+        elif piece in over:
+            settlement.waits[piece.sequence] = -inf
+    return settlement
+
+
+def after_failure(
+    queue: ChannelQueue, pieces: list[Piece], outcome: Outcome, reason: str, retry_after: float
+) -> Settlement:
+    over = _over(queue, pieces, sent=False)
+    if outcome is Outcome.REFUSED and len(pieces) == 1:
+        (sequence,) = (piece.sequence for piece in pieces)
+        ended = EndedLeg(sequence, queue.channel, Leg(Status.ERROR, reason or "refused"))
+        return Settlement([ended], tried=[sequence], event="refused")
+    if outcome is Outcome.REFUSED:
+        queue.alone |= {piece.sequence for piece in pieces}
+    due = trio.current_time() + retry_after if retry_after > 0 else -inf
+    # Of a burst that was heard in part the rest goes at once.
+    waits = {piece.sequence: -inf if burst.heard else due for piece, burst in over.items()}
+    tried = [piece.sequence for piece, burst in over.items() if not burst.heard]
+    return Settlement(waits=waits, tried=tried)
+
+
+def _over(queue: ChannelQueue, pieces: list[Piece], *, sent: bool) -> dict[Piece, Burst]:
+    """Those with which nothing of their Package is under way any more."""
+    bursts = {piece: queue.bursts.land(piece, sent=sent) for piece in pieces}
+    return {piece: burst for piece, burst in bursts.items() if burst is not None}
+
+
+def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
+    """Whether its Package is at the far side once this piece is."""
+    if piece.sequence not in queue:
+        # Another fragment has brought the news.
+        return False
+    if piece.count == 1:
+        return True
+    if TERMS[queue.channel].shared:
+        return outbound.is_held_whole(journal, queue.channel, piece.sequence)
+    held = outbound.fragments_held(journal, queue.channel, piece.sequence, piece.count)
+    return len(held.get(outbound.ONLY_PEER, set()) | {piece.position}) == piece.count
+
+
+def note_sent(
+    queue: ChannelQueue, pieces: list[Piece], spent: Spent, now: float
+) -> Operation[None]:
+    """Writes down that it left, in the history of each Package in it."""
+    left = outbound.sent(queue.channel, pieces, shared=TERMS[queue.channel].shared)
+    cost = _in_words(spent, len(pieces))
+
+    def store(db: sqlite3.Connection) -> None:
+        left(db)
+        for piece in pieces:
+            detail = _fragment_in_words(piece) + cost
+            history.note(db, [piece.sequence], queue.channel, "sent", detail, now)
+
+    return store
+
+
+def note_tried(
+    queue: ChannelQueue, settlement: Settlement, reason: str, now: float
+) -> Operation[None]:
+    """Counts the tries in vain."""
+    sequences, event = settlement.tried, settlement.event
+    tried = outbound.tried(queue.channel, sequences, ends_intent=settlement.ends_intent)
+
+    def store(db: sqlite3.Connection) -> None:
+        tried(db)
+        history.note(db, sequences, queue.channel, event, reason, now)
+
+    return store
+
+
+def _fragment_in_words(piece: Piece) -> str:
+    return "" if piece.count == 1 else f"fragment {piece.position + 1} of {piece.count}: "
+
+
+def _in_words(spent: Spent, together: int) -> str:
+    unit = "credit" if spent.credits == 1 else "credits"
+    cost = f", {spent.credits} {unit}" if spent.credits else ""
+    shared = f", shared by {together}" if together > 1 else ""
+    return f"{spent.bytes} bytes{cost}{shared}"

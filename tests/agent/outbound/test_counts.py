@@ -1,0 +1,67 @@
+"""What a message costs inside: reads of its row, encodings, commits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.agent.outbound import draft, packing
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.outcome import Outcome
+from tests.kit import START, Kit, kit
+
+KEY = bytes(range(32))
+
+
+def counted(k: Kit, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """From here on: reads of a Package's row, and encodings."""
+    counts: Counter[str] = Counter()
+    read = k.journal.read
+
+    def counted_read(sql: str, *parameters: Any) -> list[Any]:
+        counts["reads"] += "FROM package" in sql
+        return read(sql, *parameters)
+
+    def counted_encode(*entries: Any, **how: Any) -> bytes:
+        counts["encodings"] += 1
+        return encode(*entries, **how)
+
+    monkeypatch.setattr(k.journal, "read", counted_read)
+    for module in (draft, packing):
+        monkeypatch.setattr(module, "encode", counted_encode)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("how", "encodings"), [({}, 1), ({"key": KEY}, 2)], ids=["plain", "tagged"]
+)
+@pytest.mark.parametrize("budget", [None, 10])
+async def test_a_small_message_is_read_once_and_encoded_once_or_twice(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: dict[str, Any],
+    encodings: int,
+    budget: int | None,
+) -> None:
+    async with kit(tmp_path, credits_per_day=budget, **how) as k:
+        await k.post()
+        counts = counted(k, monkeypatch)
+        await k.outbox.ready()
+        transmission = k.load()
+        assert counts == {"reads": 1, "encodings": encodings}
+        before = k.journal.commits
+        await k.outbox.intend(transmission, modem="300", momsn=1)
+        await k.outbox.settle(transmission, Outcome.SENT)
+        assert k.journal.commits - before == 2, "its intent, and its end with what it cost"
+
+
+async def test_a_message_for_the_kit_and_its_cost_are_one_commit(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        before = k.journal.commits
+        await k.reception.receive(encode([Entry(7, Message("to the kit"), int(START))]))
+        assert k.journal.commits - before == 1
+        assert k.outbox.spent().credits == 1

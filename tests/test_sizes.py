@@ -1,0 +1,95 @@
+"""No class is more than a reader can hold in mind, and no file more than a few screens."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "fieldagent"
+FILES = sorted(ROOT.rglob("*.py"))
+LINES_MAX, METHODS_MAX, ATTRIBUTES_MAX, PARAMETERS_MAX = 500, 20, 12, 7
+FUNCTION_MAX = 60
+
+LARGER_STILL = {
+    "http/link_session.py": "LinkSession holds 14 attributes",
+    "http/protocol.py": "ServerProtocol holds 13 attributes",
+    "http/server.py": "_Connection has 22 methods",
+    "hub/mobile_terminated.py": "it has 512 lines",
+    "simulator/gateway.py": "SimulatedGateway holds 14 attributes",
+    "simulator/sbd_modem.py": "SimulatedModem has 29 methods and 24 attributes",
+}
+"""Files that are to be cut yet. None may come to these."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def classes(path: Path) -> list[ast.ClassDef]:
+    return [
+        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    ]
+
+
+def methods(found: ast.ClassDef) -> list[Function]:
+    return [node for node in found.body if isinstance(node, Function)]
+
+
+def attributes(found: ast.ClassDef) -> set[str]:
+    """What an instance holds: fields, and whatever a method gives it."""
+    fields = {
+        node.target.id
+        for node in found.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    given = {
+        node.attr
+        for node in ast.walk(found)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+    return fields | given
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if name(path) not in LARGER_STILL], ids=name
+)
+def test_sizes(path: Path) -> None:
+    look_at(path)
+
+
+@pytest.mark.parametrize("place", LARGER_STILL)
+def test_what_has_become_small_is_held_to_it(place: str) -> None:
+    with pytest.raises(AssertionError):
+        look_at(ROOT / place)
+
+
+def look_at(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LINES_MAX
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, Function):
+            assert (node.end_lineno or 0) - node.lineno < FUNCTION_MAX, node.name
+    for found in classes(path):
+        assert len(methods(found)) <= METHODS_MAX, found.name
+        # Plain data, such as the settings, is as wide as what it describes.
+        if methods(found):
+            assert len(attributes(found)) <= ATTRIBUTES_MAX, found.name
+        for method in methods(found):
+            if method.name == "__init__":
+                arguments = method.args
+                count = len(arguments.args) - 1 + len(arguments.kwonlyargs)
+                assert count <= PARAMETERS_MAX, found.name
+
+
+def test_a_class_name_stands_once_in_the_tree() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for found in classes(path):
+            places.setdefault(found.name, []).append(name(path))
+    assert {each: where for each, where in places.items() if len(where) > 1} == {}
