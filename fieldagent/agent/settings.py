@@ -1,6 +1,6 @@
 """The settings file, `agent.properties`: Java properties, read once at the start.
 
-`KEYS` is the whole of it; the README's table and the file that the installer writes follow it.
+`KEYS` is the whole of it; `docs/settings.md` and the file that the installer writes follow it.
 """
 
 from __future__ import annotations
@@ -159,10 +159,21 @@ def _fan_out(value: str) -> FanOut:
 
 
 KEYS = (
-    Key("inbound-hook", text, None, "shell command run for every inbound payload"),
+    Key(
+        "inbound-hook",
+        text,
+        None,
+        "shell command run once for every inbound payload: JSON on standard input and in"
+        " AGENT_PAYLOAD",
+    ),
     Key("inbound-hook-deadline", whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
     Key("webhook-address", url, None, "URL that every inbound payload is posted to"),
-    Key("webhook-secret", webhook_secrets, (), "signs those posts (Standard Webhooks, whsec_…)"),
+    Key(
+        "webhook-secret",
+        webhook_secrets,
+        (),
+        "signs those posts (Standard Webhooks, whsec_…); two, with a space, to rotate",
+    ),
     Key("satellite-port", text, None, "serial port of the 9602/9603, such as /dev/ttyUSB0"),
     Key("satellite-baud", whole(1200, 921600, "baud"), 19200, "its speed (19200)"),
     Key(
@@ -183,7 +194,12 @@ KEYS = (
         None,
         "hours after which the mailbox is asked though no ring came; costs a credit (0: never)",
     ),
-    Key("satellite-key", _keys, (), "64 hex digits that authenticate messages both ways"),
+    Key(
+        "satellite-key",
+        _keys,
+        (),
+        "64 hex digits that authenticate messages both ways; two, with a space, to rotate",
+    ),
     Key(
         "satellite-receipts",
         one_of("ride", "at-once"),
@@ -191,20 +207,32 @@ KEYS = (
         "ride: tell the hub what has come with the next message, where it costs nothing; at-once:"
         " with one of its own, for a credit (ride). An SOS is told at once",
     ),
-    Key("hub-address", _hub, None, "the hub: https://host or https://host:port"),
+    Key(
+        "hub-address",
+        _hub,
+        None,
+        "the hub: https://host or https://host:port (http:// to this machine only)",
+    ),
     Key("hub-token", _token, None, "this kit's link token, as `fieldagent hub` shows it once"),
     Key(
         "hub-ca-file",
         absolute_path,
         None,
-        "PEM file of the authority that signed a private hub's own",
+        "PEM file of the authority that signed a private hub's certificate, instead of the"
+        " system's",
     ),
-    Key("cellular-interface", _interface, None, "the link goes over this and no other: wwan0"),
+    Key(
+        "cellular-interface",
+        _interface,
+        None,
+        "network interface that the link takes, and no other, such as wwan0 (any)",
+    ),
     Key(
         "cellular-ping",
         _ping,
         300,
-        "seconds of silence after which the link is tested; 0 for never (300)",
+        "seconds of silence after which the link is tested, which takes about 250 bytes with all"
+        " overhead; 0 for never (300)",
     ),
     Key(
         "cellular-recovery-command",
@@ -216,7 +244,7 @@ KEYS = (
         "cellular-recovery-after",
         whole(60, 604_800, "seconds"),
         600,
-        "seconds out of reach before that (600)",
+        "seconds out of reach before that, and between two runs (600)",
     ),
     Key(
         "radio-port",
@@ -236,10 +264,17 @@ KEYS = (
         "radio-station",
         whole(1, 2**32 - 1, "the device's number"),
         None,
-        "this kit's number on the air, as the hub shows it; no other kit in earshot has the same",
+        "this kit's number on the air, as the hub shows it for the device; no other kit in earshot"
+        " has the same",
     ),
     Key("radio-name", text, "", "what neighbours call this kit (its station)"),
-    Key("radio-key", _keys, (), "64 hex digits that all kits of a group share, to know each other"),
+    Key(
+        "radio-key",
+        _keys,
+        (),
+        "64 hex digits that all kits of a group share: others are not heard; two, with a space, to"
+        " rotate. Check that your licence allows authentication",
+    ),
     Key(
         "radio-carry",
         _carry,
@@ -269,17 +304,34 @@ KEYS = (
         "sos-repeat",
         whole(0, 86_400, "seconds; 0 for never"),
         600,
-        "seconds after which an SOS that nobody has confirmed goes again; 0 for never (600)",
+        "seconds after which an SOS that nobody has confirmed goes again over each channel; 0 for"
+        " never (600)",
     ),
     Key(
         "package-time-to-live",
         whole(1, 2**31 - 1, "seconds"),
         86_400,
-        "seconds after which a waiting Package ends as Error, expired (86400)",
+        "seconds after which a waiting Package ends as Error, reason expired (86400). An SOS never"
+        " does",
     ),
-    Key("state-directory", text, None, "where the journal lives (~/.local/state/fieldagent)"),
-    Key("keep-ended-count", whole(0, 10_000_000, "Packages"), 10_000, "ended kept (10000)"),
-    Key("keep-ended-days", whole(0, 36_500, "days"), 7, "days ended ones are kept (7)"),
+    Key(
+        "state-directory",
+        text,
+        None,
+        "where the journal lives (~/.local/state/fieldagent; of the unit /var/lib/fieldagent)",
+    ),
+    Key(
+        "keep-ended-count",
+        whole(0, 10_000_000, "Packages"),
+        10_000,
+        "how many ended Packages keep their answers (10000)",
+    ),
+    Key(
+        "keep-ended-days",
+        whole(0, 36_500, "days"),
+        7,
+        "days that ended Packages keep their answers (7)",
+    ),
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )
 
@@ -315,7 +367,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     return Settings(**values)
 
 
-_NEEDS = {
+NEEDS = {
     "hub-address": "hub-token",
     "hub-token": "hub-address",
     "hub-ca-file": "hub-address",
@@ -332,7 +384,7 @@ _NEEDS = {
 def _incomplete(pairs: Mapping[str, str]) -> list[str]:
     faults = [
         f"{name} needs {other}: set that too, or remove {name}"
-        for name, other in _NEEDS.items()
+        for name, other in NEEDS.items()
         if name in pairs and other not in pairs
     ]
     if pairs.get("radio-protocol") == "kiss" and "radio-callsign" not in pairs:

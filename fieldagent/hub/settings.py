@@ -72,12 +72,22 @@ def _endpoint(value: str) -> tuple[str, int]:
 
 
 KEYS = (
-    Key("database", text, None, "postgresql://… or an SQLite file (hub.sqlite3 beside the state)"),
+    Key(
+        "database",
+        text,
+        None,
+        "postgresql://… or an SQLite file (~/.local/state/fieldagent/hub.sqlite3)",
+    ),
     Key("listen", _addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
     Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
     Key("tls-certificate", absolute_path, None, "PEM file with the certificate chain"),
     Key("tls-key", absolute_path, None, "PEM file with its key"),
-    Key("trusted-proxies", _networks, (), "whose X-Forwarded-For is believed: 127.0.0.1/32"),
+    Key(
+        "trusted-proxies",
+        _networks,
+        (),
+        "networks whose X-Forwarded-For is believed, such as 127.0.0.1/32",
+    ),
     Key(
         "satellite-grace",
         whole(0, 86_400, "seconds"),
@@ -96,7 +106,7 @@ KEYS = (
         "directip-allow",
         _networks,
         (),
-        "networks that it may come from: 192.0.2.0/28 (this machine)",
+        "networks that it may come from, as the operator names them: 192.0.2.0/28 (this machine)",
     ),
     Key("directip-gateway", _endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
     Key(
@@ -107,7 +117,12 @@ KEYS = (
     ),
     Key("rockblock-username", text, None, "account at RockBLOCK"),
     Key("rockblock-password", text, None, "its password"),
-    Key("rockblock-public-key", absolute_path, None, "PEM file that checks their JWT"),
+    Key(
+        "rockblock-public-key",
+        absolute_path,
+        None,
+        "PEM file with RockBLOCK's public key, which checks the JWT of what it brings",
+    ),
     Key(
         "webhook-allow",
         _networks,

@@ -1,0 +1,74 @@
+"""Writes docs/settings.md from the tables in the code.
+
+    .venv/bin/python build/settings_doc.py [--check]
+
+With --check it writes nothing, and fails where the page is not what it would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fieldagent.agent import settings as agent
+from fieldagent.hub import settings as hub
+from fieldagent.system.properties import Key
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/settings.md"
+HEAD = """\
+# Settings
+
+Written by `build/settings_doc.py` from the tables in the code: change those, and run it again.
+
+Both files are Java properties, in UTF-8: a key, `=`, a value; `#` begins a comment. A key that is
+not known is an error, and so is a value that cannot be: every fault is told at once, with its line.
+Defaults stand in brackets; a key without one is off until it is set. `fieldagent check` tells
+whether an agent could work with its settings, and what to mend.
+
+What holds a secret (`hub-token`, the keys, `webhook-secret`) belongs in a file that only its user
+can read; the installer makes it so.
+"""
+AGENT = """
+
+## The agent
+
+In `~/.config/fieldagent/agent.properties` (`$XDG_CONFIG_HOME`), or what `--config` names; of an
+installed kit in `/etc/fieldagent/agent.properties`.
+"""
+HUB = """
+
+## The hub
+
+In `~/.config/fieldagent/hub.properties` (`$XDG_CONFIG_HOME`), or what `--config` names; of an
+installed hub in `/etc/fieldagent/hub.properties`. `tls-certificate` goes with `tls-key`, and
+`rockblock-username` with `rockblock-password`. Where `listen` is not this machine's own, TLS or
+`trusted-proxies` must be set; where `directip-listen` is not, `directip-allow` must.
+"""
+
+
+def page() -> str:
+    return HEAD + AGENT + table(agent.KEYS, agent.NEEDS) + HUB + table(hub.KEYS, {})
+
+
+def table(keys: Iterable[Key], needs: Mapping[str, str]) -> str:
+    rows = ["", "| key | means |", "|---|---|"]
+    for key in keys:
+        means = key.means.replace("|", "\\|")
+        needed = f". Needs `{needs[key.name]}`" if key.name in needs else ""
+        rows.append(f"| `{key.name}` | {means}{needed} |")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
+        return 0
+    print("docs/settings.md is not what the code says: run build/settings_doc.py", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
