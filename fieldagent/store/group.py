@@ -35,7 +35,8 @@ class StoreUnavailable(Exception):
 @dataclass(slots=True, eq=False)
 class Order(Generic[C]):
     operation: Callable[[C], Any]
-    caller: trio.lowlevel.Task
+    caller: trio.lowlevel.Task | None = None
+    """Who waits for it; None where nobody has to be woken."""
     result: Any = None
     error: BaseException | None = None
 
@@ -109,7 +110,8 @@ class GroupCommit(Generic[C]):
         for order in orders:
             if isinstance(order.error, StoreFailed):
                 self.failed = order.error
-            trio.lowlevel.reschedule(order.caller)
+            if order.caller is not None:
+                trio.lowlevel.reschedule(order.caller)
 
     def _carry_out(self, orders: Sequence[Order[C]]) -> None:
         """In a thread: all in one transaction, or one by one if one of them raises."""

@@ -97,7 +97,8 @@ class SteadyJournal(Journal):
         orders, self._orders = self._orders, []
         self._carry_out(orders)
         for order in orders:
-            trio.lowlevel.reschedule(order.caller)
+            if order.caller is not None:
+                trio.lowlevel.reschedule(order.caller)
         await trio.lowlevel.checkpoint()
 
 

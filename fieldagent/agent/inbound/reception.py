@@ -103,7 +103,7 @@ class Inbox:
         try:
             return decode(body, keys=self._keys if tagged else ())
         except RemoteProtocolError as error:
-            text = f"a message of {len(body)} bytes could not be read: {error}"
+            text = f"{len(body)} bytes that cannot be read: {error}"
             return Envelope((), not_understood=(text,))
 
     def publish(self, taken: Taken) -> None:

@@ -119,6 +119,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 self.full = False
                 return result
 
+    def commit_at_start(self, operation: Operation[None]) -> None:
+        """At once, before `run`: nobody else writes yet. Raises StoreFailed, StoreFull."""
+        transact(self._writer, [Order(operation)])
+
     def leave(self) -> None:
         """The program stops: a full disk is not waited for any longer."""
         self._leaving.set()

@@ -68,8 +68,12 @@ def by_idempotency_key(journal: Journal, key: str) -> Accepted | None:
 
 def next_id(journal: Journal) -> int:
     """The first above all that were used; those that callers choose far up do not count."""
-    (row,) = journal.read("SELECT coalesce(max(id), 0) FROM package WHERE id < ?", CHOSEN_IDS)
-    return max(1, int(row[0]) + 1)
+    ((kept, forgotten),) = journal.read(
+        "SELECT (SELECT coalesce(max(id), 0) FROM package WHERE id < ?),"
+        " (SELECT coalesce(max(id), 0) FROM forgotten)",
+        CHOSEN_IDS,
+    )
+    return max(1, int(kept) + 1, int(forgotten) + 1)
 
 
 def next_sequence(journal: Journal) -> int:
@@ -351,6 +355,12 @@ def forget(*, before: float, keep: int) -> Operation[int]:
     """Drop Packages that ended on every channel before `before`, and all but the last `keep`."""
 
     def store(db: sqlite3.Connection) -> int:
+        # An id never comes back, though nothing else is known of it any more.
+        db.execute(
+            "INSERT OR REPLACE INTO forgotten SELECT 1, max(coalesce(max(package.id), 0),"
+            " (SELECT coalesce(max(id), 0) FROM forgotten)) FROM package WHERE package.id < ?",
+            (CHOSEN_IDS,),
+        )
         done = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
         done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
         done += " (SELECT sequence FROM sos WHERE state = 'declared')"

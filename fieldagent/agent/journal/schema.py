@@ -63,6 +63,13 @@ CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
 ) STRICT;
 """
 
+FORGOTTEN = """
+CREATE TABLE forgotten ( -- the highest id of Packages of which nothing else is known any more
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id INTEGER NOT NULL
+) STRICT;
+"""
+
 # Which station a fragment on the air was heard by was not known: those go again.
 FRAGMENTS_OF_ONE_PEER = f"""
 {HELD}
@@ -77,6 +84,7 @@ TABLES = f"""
 {STORY}
 {HELD}
 {RESERVE}
+{FORGOTTEN}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -170,4 +178,4 @@ CREATE TABLE handover ( -- one payload to one hook
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
 """
 
-JOURNAL = Schema(4, TABLES, {1: RECEIPT, 2: STORY, 3: FRAGMENTS_OF_ONE_PEER})
+JOURNAL = Schema(5, TABLES, {1: RECEIPT, 2: STORY, 3: FRAGMENTS_OF_ONE_PEER, 4: FORGOTTEN})

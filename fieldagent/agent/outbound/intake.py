@@ -167,8 +167,12 @@ class Intake:
         self._enqueue(accepted, legs, life)
 
     def resume(self) -> int:
-        """Put back into the queues what waited when the program ended; tells how many."""
+        """Put back into the queues what waited when the program ended; tells how many.
+
+        What one of them replaces ends here: power may have failed between the two.
+        """
         now = self._endings.clock()
+        replaced: list[EndedLeg] = []
         waiting = outbound.waiting(self._journal)
         for accepted in waiting:
             life = None
@@ -178,5 +182,7 @@ class Intake:
                 life = min(life, max(0.0, accepted.expires - now))
             legs = outbound.legs(self._journal, accepted.sequence)
             passed = max(0.0, now - accepted.accepted)
-            self._enqueue(accepted, legs, life, passed)
+            replaced += self._enqueue(accepted, legs, life, passed)
+        if replaced:
+            self._journal.commit_at_start(outbound.end(replaced, now))
         return len(waiting)

@@ -213,7 +213,7 @@ async def test_fragments_within_fragments_end_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"\xff\x00garbage", "not an envelope"),
+        (b"\xff\x00garbage", "not CBOR"),
         (bytes.fromhex("840900008401010061"), "not CBOR"),
         (bytes.fromhex("84070000840101006178"), "version 7"),
         (bytes.fromhex("84010000841863010061"), "not CBOR"),

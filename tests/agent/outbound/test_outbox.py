@@ -21,7 +21,7 @@ from fieldagent.package.reading import read_package
 from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Report, decode, encode
 from fieldagent.wire.fragments import join
 from fieldagent.wire.outcome import Outcome
-from tests.kit import kit
+from tests.kit import START, kit
 from tests.processes import PATIENCE
 
 
@@ -581,3 +581,37 @@ async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
         assert left.momsn == 7
         await k.outbox.settle(left.transmission, Outcome.SENT)
         assert k.status(id_) is Status.DELIVERED
+
+
+async def test_an_id_never_comes_back(tmp_path: Path) -> None:
+    """Not after a quiet week in which all was forgotten, and a restart."""
+    async with kit(tmp_path) as k:
+        await k.post(id=41)
+        last = await k.post()
+        assert last == 42
+        while k.status(last) is None:
+            await k.send()
+        await k.journal.commit(outbound.forget(before=START + 1e9, keep=0))
+        assert outbound.by_id(k.journal, last) is None
+    async with kit(tmp_path) as k:
+        await k.journal.commit(outbound.forget(before=START + 1e9, keep=0))
+        assert await k.post() == 43
+
+
+async def test_power_that_fails_between_a_collapse_and_its_end_strands_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with kit(tmp_path) as k:
+        older = await k.post(collapseKey=7)
+
+        async def power_fails(*_: Any) -> None:
+            await trio.sleep_forever()
+
+        monkeypatch.setattr(k.endings, "record", power_fails)
+        with trio.move_on_after(0.5):
+            await k.post(collapseKey=7, message={"content": "newer"})
+    async with kit(tmp_path) as k:
+        assert k.status(older) is Status.COLLAPSED
+        (entry,) = await k.send()
+        assert entry.content == Message("newer")
+        assert k.outbox.load(340) is None
