@@ -15,14 +15,21 @@ from typing import Any
 from fieldagent import __version__
 from fieldagent.cli.exit_codes import MEANINGS, USAGE
 from fieldagent.cli.hub_arguments import add_hub, add_push
-from fieldagent.cli.subcommand import Subparsers, add_item_arguments, command
+from fieldagent.cli.subcommand import CommandParser, Subparsers, add_item_arguments, command
 
-CHANNELS = ("Satellite", "Radio", "Cellular")
+CHANNEL: dict[str, Any] = {
+    "type": str.capitalize,
+    "choices": ("Satellite", "Radio", "Cellular"),
+}
+"""In any case here; the local API takes the names as they are."""
 
 
 def dispatch(arguments: Sequence[str]) -> int:
-    parser = build_parser(arguments)
-    given = parser.parse_args(arguments)
+    if arguments[:1] == ["help"] and arguments[1:] != ["--help"]:
+        arguments = [*arguments[1:], "--help"]
+    given, unknown = build_parser(arguments).parse_known_args(arguments)
+    if unknown:
+        given.parser.refuse_unknown(unknown)
     if given.carry_out is None:
         given.parser.print_help(sys.stderr)
         return USAGE
@@ -40,9 +47,9 @@ def dispatch(arguments: Sequence[str]) -> int:
         return 141
 
 
-def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def build_parser(arguments: Sequence[str]) -> CommandParser:
     """What is not called is named alone: the hub's part costs an agent's start milliseconds."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="fieldagent",
         description="Links people and assets in the field with systems elsewhere.",
         epilog=MEANINGS,
@@ -59,17 +66,18 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_inbound(commands)
     _add_check(commands)
     _add_simulate(commands)
+    _add_help(commands)
     called = arguments[0] if arguments else ""
     add_hub(commands, named_alone=called != "hub")
     add_push(commands, named_alone=called != "push")
     return parser
 
 
-def _add_config(parser: argparse.ArgumentParser) -> None:
+def _add_config(parser: CommandParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
 
 
-def _add_local(parser: argparse.ArgumentParser) -> None:
+def _add_local(parser: CommandParser) -> None:
     parser.add_argument("--port", type=int, default=9091, help="port of the agent (9091)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -96,10 +104,10 @@ def _add_send(commands: Subparsers) -> None:
     add_item_arguments(lambda kind, summary: _send_kind(kinds, kind, summary))
 
 
-def _send_kind(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentParser:
+def _send_kind(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("send", name), summary)
     parser.add_argument("--id", type=int, help="Package id; the agent chooses a free one otherwise")
-    parser.add_argument("--channel", action="append", choices=CHANNELS, dest="channels")
+    parser.add_argument("--channel", action="append", **CHANNEL, dest="channels")
     parser.add_argument("--priority", type=int)
     parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
@@ -109,7 +117,7 @@ def _send_kind(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentP
     return parser
 
 
-def _add_dry_run(parser: argparse.ArgumentParser, default: Any) -> None:
+def _add_dry_run(parser: CommandParser, default: Any) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -118,7 +126,7 @@ def _add_dry_run(parser: argparse.ArgumentParser, default: Any) -> None:
     )
 
 
-def _add_waiting(parser: argparse.ArgumentParser) -> None:
+def _add_waiting(parser: CommandParser) -> None:
     parser.add_argument("--no-wait", action="store_true", help="return once it is queued")
     _add_local(parser)
 
@@ -156,7 +164,7 @@ def _add_track(commands: Subparsers) -> None:
     track.add_argument(
         "--collapse-key", type=int, default=2947, help="a newer position replaces (2947)"
     )
-    track.add_argument("--channel", action="append", choices=CHANNELS, dest="channels")
+    track.add_argument("--channel", action="append", **CHANNEL, dest="channels")
     track.add_argument("--time-to-live", type=int, metavar="SECONDS")
     _add_local(track)
 
@@ -164,13 +172,13 @@ def _add_track(commands: Subparsers) -> None:
 def _add_watching(commands: Subparsers) -> None:
     cancel = command(commands, "cancel", ("watch", "cancel"), "cancel a Package that waits")
     cancel.add_argument("id", type=int)
-    cancel.add_argument("--channel", choices=CHANNELS, help="on this channel only")
+    cancel.add_argument("--channel", **CHANNEL, help="on this channel only")
     _add_local(cancel)
     shown = command(commands, "show", ("watch", "show_package"), "tell the story of a Package")
     shown.add_argument("id", type=int)
     _add_local(shown)
     queue = command(commands, "queue", ("watch", "queue"), "show or clear what waits")
-    queue.add_argument("--channel", choices=CHANNELS)
+    queue.add_argument("--channel", **CHANNEL)
     queue.add_argument("--clear", action="store_true", help="cancel all of it")
     _add_local(queue)
     _add_local(command(commands, "status", ("watch", "status"), "show how the agent is doing"))
@@ -233,6 +241,12 @@ def _add_simulate(commands: Subparsers) -> None:
     node.add_argument("--delay", type=float, default=0.0, help="seconds it takes at most (0)")
     node.add_argument("--bitrate", type=_positive, default=9600.0, help="bits per second (9600)")
     node.add_argument("--seed", type=int, help="the same seed, the same chances")
+
+
+def _add_help(commands: Subparsers) -> None:
+    """Listed with the others; `dispatch` reads it as the --help of what it names."""
+    asked = command(commands, "help", None, "explain a command, as its --help does")
+    asked.add_argument("command", nargs="*", metavar="COMMAND", help="such as send message")
 
 
 def _several(value: str) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from fieldagent.cli.subcommand import Subparsers, add_item_arguments, command
+from fieldagent.cli.subcommand import CommandParser, Subparsers, add_item_arguments, command
 
 KINDS = ("message", "location", "waypoint", "data")
 TYPES = ("User", "Device", "Integration", "Resource")
@@ -33,19 +32,19 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_listing(log)
 
 
-def _add_store(parser: argparse.ArgumentParser) -> None:
+def _add_store(parser: CommandParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
     parser.add_argument(
         "--database", metavar="WHERE", help="postgresql://… or the path of an SQLite file"
     )
 
 
-def _add_listing(parser: argparse.ArgumentParser) -> None:
+def _add_listing(parser: CommandParser) -> None:
     _add_store(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _action(actions: Subparsers, name: str, function: str, summary: str) -> argparse.ArgumentParser:
+def _action(actions: Subparsers, name: str, function: str, summary: str) -> CommandParser:
     parser = command(actions, name, ("hub", function), summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
     _add_listing(parser)
@@ -83,7 +82,7 @@ def _add_user(actions: Subparsers) -> None:
     _action(user, "list", "user_list", "list users")
 
 
-def _add_over_satellite(parser: argparse.ArgumentParser) -> None:
+def _add_over_satellite(parser: CommandParser) -> None:
     parser.add_argument(
         "--over-satellite",
         action="store_true",
@@ -169,7 +168,7 @@ def _add_webhook(actions: Subparsers) -> None:
     replay.add_argument("request_id", nargs="?", metavar="REQUEST_ID", help="all otherwise")
 
 
-def _webhook_action(kinds: Subparsers, name: str, summary: str) -> argparse.ArgumentParser:
+def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("webhook", name), summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
     _add_listing(parser)
@@ -184,7 +183,7 @@ def add_push(commands: Subparsers, *, named_alone: bool) -> None:
     add_item_arguments(lambda kind, summary: _add_push_kind(kinds, kind, summary))
 
 
-def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> argparse.ArgumentParser:
+def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser = command(kinds, kind, ("push", kind), summary)
     parser.add_argument("--hub", required=True, metavar="URL", help="such as https://hub.example")
     parser.add_argument("--workspace", required=True, help="its number")

@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeAlias
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+class CommandParser(argparse.ArgumentParser):
+    """Says what was probably meant where a word is mistyped."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Called by argparse for each word that must be one of several."""
+        if action.choices is not None and value not in action.choices:
+            meant = _meant(str(value), action.choices)
+            choice = meant or f"it is one of {', '.join(action.choices)}"
+            raise argparse.ArgumentError(action, f"there is no {value!r}; {choice}")
+
+    def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
+        """For what no argument of this command takes."""
+        meant = _meant(words[0].partition("=")[0], self._option_string_actions)
+        self.error(f"{words[0]!r} is unknown here; {meant or f'see `{self.prog} --help`'}")
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    import difflib  # here, so that a command that is typed well starts without it
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 
 
 def command(
@@ -14,16 +38,16 @@ def command(
     name: str,
     carry_out: tuple[str, str] | None,
     summary: str,
-) -> argparse.ArgumentParser:
+) -> CommandParser:
     """`carry_out` names a module of `fieldagent.cli` and a function in it."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         name, help=summary, description=summary[0].upper() + summary[1:] + "."
     )
     parser.set_defaults(carry_out=carry_out, parser=parser)
     return parser
 
 
-def add_item_arguments(add_kind: Callable[[str, str], argparse.ArgumentParser]) -> None:
+def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
     """The four kinds; `add_kind` makes the parser of each from its name and summary."""
     message = add_kind("message", "send a text message")
     message.add_argument("content", help="the text; - reads standard input")
@@ -40,7 +64,7 @@ def add_item_arguments(add_kind: Callable[[str, str], argparse.ArgumentParser]) 
     data.add_argument("file", help="the file to send; - reads standard input")
 
 
-def _add_position(parser: argparse.ArgumentParser) -> None:
+def _add_position(parser: CommandParser) -> None:
     parser.add_argument("latitude", help="decimal degrees, WGS84")
     parser.add_argument("longitude", help="decimal degrees, WGS84")
     parser.add_argument("--timestamp", help="ISO 8601; now otherwise")

@@ -1,0 +1,78 @@
+"""What a user types, and what the command line makes of it: real processes and their output."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.processes import MODULE, PATIENCE, agent
+
+
+def fieldagent(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["send"], ["send", "message"], ["hub", "user"], ["help"]])
+def test_help_is_what_help_of_the_command_prints(words: list[str]) -> None:
+    asked, flagged = fieldagent("help", *words), fieldagent(*words, "--help")
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout == flagged.stdout
+    assert asked.stdout.startswith(" ".join(["usage: fieldagent", *words]))
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("sned message hello", "send"),
+        ("send mesage hello", "message"),
+        ("hub usr add Ada", "user"),
+        ("hub user ad Ada", "add"),
+        ("push mesage hello", "message"),
+        ("simulate satelite", "satellite"),
+        ("help stauts", "status"),
+        ("status --jsn", "--json"),
+        ("status --prot=9092", "--port"),
+        ("queue --channel satelite", "Satellite"),
+        ("inbound list --state daed", "dead"),
+    ],
+)
+def test_what_was_meant_is_said(typed: str, meant: str) -> None:
+    done = fieldagent(*typed.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"did you mean '{meant}'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("xyzzy", "there is no 'xyzzy'; it is one of run, demo, send, sos,"),
+        ("status --xyzzy", "'--xyzzy' is unknown here; see `fieldagent status --help`"),
+        ("status now", "'now' is unknown here; see `fieldagent status --help`"),
+    ],
+)
+def test_where_nothing_is_close_what_there_is_is_said(typed: str, told: str) -> None:
+    done = fieldagent(*typed.split())
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Path) -> None:
+    with agent(
+        tmp_path,
+        {"satellite-port": None, "radio-port": str(tmp_path / "none"), "radio-station": "1"},
+    ) as running:
+        port = ["--port", str(running.port)]
+        sent = fieldagent("send", "message", "hello", "--channel", "rADIO", "--no-wait", *port)
+        assert sent.returncode == 0, sent.stderr
+        for name in ("radio", "RADIO", "Radio"):
+            listed = fieldagent("queue", "--channel", name, *port)
+            assert (listed.returncode, listed.stdout.count("Radio")) == (0, 1)
+        assert fieldagent("queue", "--channel", "cellular", *port).stdout == "nothing waits\n"
+        assert running.call("GET", "/api/queue?channel=radio").status == 400
+        assert running.call("GET", "/api/queue?channel=Radio").status == 200
+        canceled = fieldagent("cancel", "1", "--channel", "radio", *port)
+        assert (canceled.returncode, canceled.stdout) == (0, "Package 1: Canceled\n")
