@@ -131,9 +131,10 @@ def _inbound_lines(payloads: list[dict[str, Any]]) -> list[str]:
 def _payload_lines(payload: dict[str, Any]) -> list[str]:
     entry = payload["body"]["payloads"][0]
     sender, event = entry["identity"], entry["events"][0]
+    sos = "SOS " if event.get("sos") else ""
     what = event.get("content") or event.get("name") or event.get("latitude") or ""
     lines = [
-        f"{payload['requestId']}  {clock_time(payload['received'])}  {event['type']} from"
+        f"{payload['requestId']}  {clock_time(payload['received'])}  {sos}{event['type']} from"
         f" {sender['name'] or sender['id']}  {what[:60]}"
     ]
     lines += [

@@ -169,7 +169,9 @@ def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
     moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
-    text = payload_json(request_id, identity_of(db, sender, workspace), content, moment)
+    text = payload_json(
+        request_id, identity_of(db, sender, workspace), content, moment, sos=entry.sos
+    )
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
     return WebhookPost(_webhook(row[:7]), item, delivery, claimed_until)
 

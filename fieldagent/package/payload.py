@@ -32,7 +32,14 @@ def stranger(origin: int) -> Identity:
     return Identity(str(abs(origin)), type=kind)
 
 
-def payload_json(request_id: str, sender: Identity, item: Item, timestamp: datetime) -> str:
+SOS_MARK = '"sos":true'
+"""How the event of an SOS differs from any other in the compact JSON. No text can hold it, as
+quotes within a JSON string are escaped."""
+
+
+def payload_json(
+    request_id: str, sender: Identity, item: Item, timestamp: datetime, *, sos: bool = False
+) -> str:
     """Compact JSON of one delivery; ASCII, so that it fits an environment variable."""
     document = {
         "requestId": request_id,
@@ -45,7 +52,7 @@ def payload_json(request_id: str, sender: Identity, item: Item, timestamp: datet
                     "email": sender.email,
                 },
                 "account": {"id": sender.account},
-                "events": [event(item, timestamp)],
+                "events": [event(item, timestamp) | ({"sos": True} if sos else {})],
             }
         ],
     }

@@ -57,6 +57,12 @@ def _mt(bench: Bench, rest: str) -> str:
     return _queued(bench, bench.gateway.send(Message(rest)))
 
 
+def _mt_sos(bench: Bench, rest: str) -> str:
+    if not rest:
+        raise BadCommand("say what to send: mt-sos TEXT")
+    return _queued(bench, bench.gateway.send(Message(rest), sos=True))
+
+
 def _mt_location(bench: Bench, rest: str) -> str:
     latitude, longitude = _position(rest.split())
     return _queued(bench, bench.gateway.send(Location(latitude, longitude, datetime.now(UTC))))
@@ -231,6 +237,7 @@ def _hub_late(bench: Bench, rest: str) -> str:
 COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "mt": ("mt TEXT                     send a message to the kit", _mt),
     "mt-location": ("mt-location LAT LON         send a position", _mt_location),
+    "mt-sos": ("mt-sos TEXT                 send a message that is an SOS", _mt_sos),
     "mt-waypoint": ("mt-waypoint LAT LON NAME    send a point of interest", _mt_waypoint),
     "mt-data": ("mt-data HEX | @FILE         send raw bytes", _mt_data),
     "mt-raw": ("mt-raw HEX                  send an MT message of any bytes at all", _mt_raw),

@@ -89,11 +89,12 @@ class SimulatedGateway:
 
     # What the people at home do.
 
-    def send(self, item: Item) -> int:
+    def send(self, item: Item, *, sos: bool = False) -> int:
         """Queue an item for the kit; how many MT messages it takes."""
         self._sequence += 1
         moment = recorded(item)
-        entry = Entry(self._sequence, item, int(moment.timestamp() if moment else self._clock()))
+        time = int(moment.timestamp() if moment else self._clock())
+        entry = Entry(self._sequence, item, time, sos)
         entries = [entry]
         if not self._introduced:
             entries.insert(0, Entry(ORIGIN, Introduction(HOME), entry.time))

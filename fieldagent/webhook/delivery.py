@@ -14,6 +14,8 @@ from typing import Protocol
 
 import trio
 
+from fieldagent.package.payload import SOS_MARK
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -30,6 +32,10 @@ class Delivery:
     """How often it was tried already."""
     not_before: float = 0.0
     """Unix time of the next attempt."""
+
+    @property
+    def sos(self) -> bool:
+        return SOS_MARK in self.body
 
 
 class HandoverOutcome(Enum):

@@ -33,7 +33,8 @@ async def post(
     open_stream: Opener = trio.open_tcp_stream,
     remedy: str = REMEDY,
 ) -> HandoverResult:
-    """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers.
+    """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers. An SOS bears
+    the header `fieldagent-sos: 1`.
 
     `remedy` is what people should do where the URL itself is wrong.
     """
@@ -45,6 +46,7 @@ async def post(
             headers=(
                 ("Content-Type", "application/json"),
                 ("User-Agent", f"fieldagent/{__version__}"),
+                *((("fieldagent-sos", "1"),) if delivery.sos else ()),
                 *extra,
                 *headers(delivery.request_id, body, now=clock(), secrets=secrets),
             ),

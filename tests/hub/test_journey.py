@@ -26,11 +26,13 @@ class Receiver:
 
     def __init__(self, tls: ssl.SSLContext | None, before_answer: Callable[[], None]) -> None:
         self.got: list[Any] = []
-        got = self.got
+        self.headers: list[Any] = []
+        got, headers = self.got, self.headers
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                headers.append(self.headers)
                 got.append(json.loads(body))
                 before_answer()
                 self.send_response(204)

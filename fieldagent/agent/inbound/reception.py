@@ -19,7 +19,7 @@ from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import Item, recorded
-from fieldagent.package.payload import payload_json, stranger
+from fieldagent.package.payload import SOS_MARK, payload_json, stranger
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
@@ -113,6 +113,8 @@ class Inbox:
         if taken.duplicates:
             log.info("%d came again and went no further", taken.duplicates)
         for payload in taken.payloads:
+            if SOS_MARK in payload.body:
+                log.warning("an SOS has come from %s: %s", payload.sender, payload.body)
             self._events.publish("inbound", payload.body)
         if taken.payloads:
             self.wake()
@@ -161,7 +163,7 @@ class Inbox:
             taken.duplicates += 1
         else:
             assert isinstance(entry.content, Item)
-            spooled = self._spool(db, origin, entry.content, entry.time, taken.now)
+            spooled = self._spool(db, origin, entry, entry.content, taken.now)
             taken.payloads.append(spooled)
         # Also when it was sent again: the peer has not heard that it is here.
         _owe(db, entry, taken)
@@ -194,12 +196,12 @@ class Inbox:
         return [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]
 
     def _spool(
-        self, db: sqlite3.Connection, origin: int, item: Item, time: int, now: float
+        self, db: sqlite3.Connection, origin: int, entry: Entry, item: Item, now: float
     ) -> Received:
         sender = inbound.identity(db, origin) or stranger(origin)
         request_id = str(uuid.uuid4())
-        moment = recorded(item) or datetime.fromtimestamp(time, UTC)
-        body = payload_json(request_id, sender, item, moment)
+        moment = recorded(item) or datetime.fromtimestamp(entry.time, UTC)
+        body = payload_json(request_id, sender, item, moment, sos=entry.sos)
         payload = Received(request_id, sender.id, body, now)
         inbound.spool(db, payload, self.hooks)
         return payload

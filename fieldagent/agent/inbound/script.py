@@ -34,7 +34,14 @@ LINGER = 1.0
 
 _READ_SIZE = 16_384
 
-_OURS = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "AGENT_PAYLOAD", "AGENT_PAYLOAD_OMITTED"}
+_OURS = {
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "AGENT_PAYLOAD",
+    "AGENT_PAYLOAD_OMITTED",
+    "AGENT_PAYLOAD_SOS",
+}
 """Of our own environment, what a hook must not mistake for its own."""
 
 EX_TEMPFAIL = 75
@@ -53,7 +60,7 @@ async def run_script(
 ) -> HandoverResult:
     """Hand `delivery` to `command`; `emit` gets each line that it writes to standard output."""
     try:
-        process = await _start(command, environment(delivery.body, os.environ))
+        process = await _start(command, environment(delivery.body, os.environ, sos=delivery.sos))
     except OSError as error:
         too_long = "; shorten inbound-hook" if error.errno == errno.E2BIG else ""
         return HandoverResult(
@@ -74,9 +81,12 @@ async def run_script(
     return judge(process.returncode)
 
 
-def environment(body: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The hook's environment: ours, with the payload when every shell can hold it."""
+def environment(body: str, inherited: Mapping[str, str], *, sos: bool = False) -> dict[str, str]:
+    """The hook's environment: ours, with the payload when every shell can hold it, and
+    `AGENT_PAYLOAD_SOS=1` for an SOS."""
     ours = {name: value for name, value in inherited.items() if name not in _OURS}
+    if sos:
+        ours["AGENT_PAYLOAD_SOS"] = "1"
     if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:
         return ours | {"AGENT_PAYLOAD": body}
     return ours | {"AGENT_PAYLOAD_OMITTED": "1"}
