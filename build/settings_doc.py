@@ -22,7 +22,7 @@ HEAD = """\
 Written by `build/settings_doc.py` from the tables in the code: change those, and run it again.
 
 Both files are Java properties, in UTF-8: a key, `=`, a value; `#` begins a comment. A key that is
-not known is an error, and so is a value that cannot be: every fault is told at once, with its line.
+not known is an error, and so is a value that cannot be: every fault is told at once.
 Defaults stand in brackets; a key without one is off until it is set. `fieldagent check` tells
 whether an agent could work with its settings, and what to mend.
 
@@ -30,14 +30,12 @@ What holds a secret (`hub-token`, the keys, `webhook-secret`) belongs in a file 
 can read; the installer makes it so.
 """
 AGENT = """
-
 ## The agent
 
 In `~/.config/fieldagent/agent.properties` (`$XDG_CONFIG_HOME`), or what `--config` names; of an
 installed kit in `/etc/fieldagent/agent.properties`.
 """
 HUB = """
-
 ## The hub
 
 In `~/.config/fieldagent/hub.properties` (`$XDG_CONFIG_HOME`), or what `--config` names; of an

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,27 @@ def test_every_path_of_the_tree_is_there(page: Path) -> None:
 
 def test_the_settings_page_says_what_the_code_does() -> None:
     subprocess.run([sys.executable, ROOT / "build/settings_doc.py", "--check"], check=True)
+
+
+@cache
+def texts() -> tuple[str, ...]:
+    """Every text in the code, and each constant part of those that are put together."""
+    trees = (ast.parse(path.read_text()) for path in (ROOT / "fieldagent").rglob("*.py"))
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return tuple(
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def symptoms() -> list[str]:
+    rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    spans = (span for row in rows for span in re.findall(r"`([^`]+)`", row))
+    return [span for span in spans if " " in span and not span.startswith("fieldagent check")]
+
+
+@pytest.mark.parametrize("symptom", symptoms())
+def test_what_is_looked_up_by_its_words_is_what_the_program_says(symptom: str) -> None:
+    for part in symptom.split("…"):
+        assert any(part.strip() in text for text in texts()), part

@@ -1,0 +1,70 @@
+"""The examples at work: hooks beneath a real agent and sky, the drop-in as systemd reads it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.machine import tool
+from tests.processes import PATIENCE, agent, free_port, sky, until
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+
+
+def test_the_shell_hook_writes_what_comes(tmp_path: Path) -> None:
+    file = tmp_path / "messages"
+    hook = {"inbound-hook": f"{EXAMPLES}/hook.sh {file}"}
+    with sky(tmp_path) as above, agent(tmp_path, hook) as kit:
+        above.type("mt Storm at noon")
+        kit.expect(f"written to {file}")
+    assert file.read_text() == "Base camp: Storm at noon\n"
+
+
+def test_a_payload_that_the_shell_hook_cannot_write_is_tried_again(tmp_path: Path) -> None:
+    hook = [EXAMPLES / "hook.sh", tmp_path / "missing" / "messages"]
+    done = subprocess.run(hook, input="{}", text=True, capture_output=True, timeout=PATIENCE)
+    assert done.returncode == 75
+
+
+def test_the_python_hook_answers(tmp_path: Path) -> None:
+    port = str(free_port())
+    hook = {"inbound-hook": f"{sys.executable} {EXAMPLES}/hook.py --port {port}", "api-port": port}
+    with sky(tmp_path) as above, agent(tmp_path, hook) as kit:
+        above.type("mt where?")
+        kit.expect("Package 1 answers")
+        above.expect("At the hut, 46.5 N 7.25 E")
+
+
+def test_the_python_hook_asks_to_be_called_again_without_an_agent() -> None:
+    payload = '{"payloads": [{"events": [{"type": "Message", "content": "where?"}]}]}'
+    hook = [sys.executable, str(EXAMPLES / "hook.py"), "--port", str(free_port())]
+    done = subprocess.run(hook, input=payload, text=True, capture_output=True, timeout=PATIENCE)
+    assert done.returncode == 75
+    assert "cannot be reached" in done.stdout
+
+
+def test_a_position_is_posted(tmp_path: Path) -> None:
+    with sky(tmp_path), agent(tmp_path) as kit:
+        command = [str(EXAMPLES / "position.py"), "47.3769", "8.5417", str(kit.port)]
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+        assert done.stdout == "Delivered\n", done.stderr
+        until(lambda: kit.call("GET", "/api/queue").body["queued"] == 0)
+
+
+def test_systemd_understands_the_drop_in(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "systemd/fieldagent.service", tmp_path)
+    shutil.copytree(EXAMPLES / "fieldagent.service.d", tmp_path / "fieldagent.service.d")
+    unit = tmp_path / "fieldagent.service"
+    # What the unit starts is not installed here.
+    text = unit.read_text().replace("/usr/bin/python3", sys.executable)
+    unit.write_text(text)
+    analyze = tool("systemd-analyze", "systemd")
+    done = subprocess.run([analyze, "verify", "--man=no", unit], capture_output=True, text=True)
+    assert "hooks.conf" not in done.stderr, done.stderr
+    broken = tmp_path / "fieldagent.service.d/hooks.conf"
+    broken.write_text("[Service]\nReadWritePath=/srv/messages\n")
+    done = subprocess.run([analyze, "verify", "--man=no", unit], capture_output=True, text=True)
+    assert "hooks.conf" in done.stderr, "the drop-in is looked at"
