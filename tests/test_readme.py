@@ -1,0 +1,78 @@
+"""What the README shows is what happens: its commands, verbatim and in order, beside a demo."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.machine import lacking, tool
+from tests.processes import MODULE, PATIENCE, Running
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def transcripts(text: str) -> list[tuple[str, str]]:
+    """The commands after a `$`, each with what is shown below it."""
+    found: list[tuple[str, str]] = []
+    for block in re.findall(r"(?:^ {4}.*\n)+", text, re.MULTILINE):
+        lines = [line[4:] for line in block.splitlines()]
+        while lines:
+            line = lines.pop(0)
+            if not line.startswith("$ "):
+                break
+            while line.endswith("\\"):
+                line += "\n" + lines.pop(0)
+            shown = []
+            while lines and not lines[0].startswith("$ "):
+                shown.append(lines.pop(0))
+            found.append((line[2:], "\n".join(shown)))
+    return found
+
+
+@contextmanager
+def own_network() -> Iterator[list[str]]:
+    """What to put before a command so that it has a loopback, and its ports, for itself."""
+    for program, package in (("unshare", "util-linux"), ("nsenter", "util-linux")):
+        tool(program, package)
+    tool("ip", "iproute2")
+    if os.geteuid() != 0:
+        lacking("only root may make a network of its own, where port 9091 is free")
+    script = "ip link set lo up && echo ready && exec sleep infinity"
+    with Running(["unshare", "--net", "sh", "-c", script], "ready") as inside:
+        yield ["nsenter", "--net", "--target", str(inside.process.pid)]
+
+
+def test_the_examples_in_their_order_as_they_stand() -> None:
+    examples = transcripts(README)
+    assert len(examples) == 6
+    path = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
+    with own_network() as inside, Running([*inside, *MODULE, "demo"], "Ctrl-C ends the demo"):
+        for command, shown in examples:
+            done = subprocess.run(
+                [*inside, "sh", "-c", command],
+                cwd=ROOT,
+                env={**os.environ, "PATH": path},
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            assert done.returncode == 0, (command, done.stderr)
+            assert MOMENT.sub("T", done.stdout.strip()) == MOMENT.sub("T", shown), command
+
+
+def test_the_two_commands_are_there() -> None:
+    for command in ("./demo", "./tests/run"):
+        assert f"    {command}\n" in README
+        assert os.access(ROOT / command, os.X_OK)
+
+
+def test_it_is_short() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert not [line for line in lines if len(line) > 120]
