@@ -10,13 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "FIELDAGENT_TESTS"
-"""Set to the id of the process that runs the tests, and inherited."""
+"""The ids of the processes that run the tests, each started by the one before: `12/34`."""
 GRACE = 5.0
 """Seconds for a process that is ending already, and for each way of ending it."""
 
 
 def mark() -> None:
-    os.environ[MARK] = str(os.getpid())
+    by = os.environ.get(MARK)
+    os.environ[MARK] = f"{by}/{os.getpid()}" if by else str(os.getpid())
 
 
 def unmarked() -> dict[str, str]:
@@ -30,14 +31,21 @@ def processes() -> set[int]:
 
 def left(by: int, before: Set[int]) -> dict[int, str]:
     """Those of the tests that `by` runs, but for those that ran before: their commands."""
-    wanted = f"{MARK}={by}".encode()
     found = {}
     for pid in processes() - before - {by}:
         folder = Path(f"/proc/{pid}")
         with suppress(OSError):  # it has ended, or is another user's
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+            if by in _marked((folder / "environ").read_bytes()):
                 found[pid] = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
     return found
+
+
+def _marked(environment: bytes) -> list[int]:
+    for line in environment.split(b"\0"):
+        name, _, value = line.partition(b"=")
+        if name == MARK.encode():
+            return [int(pid) for pid in value.split(b"/")]
+    return []
 
 
 def end(by: int, before: Set[int] = frozenset()) -> list[str]:

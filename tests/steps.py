@@ -17,13 +17,16 @@ from types import FrameType
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"
+WORKERS = str(2 * (os.cpu_count() or 1))
+"""Tests wait for most of their time. A file's tests share what it sets up, and stay together."""
+PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile")
 ZIPAPP = ("zipapp", "build/zipapp")
 CHECKS = (
     ZIPAPP,
     ("lint", "ruff", "check", ".", "build/zipapp"),
     ("format", "ruff", "format", "--check", ".", "build/zipapp"),
     ("types", "mypy", "fieldagent", "tests", "build/zipapp", "build/bytecode.py"),
-    ("tests", PYTHON, "-m", "pytest"),
+    ("tests", *PYTEST),
 )
 NEWER = (
     *("tests/http", "tests/hub", "tests/webhook", "tests/cli", "tests/shipping"),

@@ -63,7 +63,7 @@ def test_every_source_has_its_compiled_form(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         names = set(archive.namelist())
     sources = {name for name in names if name.endswith(".py")} - {"__main__.py"}
-    assert {f"fieldagent/{name}.py" for name in ("agent", "settings")} <= sources
+    assert {f"fieldagent/{name}.py" for name in ("agent/agent", "hub/settings")} <= sources
     compiled = {f"{sys.implementation.cache_tag}/{name}c" for name in sources}
     assert {name for name in names if name.endswith(".pyc")} == compiled
 
