@@ -118,7 +118,7 @@ def _not_queued(*arguments: Any) -> None:
     ("owner", "name", "broken", "promise"),
     [
         (inbound, "seen", _forgetful, "reached the user twice"),
-        (satellite.SatelliteDriver, "_verdict", _credulous, "paid for"),
+        (satellite.SatelliteDriver, "_verdict", _credulous, "over Satellite, and is not there"),
         (outbound, "end", _unwritten, "has not ended"),
         (outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there"),
         (Intake, "queue_relayed", _not_queued, "is not at the hub|still waits"),

@@ -531,6 +531,11 @@ def _the_modem_browns_out(world: World) -> None:
     world.port.poke()
 
 
+def _the_modem_browns_out_at_the_wrong_moment(world: World) -> None:
+    """Between the message's bytes and the session: what is sent then is nothing."""
+    world.modem.reset_before_session = world.chance.randint(1, 3)
+
+
 def _the_modem_is_unplugged(world: World) -> None:
     world.port.unplug()
     world.later(20, world.port.plug)
@@ -619,6 +624,7 @@ TROUBLE: list[Callable[[World], None]] = [
     _a_reply_is_lost,
     _a_session_counts_though_it_failed,
     _the_modem_browns_out,
+    _the_modem_browns_out_at_the_wrong_moment,
     _the_modem_is_unplugged,
     _the_modem_hangs,
     _no_network,

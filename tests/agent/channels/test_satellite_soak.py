@@ -1,0 +1,102 @@
+"""Delivered means that the gateway has it.
+
+A real agent on a real clock and a real pty, with a modem that browns out, is unplugged, stalls and
+loses bytes at moments of its own chance. `tests/run long` takes ten thousand; SOAK names another
+number.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.pty_port import PtyPort
+from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from tests.breaking import Put, environment
+from tests.processes import MODULE, Agent, agent
+
+CALLERS = 16
+MANY = int(os.environ.get("SOAK", "10000"))
+AGAIN_SOON = (
+    Put("fieldagent.agent.channels.reopening:REOPEN_AFTER", [0.05]),
+    Put("fieldagent.wire.sbd_status:_SPREADS", [0.05] * 1000),
+    Put("fieldagent.agent.channels.sbd_modem:REPLY_MAX", 1.0),
+)
+"""Only the pauses are shorter, or a day would not do."""
+
+
+def disturb(modem: SimulatedModem, port: PtyPort, chance: random.Random) -> None:
+    match chance.randrange(6):
+        case 0:
+            modem.brown_out()
+        case 1:
+            modem.reset_before_session = 1
+        case 2:
+            port.unplug()
+        case 3:
+            modem.swallow = 1
+        case 4:
+            modem.lose_replies = 1
+        case 5:
+            number = chance.choice([2, 10, 13, 18, 32])
+            modem.statuses.append(NextStatus(number, delivered=False, counted=False))
+
+
+async def soak(home: Path, count: int) -> tuple[set[str], list[object]]:
+    """What was answered Delivered, and what the gateway got."""
+    chance = random.Random(11)
+    gateway = SimulatedGateway(lambda line: None)
+    modem = SimulatedModem(gateway)
+    port = PtyPort(modem, home / "modem", latency=0.01)
+    delivered: set[str] = set()
+    numbers = iter(range(count))
+    lock = threading.Lock()
+
+    def calls(kit: Agent) -> None:
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            answer = kit.post(f"note {number}")
+            if answer.body["status"] == "Delivered":
+                delivered.add(f"note {number}")
+
+    async def trouble() -> None:
+        while True:
+            await trio.sleep(chance.uniform(0.05, 0.5))
+            disturb(modem, port, chance)
+            port.poke()
+            await trio.sleep(0.02)
+            port.plug()
+
+    async with trio.open_nursery() as last:
+        await last.start(port.run)
+        with agent(home, {}, MODULE, **environment(home, *AGAIN_SOON)) as kit:
+            async with trio.open_nursery() as callers:
+                last.start_soon(trouble)
+                for _ in range(CALLERS):
+                    callers.start_soon(trio.to_thread.run_sync, calls, kit)
+        last.cancel_scope.cancel()
+    return delivered, [getattr(item, "content", item) for item in gateway.received]
+
+
+async def _all_of(home: Path, count: int) -> None:
+    delivered, received = await soak(home, count)
+    assert len(delivered) == count
+    assert delivered - {*received} == set()
+
+
+def test_what_is_called_delivered_is_at_the_gateway(tmp_path: Path) -> None:
+    trio.run(_all_of, tmp_path, 200)
+
+
+@pytest.mark.long
+def test_ten_thousand_are(tmp_path: Path) -> None:
+    trio.run(_all_of, tmp_path, MANY)
