@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.machine import lacking, tool
+from tests.machine import tool
+from tests.own_network import own_network
 from tests.processes import started, until
 
 PORTS = (8001, 8002)
@@ -43,14 +44,6 @@ KISSPORT {port}
 """
 
 
-PROGRAMS = [
-    ("direwolf", "direwolf"),
-    ("unshare", "util-linux"),
-    ("nsenter", "util-linux"),
-    ("ip", "iproute2"),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Wolves:
     """`inside` is what to put before a command so that it runs where the TNCs are."""
@@ -61,26 +54,13 @@ class Wolves:
 @contextmanager
 def wolves(folder: Path) -> Iterator[Wolves]:
     """Both TNCs listen once this is entered, on 127.0.0.1 and `PORTS` of the namespace."""
-    for program, package in PROGRAMS:
-        tool(program, package)
-    if os.geteuid() != 0:
-        lacking("only root may make the network namespace that the TNCs are kept in")
+    tool("direwolf", "direwolf")
     with ExitStack() as ends:
-        inside = ends.enter_context(_namespace())
+        inside = ends.enter_context(own_network())
         for name, hears, number in (("a", "b", 1), ("b", "a", 2)):
             ends.enter_context(_wolf(folder, name, hears, number, inside))
         _wait_until_they_listen(inside)
         yield Wolves(inside)
-
-
-@contextmanager
-def _namespace() -> Iterator[list[str]]:
-    script = "ip link set lo up && echo up && exec sleep infinity"
-    command = ["unshare", "--net", "sh", "-c", script]
-    with started(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "up\n"
-        yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
 
 
 @contextmanager

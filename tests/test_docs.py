@@ -71,3 +71,16 @@ def symptoms() -> list[str]:
 def test_what_is_looked_up_by_its_words_is_what_the_program_says(symptom: str) -> None:
     for part in symptom.split("…"):
         assert any(part.strip() in text for text in texts()), part
+
+
+def proofs() -> list[str]:
+    return re.findall(r"`pytest ([^`]+)`", (ROOT / "docs/reliability.md").read_text())
+
+
+@pytest.mark.parametrize("arguments", proofs())
+def test_each_proof_that_is_named_is_a_test(arguments: str) -> None:
+    where, _, word = arguments.partition(" -k ")
+    for path in where.split():
+        files = [ROOT / path] if path.endswith(".py") else (ROOT / path).glob("test_*.py")
+        names = [name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())]
+        assert any(word in name for name in names), path

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from tests.machine import lacking, tool
+from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Running
 
 ROOT = Path(__file__).parents[1]
@@ -33,19 +31,6 @@ def transcripts(text: str) -> list[tuple[str, str]]:
                 shown.append(lines.pop(0))
             found.append((line[2:], "\n".join(shown)))
     return found
-
-
-@contextmanager
-def own_network() -> Iterator[list[str]]:
-    """What to put before a command so that it has a loopback, and its ports, for itself."""
-    for program, package in (("unshare", "util-linux"), ("nsenter", "util-linux")):
-        tool(program, package)
-    tool("ip", "iproute2")
-    if os.geteuid() != 0:
-        lacking("only root may make a network of its own, where port 9091 is free")
-    script = "ip link set lo up && echo ready && exec sleep infinity"
-    with Running(["unshare", "--net", "sh", "-c", script], "ready") as inside:
-        yield ["nsenter", "--net", "--target", str(inside.process.pid)]
 
 
 def test_the_examples_in_their_order_as_they_stand() -> None:

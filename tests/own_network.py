@@ -1,0 +1,28 @@
+"""A network namespace: a loopback, and every port of it, for one test alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.machine import lacking, tool
+from tests.processes import started
+
+PROGRAMS = [("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2")]
+
+
+@contextmanager
+def own_network() -> Iterator[list[str]]:
+    """What to put before a command so that it runs in there."""
+    for program, package in PROGRAMS:
+        tool(program, package)
+    if os.geteuid() != 0:
+        lacking("only root may make a network namespace")
+    script = "ip link set lo up && echo up && exec sleep infinity"
+    command = ["unshare", "--net", "sh", "-c", script]
+    with started(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "up\n"
+        yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]

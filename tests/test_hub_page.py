@@ -1,0 +1,123 @@
+"""docs/hub.md does what it says: its command blocks and settings, in their order, as they stand.
+
+Only what a reader puts in by hand is put in here: keys and tokens as they were shown, and a folder
+of the test's own for /tmp.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.own_network import own_network
+from tests.processes import MODULE, PATIENCE, Running
+
+PAGE = (Path(__file__).parents[1] / "docs/hub.md").read_text()
+PATH = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
+RECEIVER = """
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+        self.send_response(204)
+        self.end_headers()
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", 8080), Handler)
+print("ready", flush=True)
+server.serve_forever()
+"""
+
+
+class Reader:
+    """Somebody with the page open, and as many terminals as they want."""
+
+    def __init__(self, home: Path, inside: list[str]) -> None:
+        self.home = home
+        self.inside = inside
+        blocks = re.findall(r"(?:^ {4}.*\n)+", PAGE, re.MULTILINE)
+        self.blocks = [
+            re.sub(r"^ {4}", "", block, flags=re.MULTILINE).replace("/tmp/", f"{home}/")
+            for block in blocks
+        ]
+        self.environment = {
+            "PATH": PATH,
+            **{f"XDG_{kind}_HOME": str(home / kind) for kind in ("STATE", "CONFIG")},
+        }
+
+    def types(self, commands: str, **environment: str) -> str:
+        done = subprocess.run(
+            [*self.inside, "sh", "-e", "-c", commands],
+            cwd=self.home,
+            env={**os.environ, **self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, (commands, done.stdout, done.stderr)
+        return done.stdout
+
+    def starts(self, command: str, ready: str) -> Running:
+        there = ["env", "-C", str(self.home), *command.split("#")[0].split()]
+        return Running([*self.inside, *there], ready, **self.environment)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    with own_network() as inside:
+        yield Reader(tmp_path, inside)
+
+
+def shown(text: str, name: str) -> str:
+    found = re.search(rf"^{name}: (.+)$", text, re.MULTILINE)
+    assert found is not None, text
+    return found[1]
+
+
+@contextmanager
+def kit(reader: Reader, settings: str, command: str) -> Iterator[Running]:
+    file = reader.home / "agent.properties"
+    file.write_text(f"inbound-hook=cat\n{settings}\n")
+    with reader.starts(command, "the local API answers at") as running:
+        yield running
+
+
+def test_the_page_from_top_to_bottom(reader: Reader) -> None:
+    set_up, push, settings, programs, webhook = reader.blocks
+    *first, run_hub = set_up.strip().splitlines()
+    told = reader.types("\n".join(first))
+    proof: Any = {
+        "FIELDAGENT_API_KEY": shown(told, "apiKey"),
+        "FIELDAGENT_TOKEN": shown(told, "token"),
+    }
+    token = f"hub-token={shown(told, 'hub-token')}"
+    (address,) = re.findall(r"`(hub-address=[^`]+)`", PAGE)
+    hub_again, sky, agent = programs.strip().splitlines()
+
+    with (
+        reader.starts(run_hub, "the hub answers at"),
+        kit(reader, f"{address}\n{token}", agent) as running,
+    ):
+        reader.types(push, **proof)
+        for _ in ("curl", "fieldagent push"):
+            running.expect("Storm at noon")
+
+    (reader.home / "hub.properties").write_text(settings)
+    with ExitStack() as terminals:
+        terminals.enter_context(reader.starts(hub_again, "the hub answers at"))
+        terminals.enter_context(reader.starts(sky, "satellite-port="))
+        running = terminals.enter_context(kit(reader, f"satellite-port={reader.home}/modem", agent))
+        reader.types(push, **proof)
+        for _ in ("curl", "fieldagent push"):
+            running.expect("Storm at noon")
+        receiver = Running([*reader.inside, sys.executable, "-c", RECEIVER], "ready")
+        terminals.enter_context(receiver)
+        reader.types(webhook)
+        receiver.expect("From the ice")
