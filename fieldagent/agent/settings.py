@@ -291,8 +291,9 @@ KEYS = (
         "fan-out",
         _fan_out,
         FanOut.EVERY,
-        "after the first success the other channels go on: every; what has not left there is"
-        " withdrawn: first; and dearer channels begin later: cheapest (every). An SOS takes all",
+        "what the other channels do after the first success: every (they go on), first (what has"
+        " not left there is withdrawn), cheapest (as first, and each channel has a head start"
+        " before the next dearer one). An SOS takes all (every)",
     ),
     Key(
         "fan-out-head-start",

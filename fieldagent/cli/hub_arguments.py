@@ -198,5 +198,6 @@ def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser.add_argument(
         "--patience", type=float, default=300.0, help="seconds to try again for, at most (300)"
     )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = "FIELDAGENT_API_KEY and FIELDAGENT_TOKEN hold what proves who calls."
     return parser

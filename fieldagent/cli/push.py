@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from fieldagent.cli.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
-from fieldagent.cli.local_http import CallFailed, explain, report
-from fieldagent.cli.terminal import escaped_lines
+from fieldagent.cli.local_http import CallFailed, explain, report, show
+from fieldagent.cli.terminal import counted, escaped_lines
 from fieldagent.http import tls
 
 TIMEOUT = 30.0
@@ -67,10 +67,12 @@ def _push(
             "timeToLive": given.time_to_live,
         }
         content = json.dumps({name: value for name, value in body.items() if value is not None})
-        _send_until_accepted(given, content.encode(), _headers(given))
+        headers = _headers(given)
+        attempts = _send_until_accepted(given, content.encode(), headers)
     except CallFailed as failed:
         return report(failed)
-    print("accepted")
+    told = {"accepted": True, "attempts": attempts, "idempotencyKey": headers["Idempotency-Key"]}
+    show(given, told, "accepted")
     return OK
 
 
@@ -95,30 +97,63 @@ def _headers(given: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def _send_until_accepted(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> None:
-    """Try again while the hub asks for it or cannot be reached, as long as there is patience."""
+class _Trouble(Exception):
+    """An attempt in vain, after which another may succeed."""
+
+    def __init__(self, why: str, wait: float | None = None) -> None:
+        super().__init__(why)
+        self.wait = PAUSE if wait is None else wait
+
+
+def _send_until_accepted(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> int:
+    """Try again while the hub asks for it or cannot be reached, as long as there is patience: how
+    many attempts it took. What is wrong is said once; after that attempts are counted."""
     until = time.monotonic() + given.patience
-    while True:
-        trouble, wait = "", PAUSE
-        try:
-            answer = _post(given, body, headers)
-        except (OSError, HTTPException) as error:
-            why = tls.fault(error, "--ca-file") or error
-            trouble = f"no hub answers at {given.hub} ({why})"
-        else:
-            if answer.status == 200:
-                return
-            trouble = explain(answer.status, answer.body)
-            if answer.status != 429 and answer.status < 500:
-                raise CallFailed(trouble, REFUSED)
-            wait = PAUSE if answer.retry_after is None else answer.retry_after
-        if time.monotonic() + wait > until:
-            raise CallFailed(f"{trouble}; given up, push it again later", UNAVAILABLE)
-        print(
-            f"fieldagent: {escaped_lines(str(trouble))}; trying again in {wait:.0f} s",
-            file=sys.stderr,
-        )
-        time.sleep(wait)
+    attempts, told = 0, ""
+    try:
+        while True:
+            attempts += 1
+            try:
+                _attempt(given, body, headers)
+                return attempts
+            except _Trouble as trouble:
+                why, wait = str(trouble), trouble.wait
+            if time.monotonic() + wait > until:
+                raise CallFailed(
+                    f"{why}; given up after {counted(attempts, 'attempt')}: push again later, or"
+                    " wait longer with --patience",
+                    UNAVAILABLE,
+                )
+            if why != told:
+                told = why
+                _tell(f"fieldagent: {escaped_lines(why)}; trying again in {wait:.0f} s\n")
+            elif sys.stderr.isatty():
+                _tell(f"{attempts} attempts in vain; the next in {wait:.0f} s")
+            time.sleep(wait)
+    finally:
+        _tell("")
+
+
+def _tell(line: str) -> None:
+    """A count on a terminal stands on one line, and gives way to what comes next."""
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{clear}{line}", end="", file=sys.stderr, flush=True)
+
+
+def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> None:
+    try:
+        answer = _post(given, body, headers)
+    except (OSError, HTTPException) as error:
+        raise _Trouble(
+            f"no hub answers at {given.hub} ({tls.fault(error, '--ca-file') or error}; does one"
+            " run there, and is --hub its address?)"
+        ) from None
+    if answer.status == 200:
+        return
+    why = explain(answer.status, answer.body)
+    if answer.status != 429 and answer.status < 500:
+        raise CallFailed(why, REFUSED)
+    raise _Trouble(why, answer.retry_after)
 
 
 def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> _Answer:

@@ -11,7 +11,7 @@ from typing import Any
 from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
-from fieldagent.cli.terminal import escaped
+from fieldagent.cli.terminal import counted, escaped
 from fieldagent.package.package import SOS_PRIORITY
 
 CALLED_OFF = "SOS called off"
@@ -113,7 +113,8 @@ def _send(
 def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
     costs = call(given.port, "POST", "/api/package/cost", _present(body)).body
     lines = [
-        f"{channel}: {cost['parts']} part(s), {cost['bytes']} bytes, {cost['credits']} credits"
+        f"{channel}: {counted(cost['parts'], 'part')}, {counted(cost['bytes'], 'byte')},"
+        f" {counted(cost['credits'], 'credit')}"
         + ("" if cost["creditsLeft"] is None else f" of {cost['creditsLeft']} left today")
         for channel, cost in costs["channels"].items()
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
-from fieldagent.cli.terminal import escaped
+from fieldagent.cli.terminal import counted, escaped
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -34,7 +34,7 @@ def _query(given: argparse.Namespace) -> str:
 def cancel(given: argparse.Namespace) -> int:
     path = f"/api/package/{given.id}/cancel{_query(given)}"
     package = call(given.port, "POST", path).body
-    status = package["status"] or "still waits on its other channels"
+    status = package["status"] or "still queued on its other channels"
     show(given, package, f"Package {given.id}: {status}")
     return OK
 
@@ -42,7 +42,7 @@ def cancel(given: argparse.Namespace) -> int:
 @_calls
 def show_package(given: argparse.Namespace) -> int:
     package = call(given.port, "GET", f"/api/package/{given.id}").body
-    status = package["status"] or "waits"
+    status = package["status"] or "queued"
     late = ", and reached its addressee all the same" if package["late"] else ""
     lines = [f"Package {package['id']}: {status}{late}"]
     lines += [_story_line(line) for line in package["story"]]
@@ -104,15 +104,16 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
         escaped(f"{name}: {channel['state']}{reason}"),
         f"  signal {signal}, {channel['queued']} queued, last success"
         f" {clock_time(last) if last else 'none yet'}",
-        f"  today {channel['bytesToday']} bytes, {channel['creditsToday']} credits",
+        f"  today {counted(channel['bytesToday'], 'byte')},"
+        f" {counted(channel['creditsToday'], 'credit')}",
     ]
 
 
 def _fault_line(fault: dict[str, Any]) -> str:
     then = "and does not recover" if fault["down"] else "and was started again"
     return escaped(
-        f"{fault['part']} failed {fault['times']} time(s) {then}; last {clock_time(fault['at'])}:"
-        f" {fault['error']}. Please report it with what the log says"
+        f"{fault['part']} failed {counted(fault['times'], 'time')} {then}; last"
+        f" {clock_time(fault['at'])}: {fault['error']}. Please report it with what the log says"
     )
 
 
@@ -138,7 +139,8 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
         f" {sender['name'] or sender['id']}  {what[:60]}"
     ]
     lines += [
-        f"    {hook}: {hand['state']} after {hand['attempts']} attempt(s) {hand['reason']}".rstrip()
+        f"    {hook}: {hand['state']} after {counted(hand['attempts'], 'attempt')}"
+        f" {hand['reason']}".rstrip()
         for hook, hand in payload["hooks"].items()
     ]
     return [escaped(line) for line in lines]

@@ -73,9 +73,10 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         for address in addresses:
             if not is_public(address, allowed):
+                named = host if host == address else f"{host} ({address})"
                 raise RequestFailed(
-                    f"{host} is {address}, which is no public address: webhook-allow in the hub's"
-                    " settings lets private networks in"
+                    f"{named} is no public address: webhook-allow in the hub's settings lets"
+                    " private networks in"
                 )
         return await _first_that_answers(addresses, port)
 

@@ -85,3 +85,11 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
     if status.wait is None:
         return wait
     return max(wait, status.wait * (1 + 0.1 * chance))
+
+
+MT_STATUS = {
+    0: "no message waits",
+    1: "a message came in",
+    2: "the gateway could not tell whether a message waits",
+}
+"""What a session that sent nothing was for."""

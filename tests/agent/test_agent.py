@@ -196,7 +196,10 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
     queued = kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"]
     (tmp_path / "large").write_bytes(bytes(500))
     done = command(kit, "send", "data", str(tmp_path / "large"), "--dry-run")
-    assert done.stdout.startswith("Satellite: 2 part(s), "), done.stdout
+    assert done.stdout.startswith("Satellite: 2 parts, "), done.stdout
+    done = command(kit, "send", "--dry-run", "message", "x")
+    assert done.stdout.startswith("Satellite: 1 part, ")
+    assert done.stdout.endswith(", 1 credit\n")
     told = json.loads(command(kit, "send", "--dry-run", "message", "x", "--json").stdout)
     assert told["channels"]["Satellite"]["credits"] == 1
     assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
@@ -218,6 +221,14 @@ def test_show_tells_the_story_of_a_package(kit: Agent) -> None:
     told = [line.split("  ", 1)[1].partition(":")[0] for line in done.stdout.splitlines()[1:]]
     assert told == ["accepted", "Satellite sent", "Satellite Delivered", "answered"]
     assert command(kit, "show", "4711").returncode == 65
+
+
+def test_what_waits_is_queued_in_every_command(tmp_path: Path) -> None:
+    with agent(tmp_path) as kit:  # without a modem
+        sent = command(kit, "send", "message", "x", "--no-wait").stdout
+        assert (
+            command(kit, "show", "1").stdout.splitlines()[0] == sent.strip() == "Package 1: queued"
+        )
 
 
 def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) -> None:
@@ -258,12 +269,20 @@ def test_what_comes_in_is_printed_by_the_hook(tmp_path: Path) -> None:
         assert json.loads(kit.expect("hook: ").removeprefix("hook: ")) == payload
 
 
+def test_a_session_that_fetches_says_so(tmp_path: Path) -> None:
+    with sky(tmp_path) as above, agent(tmp_path) as kit:
+        above.type("mt hello")
+        assert kit.expect("a message came in").startswith("INFO    session ")
+        kit.post("hello")
+        assert kit.expect(" ended: ").endswith(" ended: sent")
+
+
 def test_a_hook_that_fails_leaves_a_dead_letter(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "exit 3"}) as kit:
         above.type("mt hello")
         kit.expect("did not take")
         done = command(kit, "inbound", "list", "--state", "dead")
-        assert "dead after 1 attempt(s)" in done.stdout
+        assert "dead after 1 attempt " in done.stdout
 
 
 def test_a_package_is_cancelled_while_it_waits(tmp_path: Path) -> None:

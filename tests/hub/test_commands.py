@@ -65,7 +65,7 @@ def test_the_directory_from_the_command_line(database: str) -> None:
         (["key", "revoke", "99"], "no key 99 is in force"),
         (["init", "Again"], "there are workspaces already"),
         (["webhook", "add", "ftp://x"], "must be a URL"),
-        (["webhook", "add", "http://127.0.0.1:1/"], "which is no public address"),
+        (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is no public address"),
     ],
 )
 def test_what_cannot_be_says_why(tmp_path: Path, arguments: list[str], told: str) -> None:

@@ -145,7 +145,10 @@ def run(sql: str, db: Db) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("database", "why"),
     [
-        ("postgresql://127.0.0.1:1/none", "PostgreSQL at 127.0.0.1/none cannot be used"),
+        (
+            "postgresql://127.0.0.1:1/none",
+            "(?s)PostgreSQL at 127.0.0.1/none cannot be used: .*start it, or correct `database`",
+        ),
         (
             "/dev/null/hub.sqlite3",
             "cannot be used: .*see that this program may write|cannot be used: .*See",

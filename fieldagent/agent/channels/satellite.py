@@ -39,7 +39,7 @@ from fieldagent.system import waits
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sbd_status import MoStatus, SessionVerdict, mo_status
+from fieldagent.wire.sbd_status import MT_STATUS, MoStatus, SessionVerdict, mo_status
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,8 @@ class SatelliteDriver:
         finally:
             self.pace.last_session = trio.current_time()
         status = mo_status(result.mo_status)
-        log.info("session %d ended: %s", result.momsn, status.means)
+        told = status.means if transmission is not None else _asked_in_words(result, status)
+        log.info("session %d ended: %s", result.momsn, told)
         verdict = status.verdict
         if transmission is not None:
             verdict = await self._verdict(status, momsn)
@@ -372,3 +373,9 @@ _OUTCOMES = {
     SessionVerdict.REFUSED: Outcome.REFUSED,
     SessionVerdict.FAULT: Outcome.NOT_SENT,
 }
+
+
+def _asked_in_words(result: sbd.SessionResult, status: MoStatus) -> str:
+    """How a session ended that had nothing to send."""
+    reached = status.verdict is SessionVerdict.SENT
+    return MT_STATUS.get(result.mt_status, "mail was asked for") if reached else status.means

@@ -116,8 +116,8 @@ class PostgresStore:
             where = urlsplit(self._database)
             name = f"{where.hostname or 'localhost'}{where.path}"
             raise StoreUnavailable(
-                f"PostgreSQL at {name} cannot be used: {str(error).strip()}; see that it runs and"
-                " that --database names it rightly"
+                f"PostgreSQL at {name} cannot be used: {str(error).strip()}; start it, or"
+                " correct `database` in the hub's settings, or --database"
             ) from error
 
     # Writing.

@@ -1,0 +1,109 @@
+"""`fieldagent push` as its user sees it, where the hub is down for a while, or for good."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+from tests.processes import MODULE, PATIENCE, free_port
+
+KNOWN = {"FIELDAGENT_API_KEY": "key", "FIELDAGENT_TOKEN": "token"}
+
+
+def arguments(hub: str, *more: str) -> list[str]:
+    routing = ["--workspace", "1", "--source", "1", "--target", "2"]
+    return [*MODULE, "push", "message", "Storm at noon", "--hub", hub, *routing, *more]
+
+
+def push(hub: str, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments(hub, *more),
+        env={**os.environ, **KNOWN},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@contextmanager
+def overloaded(times: int) -> Iterator[str]:
+    """A hub that cannot take so many calls, and then takes one."""
+    keys: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            keys.append(self.headers["Idempotency-Key"])
+            self.send_response(503 if len(keys) <= times else 200)
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert len(set(keys)) == 1
+
+
+def test_what_is_wrong_is_said_once() -> None:
+    with overloaded(4) as hub:
+        done = push(hub)
+    assert (done.returncode, done.stdout) == (0, "accepted\n")
+    assert done.stderr == "fieldagent: HTTP 503; trying again in 0 s\n"
+
+
+def test_json_says_how_it_went() -> None:
+    with overloaded(2) as hub:
+        done = push(hub, "--json")
+    told = json.loads(done.stdout)
+    assert (told["accepted"], told["attempts"]) == (True, 3)
+    assert told["idempotencyKey"]
+
+
+def test_a_hub_that_is_down_is_given_up_with_what_to_do() -> None:
+    hub = f"http://127.0.0.1:{free_port()}"
+    done = push(hub, "--patience", "11")
+    assert (done.returncode, done.stdout) == (69, "")
+    first, last = done.stderr.splitlines()
+    assert first.startswith(f"fieldagent: no hub answers at {hub} (")
+    assert first.endswith("does one run there, and is --hub its address?); trying again in 5 s")
+    assert last.endswith(
+        "given up after 3 attempts: push again later, or wait longer with --patience"
+    )
+
+
+def test_on_a_terminal_attempts_are_counted_on_one_line() -> None:
+    ours, theirs = pty.openpty()
+    with overloaded(3) as hub, os.fdopen(ours, "rb", buffering=0) as screen:
+        process = subprocess.Popen(
+            arguments(hub), env={**os.environ, **KNOWN}, stdout=subprocess.PIPE, stderr=theirs
+        )
+        os.close(theirs)
+        assert process.stdout is not None
+        with process.stdout:
+            assert process.stdout.read() == b"accepted\n"
+        assert process.wait(PATIENCE) == 0
+        shown = screen.read(65536).decode()
+    said, _, counts = shown.partition("\r\n")
+    assert said.endswith("fieldagent: HTTP 503; trying again in 0 s")
+    assert "\n" not in counts
+    assert [line for line in counts.split("\r\x1b[K") if line] == [
+        "2 attempts in vain; the next in 0 s",
+        "3 attempts in vain; the next in 0 s",
+    ]
