@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fieldagent.agent.settings import Settings, load
-from fieldagent.cli.exit_codes import OK, SETTINGS
+from fieldagent.cli.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.system.properties import InvalidSettings
 
@@ -34,10 +34,13 @@ class Finding(NamedTuple):
 
 
 def check(given: argparse.Namespace) -> int:
+    code = SETTINGS
     try:
         settings = load(given.config)
     except InvalidSettings as invalid:
         findings = [Finding(False, str(line)) for line in str(invalid).splitlines()]
+    except FileNotFoundError as error:
+        findings, code = [Finding(False, str(error))], MISSING
     except OSError as error:
         findings = [Finding(False, f"the settings cannot be read: {error}")]
     else:
@@ -52,7 +55,7 @@ def check(given: argparse.Namespace) -> int:
                 f"{mark} {escaped_lines(finding.text)}",
                 file=sys.stdout if finding.good else sys.stderr,
             )
-    return OK if good else SETTINGS
+    return OK if good else code
 
 
 def _findings(settings: Settings) -> Iterator[Finding]:

@@ -11,10 +11,14 @@ COLLAPSED = 3
 CANCELED = 4
 REFUSED = 65
 """EX_DATAERR: the agent refused the request; nothing was queued."""
+MISSING = 66
+"""EX_NOINPUT: the settings file that was named is not there."""
 UNAVAILABLE = 69
-"""EX_UNAVAILABLE: no agent answers there."""
+"""EX_UNAVAILABLE: no agent, hub or database answers there."""
 IO_FAILED = 74
 """EX_IOERR: the journal cannot be written."""
+TAKEN = 75
+"""EX_TEMPFAIL: another program listens on the port, or another agent uses the state directory."""
 NEWER = 76
 """A later version of the program has written the journal."""
 SETTINGS = 78
@@ -24,5 +28,6 @@ OF_STATUS = {"Delivered": OK, "Error": ERROR, "Collapsed": COLLAPSED, "Canceled"
 
 MEANINGS = (
     "exit codes: 0 Delivered or done, 1 Error, 2 wrong usage, 3 Collapsed, 4 Canceled, 65 refused,"
-    " 69 no agent answers, 74 disk trouble, 76 a later version's journal, 78 wrong settings"
+    " 66 no such settings file, 69 no agent or hub answers, 74 disk trouble, 75 the port or the"
+    " state directory is taken, 76 a later version's journal, 78 wrong settings"
 )

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, SETTINGS, UNAVAILABLE, USAGE
-from fieldagent.cli.run import start_logging
+from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, TAKEN, UNAVAILABLE, USAGE
+from fieldagent.cli.run import refuse_settings, start_logging
 from fieldagent.cli.terminal import escaped
-from fieldagent.http.listeners import ListenFailed
+from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.hub import audit, directory, secret
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, load
@@ -34,8 +34,7 @@ def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], in
     try:
         settings = load(given.config, given.database)
     except (InvalidSettings, OSError) as error:
-        print(f"fieldagent: {error}", file=sys.stderr)
-        return SETTINGS
+        return refuse_settings(error)
     try:
         store = open_store(settings.database)
     except StoreUnavailable as error:
@@ -69,8 +68,9 @@ def run(given: argparse.Namespace) -> int:
         try:
             trio.run(hub.run, settings, store)
         except* (ListenFailed, LocalProtocolError, OSError) as group:
-            print(f"fieldagent: {first_error(group)}", file=sys.stderr)
-            return_code.append(UNAVAILABLE)
+            error = first_error(group)
+            print(f"fieldagent: {error}", file=sys.stderr)
+            return_code.append(TAKEN if isinstance(error, PortTaken) else UNAVAILABLE)
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []

@@ -12,10 +12,10 @@ from typing import TextIO
 import trio
 
 from fieldagent.agent import agent
-from fieldagent.agent.settings import load
-from fieldagent.cli.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, UNAVAILABLE
+from fieldagent.agent.settings import default_path, load
+from fieldagent.cli.exit_codes import IO_FAILED, MISSING, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
 from fieldagent.cli.terminal import escaped
-from fieldagent.http.listeners import ListenFailed
+from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
 from fieldagent.store.trouble import Newer, Unusable
 from fieldagent.system.error_groups import first_error
@@ -78,13 +78,20 @@ def run(given: argparse.Namespace) -> int:
     try:
         settings = load(given.config)
     except (InvalidSettings, OSError) as error:
-        print(f"fieldagent: {error}", file=sys.stderr)
-        print("fieldagent: mend the settings; `fieldagent check` looks again", file=sys.stderr)
-        return SETTINGS
+        code = refuse_settings(error)
+        if code == SETTINGS:
+            print("fieldagent: once corrected, try `fieldagent check`", file=sys.stderr)
+        return code
     if not (settings.satellite_port or settings.radio_port or settings.hub_address):
         keys = "satellite-port, radio-port or hub-address"
-        log.warning("no channel is configured: set %s in the settings", keys)
+        where = given.config or default_path()
+        log.warning("no channel is configured: set %s in %s", keys, where)
     return ended(lambda: trio.run(agent.run, settings, emit))
+
+
+def refuse_settings(error: InvalidSettings | OSError) -> int:
+    print(f"fieldagent: {error}", file=sys.stderr)
+    return MISSING if isinstance(error, FileNotFoundError) else SETTINGS
 
 
 def ended(start: Callable[[], None]) -> int:
@@ -94,9 +101,18 @@ def ended(start: Callable[[], None]) -> int:
     except* (agent.AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = first_error(group)
         print(f"fieldagent: {error}", file=sys.stderr)
-        code = UNAVAILABLE
-        if isinstance(error, StoreFailed | Unusable):
-            code = NEWER if isinstance(error, Newer) else IO_FAILED
+        code = _code_of(error)
     else:
         code = OK
     return code
+
+
+def _code_of(error: BaseException) -> int:
+    match error:
+        case Newer():
+            return NEWER
+        case StoreFailed() | Unusable():
+            return IO_FAILED
+        case PortTaken() | agent.AlreadyRunning():
+            return TAKEN
+    return UNAVAILABLE

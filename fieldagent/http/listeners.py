@@ -21,6 +21,10 @@ class ListenFailed(Exception):
     """A port could not be opened; the text says which, why and what to do."""
 
 
+class PortTaken(ListenFailed):
+    """Another program listens there."""
+
+
 def open_listeners(
     port: int, hosts: Sequence[str] = LOOPBACK, *, allow_remote: bool = False
 ) -> list[socket.socket]:
@@ -87,7 +91,8 @@ def _open(host: str, port: int) -> socket.socket | None:
         if error.errno in _ABSENT:
             log.info("This machine has no address %s; not listening there.", host)
             return None
-        raise ListenFailed(_explain(error, host, port)) from error
+        kind = PortTaken if error.errno == errno.EADDRINUSE else ListenFailed
+        raise kind(_explain(error, host, port)) from error
     return listener
 
 

@@ -90,7 +90,9 @@ def read_file(path: Path, *, required: bool) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         if required:
-            raise
+            raise FileNotFoundError(
+                f"there is no settings file {path}: correct --config, or make the file"
+            ) from None
         return ""
     except UnicodeDecodeError as error:
         raise InvalidSettings(path, [f"byte {error.start} is not UTF-8"]) from None

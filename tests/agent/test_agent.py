@@ -351,7 +351,7 @@ def test_a_second_agent_does_not_touch_the_journal_of_the_first(tmp_path: Path) 
             timeout=PATIENCE,
             check=False,
         )
-        assert second.returncode == 69
+        assert second.returncode == 75
         assert "another agent uses" in second.stderr
         assert kit.call("GET", "/api/health").status == 200
 
@@ -370,8 +370,30 @@ def test_a_port_that_is_taken_says_so(tmp_path: Path) -> None:
             timeout=PATIENCE,
             check=False,
         )
-        assert second.returncode == 69
+        assert second.returncode == 75
         assert str(kit.port) in second.stderr
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["check"], ["hub", "run"], ["hub", "user", "list"]])
+def test_settings_that_are_not_there_have_words_and_a_code_of_their_own(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    missing = tmp_path / "none.properties"
+    done = subprocess.run(
+        [*MODULE, *arguments, "--config", str(missing)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 66
+    assert f"there is no settings file {missing}: correct --config" in done.stderr
+
+
+def test_what_no_channel_is_set_in_is_named(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        told = next(line for line in kit.lines if "no channel is configured" in line)
+        assert told.endswith(f"or hub-address in {tmp_path}/agent.properties")
 
 
 def test_wrong_settings_name_every_fault(tmp_path: Path) -> None:

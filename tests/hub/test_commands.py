@@ -129,3 +129,19 @@ def test_how_a_push_ends(
     done = pushing(*arguments, **environment)
     assert done.returncode == code, done.stderr
     assert told in done.stderr
+
+
+def test_a_port_that_is_taken_has_a_code_of_its_own(tmp_path: Path) -> None:
+    with hub(tmp_path, {"database": str(tmp_path / "hub.sqlite3")}) as running:
+        (tmp_path / "second").write_text(
+            f"listen=127.0.0.1\nport={running.port}\ndatabase={tmp_path}/second.sqlite3\n"
+        )
+        second = subprocess.run(
+            [*MODULE, "hub", "run", "--config", tmp_path / "second"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert second.returncode == 75
+    assert f"port {running.port} on 127.0.0.1 is in use by another program" in second.stderr
