@@ -1,4 +1,4 @@
-"""docs/hub.md does what it says: its command blocks and settings, in their order, as they stand.
+"""docs/hub.md and docs/radio.md do what they say: their commands and settings, in their order.
 
 Only what a reader puts in by hand is put in here: keys and tokens as they were shown, and a folder
 of the test's own for /tmp.
@@ -20,7 +20,8 @@ import pytest
 from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Running
 
-PAGE = (Path(__file__).parents[1] / "docs/hub.md").read_text()
+DOCS = Path(__file__).parents[1] / "docs"
+HUB, RADIO = ((DOCS / name).read_text() for name in ("hub.md", "radio.md"))
 PATH = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
 RECEIVER = """
 import http.server
@@ -42,15 +43,16 @@ class Reader:
     def __init__(self, home: Path, inside: list[str]) -> None:
         self.home = home
         self.inside = inside
-        blocks = re.findall(r"(?:^ {4}.*\n)+", PAGE, re.MULTILINE)
-        self.blocks = [
-            re.sub(r"^ {4}", "", block, flags=re.MULTILINE).replace("/tmp/", f"{home}/")
-            for block in blocks
-        ]
         self.environment = {
             "PATH": PATH,
             **{f"XDG_{kind}_HOME": str(home / kind) for kind in ("STATE", "CONFIG")},
         }
+
+    def blocks(self, page: str) -> list[str]:
+        return [
+            re.sub(r"^ {4}", "", block, flags=re.MULTILINE).replace("/tmp/", f"{self.home}/")
+            for block in re.findall(r"(?:^ {4}.*\n)+", page, re.MULTILINE)
+        ]
 
     def types(self, commands: str, **environment: str) -> str:
         done = subprocess.run(
@@ -89,8 +91,8 @@ def kit(reader: Reader, settings: str, command: str) -> Iterator[Running]:
         yield running
 
 
-def test_the_page_from_top_to_bottom(reader: Reader) -> None:
-    set_up, push, settings, programs, webhook = reader.blocks
+def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
+    set_up, push, settings, programs, webhook = reader.blocks(HUB)
     *first, run_hub = set_up.strip().splitlines()
     told = reader.types("\n".join(first))
     proof: Any = {
@@ -98,7 +100,7 @@ def test_the_page_from_top_to_bottom(reader: Reader) -> None:
         "FIELDAGENT_TOKEN": shown(told, "token"),
     }
     token = f"hub-token={shown(told, 'hub-token')}"
-    (address,) = re.findall(r"`(hub-address=[^`]+)`", PAGE)
+    (address,) = re.findall(r"`(hub-address=[^`]+)`", HUB)
     hub_again, sky, agent = programs.strip().splitlines()
 
     with (
@@ -121,3 +123,20 @@ def test_the_page_from_top_to_bottom(reader: Reader) -> None:
         terminals.enter_context(receiver)
         reader.types(webhook)
         receiver.expect("From the ice")
+
+
+def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> None:
+    simulator, settings, _ = reader.blocks(RADIO)
+    (send,) = re.findall(r"`(fieldagent send [^`]+)`", RADIO)
+    other = settings.replace("node-1", "node-2").replace("station=1", "station=2")
+    other = other.replace("9101", "9102").replace("/hut", "/camp").replace("Hut", "Camp")
+    for name, text in (("hut", settings), ("camp", other)):
+        (reader.home / f"{name}.properties").write_text(f"inbound-hook=cat\n{text}")
+    up = "the local API answers at"
+    with (
+        reader.starts(simulator.strip(), "node-2"),
+        reader.starts("fieldagent run --config hut.properties", up),
+        reader.starts("fieldagent run --config camp.properties", up) as camp,
+    ):
+        assert reader.types(send) == "Package 1: Delivered\n"
+        assert '"content":"hello"' in camp.expect("hello")
