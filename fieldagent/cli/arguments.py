@@ -27,7 +27,8 @@ CHANNEL: dict[str, Any] = {
 def dispatch(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["help"] and arguments[1:] != ["--help"]:
         arguments = [*arguments[1:], "--help"]
-    given, unknown = build_parser(arguments).parse_known_args(arguments)
+    called = arguments[0] if arguments else ""
+    given, unknown = build_parser(called).parse_known_args(arguments)
     if unknown:
         given.parser.refuse_unknown(unknown)
     if given.carry_out is None:
@@ -47,8 +48,9 @@ def dispatch(arguments: Sequence[str]) -> int:
         return 141
 
 
-def build_parser(arguments: Sequence[str]) -> CommandParser:
-    """What is not called is named alone: the hub's part costs an agent's start milliseconds."""
+def build_parser(called: str | None = None) -> CommandParser:
+    """With all there is, or for the command that is called: of the others, those of the hub are
+    named alone, since their part costs an agent's start milliseconds."""
     parser = CommandParser(
         prog="fieldagent",
         description="Links people and assets in the field with systems elsewhere.",
@@ -67,9 +69,8 @@ def build_parser(arguments: Sequence[str]) -> CommandParser:
     _add_check(commands)
     _add_simulate(commands)
     _add_help(commands)
-    called = arguments[0] if arguments else ""
-    add_hub(commands, named_alone=called != "hub")
-    add_push(commands, named_alone=called != "push")
+    add_hub(commands, named_alone=called not in ("hub", None))
+    add_push(commands, named_alone=called not in ("push", None))
     return parser
 
 
@@ -247,6 +248,18 @@ def _add_help(commands: Subparsers) -> None:
     """Listed with the others; `dispatch` reads it as the --help of what it names."""
     asked = command(commands, "help", None, "explain a command, as its --help does")
     asked.add_argument("command", nargs="*", metavar="COMMAND", help="such as send message")
+    completion = command(
+        commands, "completion", ("completion", "completion"), "print what completes our commands"
+    )
+    completion.add_argument(
+        "shell",
+        choices=("bash", "zsh", "fish"),
+        help="in bash and zsh: source <(fieldagent completion bash);"
+        " in fish: fieldagent completion fish | source",
+    )
+    command(
+        commands, "manual", ("manual", "manual"), "print the manual page, for man -l - or a file"
+    )
 
 
 def _several(value: str) -> int:

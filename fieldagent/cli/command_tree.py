@@ -1,0 +1,65 @@
+"""Every command of a parser with its options, for what is generated from them: completion and
+the manual page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fieldagent.cli.subcommand import CommandParser
+
+
+class Option(NamedTuple):
+    names: tuple[str, ...]
+    value: str
+    """What stands for its value; empty where it takes none."""
+    choices: tuple[str, ...]
+    summary: str
+
+
+class Command(NamedTuple):
+    words: tuple[str, ...]
+    """How it is called, without the program's name."""
+    summary: str
+    usage: str
+    subcommands: tuple[str, ...]
+    arguments: tuple[Option, ...]
+    options: tuple[Option, ...]
+    epilog: str
+
+
+def commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
+    """The parser itself first, then what is below it, in the order of --help."""
+    below: dict[str, CommandParser] = {}
+    given: list[argparse.Action] = []
+    # argparse has no public way to ask for its arguments; this one has been the same since 2.7.
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below.update(action.choices)
+        else:
+            given.append(action)
+    yield Command(
+        words,
+        parser.description or "",
+        " ".join(parser.format_usage().split()[1:]),
+        tuple(below),
+        tuple(_option(action) for action in given if not action.option_strings),
+        tuple(_option(action) for action in given if action.option_strings),
+        parser.epilog or "",
+    )
+    for name, subparser in below.items():
+        yield from commands(subparser, (*words, name))
+
+
+def _option(action: argparse.Action) -> Option:
+    choices = tuple(str(choice) for choice in action.choices or ())
+    metavar = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+    named = metavar if isinstance(metavar, str) else " ".join(metavar)
+    value = "|".join(choices) or named
+    return Option(
+        tuple(action.option_strings),
+        "" if action.nargs == 0 else value,
+        choices,
+        action.help or "",
+    )

@@ -1,0 +1,125 @@
+"""`fieldagent completion`: what a shell needs to complete our commands, options and choices.
+
+Each script follows the words to the command they name, and offers what stands below it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from fieldagent.cli.arguments import build_parser
+from fieldagent.cli.command_tree import Command, Option, commands
+from fieldagent.cli.exit_codes import OK
+
+
+def completion(given: argparse.Namespace) -> int:
+    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[given.shell]
+    print("\n".join(write(list(commands(build_parser())))))
+    return OK
+
+
+def _place(words: Iterable[str]) -> str:
+    """Where a command stands, as the scripts write it: quoted, each word after a space."""
+    return shlex.quote("".join(f" {word}" for word in words))
+
+
+def _offered(command: Command) -> str:
+    flags = [name for option in command.options for name in option.names]
+    choices = [choice for argument in command.arguments for choice in argument.choices]
+    return " ".join([*command.subcommands, *choices, *flags])
+
+
+def _cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
+    """The part that bash and zsh share: `previous` stands before the word, below `at`."""
+    yield '    case "$at $previous" in'
+    for command in tree:
+        for option in command.options:
+            if option.value:
+                places = " | ".join(_place([*command.words, name]) for name in option.names)
+                what = offer.format(" ".join(option.choices)) if option.choices else of_files
+                yield f"        {places}) {what}; return ;;"
+    yield "    esac"
+    yield '    case "$at" in'
+    for command in tree:
+        yield f"        {_place(command.words)}) {offer.format(_offered(command))} ;;"
+    yield "    esac"
+
+
+def _followed(tree: Sequence[Command]) -> str:
+    """Matches the place of any command."""
+    return " | ".join(_place(command.words) for command in tree if command.words)
+
+
+def _bash(tree: Sequence[Command]) -> Iterator[str]:
+    yield "_fieldagent() {"
+    yield "    local at='' i=1 word=${COMP_WORDS[COMP_CWORD]}"
+    yield "    local previous=${COMP_WORDS[COMP_CWORD - 1]}"
+    yield "    [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == help ]] && i=2"
+    yield "    for ((; i < COMP_CWORD; i++)); do"
+    yield '        case "$at ${COMP_WORDS[i]}" in'
+    yield f'            {_followed(tree)}) at="$at ${{COMP_WORDS[i]}}" ;;'
+    yield "        esac"
+    yield "    done"
+    yield "    COMPREPLY=()"
+    yield from _cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
+    yield "}"
+    # Where nothing is offered, bash completes the name of a file.
+    yield "complete -o default -F _fieldagent fieldagent"
+
+
+def _zsh(tree: Sequence[Command]) -> Iterator[str]:
+    yield "#compdef fieldagent"
+    yield "_fieldagent() {"
+    yield "    local at='' i=2 previous=${words[CURRENT - 1]}"
+    yield "    [[ $CURRENT -gt 2 && ${words[2]} == help ]] && i=3"
+    yield "    for ((; i < CURRENT; i++)); do"
+    yield '        case "$at ${words[i]}" in'
+    yield f'            {_followed(tree)}) at="$at ${{words[i]}}" ;;'
+    yield "        esac"
+    yield "    done"
+    yield from _cases(tree, "compadd -- {} || _files", "_files")
+    yield "}"
+    yield "# Called by the completion where this is one of its files; read by .zshrc otherwise."
+    yield 'if [[ ${funcstack[1]} == _fieldagent ]]; then _fieldagent "$@"'
+    yield "else compdef _fieldagent fieldagent; fi"
+
+
+def _fish(tree: Sequence[Command]) -> Iterator[str]:
+    yield "function __fieldagent_at"
+    yield "    set -l at ''"
+    yield "    set -l given (commandline -opc)"
+    yield '    test "$given[2]" = help; and set -e given[2]'
+    yield "    for word in $given[2..-1]"
+    yield '        switch "$at $word"'
+    yield f"            case {_followed(tree).replace(' | ', ' ')}"
+    yield '                set at "$at $word"'
+    yield "        end"
+    yield "    end"
+    yield '    test "$at" = "$argv[1]"'
+    yield "end"
+    for command in tree:
+        there = (
+            f"complete -c fieldagent -n {_fish_quote(f'__fieldagent_at {_place(command.words)}')}"
+        )
+        choices = [choice for argument in command.arguments for choice in argument.choices]
+        below = [*command.subcommands, *choices]
+        if below:
+            yield f"{there} -f -a {_fish_quote(' '.join(below))}"
+        for option in command.options:
+            yield f"{there} {_fish_option(option)}"
+
+
+def _fish_option(option: Option) -> str:
+    names = [f"-l {name[2:]}" if name[:2] == "--" else f"-s {name[1:]}" for name in option.names]
+    value = ["-r -F"] if option.value else []
+    if option.choices:
+        value = [f"-x -a {_fish_quote(' '.join(option.choices))}"]
+    return " ".join([*names, *value, f"-d {_fish_quote(option.summary)}"])
+
+
+def _fish_quote(text: str) -> str:
+    """Within single quotes fish knows two escapes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

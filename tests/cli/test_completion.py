@@ -1,0 +1,126 @@
+"""The completion of each shell, asked of the shell itself, and the manual page, set by groff."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.processes import MODULE, PATIENCE
+
+BASH = """
+source {script}
+COMP_WORDS=({line})
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_fieldagent
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+ZSH = """
+compdef() {{ }}
+compadd() {{ [[ $1 == -- ]] && shift; print -l -- "${{(@M)@:#${{words[CURRENT]}}*}}" }}
+_files() {{ }}
+source {script}
+words=({line})
+CURRENT=$#words
+_fieldagent
+"""
+FISH = """
+source {script}
+complete -C "{plain}"
+"""
+
+SHELLS = {
+    "bash": (BASH, ["bash", "-c"]),
+    "zsh": (ZSH, ["zsh", "-fc"]),
+    "fish": (FISH, ["fish", "-c"]),
+}
+
+
+def printed(*arguments: str) -> str:
+    return subprocess.run(
+        [*MODULE, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=True
+    ).stdout
+
+
+def offered(shell: str, folder: Path, line: str) -> set[str]:
+    """What the shell offers for the last word of the line."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    script = folder / "script"
+    script.write_text(printed("completion", shell))
+    program, command = SHELLS[shell]
+    quoted = line if not line.endswith(" ") else f"{line}''"
+    done = subprocess.run(
+        [*command, program.format(script=script, line=quoted, plain=line)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        check=True,
+    )
+    assert done.stderr == ""
+    return {word.partition("\t")[0] for word in done.stdout.split("\n") if word}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fieldagent se", {"send"}),
+        ("fieldagent send ", {"message", "location", "waypoint", "data"}),
+        ("fieldagent hub user jo", {"join"}),
+        ("fieldagent help inbound ", {"list", "replay"}),
+        ("fieldagent push me", {"message"}),
+        ("fieldagent send --dry-run me", {"message"}),
+        ("fieldagent queue --channel ", {"Satellite", "Radio", "Cellular"}),
+        ("fieldagent status --js", {"--json"}),
+        ("fieldagent hub device add kit --cred", {"--credits-per-day"}),
+        ("fieldagent completion f", {"fish"}),
+    ],
+)
+def test_a_shell_completes_what_there_is(
+    tmp_path: Path, shell: str, line: str, expected: set[str]
+) -> None:
+    assert {word for word in offered(shell, tmp_path, line) if word[:1] != "-" or "--" in line} == (
+        expected
+    )
+
+
+def listed(help_text: str) -> set[str]:
+    """The subcommands that a --help lists."""
+    return set(re.findall(r"^    (\w+)(?: |$)", help_text, re.MULTILINE))
+
+
+def test_bash_is_offered_every_command_of_the_help(tmp_path: Path) -> None:
+    for words in ("", "hub ", "hub webhook ", "push ", "simulate "):
+        told = listed(printed("help", *words.split()))
+        assert told
+        assert {
+            word for word in offered("bash", tmp_path, f"fieldagent {words}") if word[0] != "-"
+        } == told
+
+
+def test_the_manual_page_has_every_command_and_groff_takes_it() -> None:
+    page = printed("manual")
+    headings = {heading.replace("\\-", "-") for heading in re.findall(r"^\.SS (.*)$", page, re.M)}
+    for words in ("", "hub ", "hub webhook ", "push ", "send "):
+        told = listed(printed("help", *words.split()))
+        assert {f"fieldagent {words}{name}" for name in told} <= headings
+    assert "66 no such settings file" in page
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    done = subprocess.run(
+        ["groff", "-man", "-ww", "-Tutf8", "-P-c"],
+        input=page,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert re.search(r"^ +--until-confirmed$", re.sub(".\b", "", done.stdout), re.MULTILINE)
+    assert "EXIT STATUS" in re.sub(".\b", "", done.stdout)
