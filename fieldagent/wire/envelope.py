@@ -318,7 +318,7 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, frozenset(i for i in range(count) if bits >> i & 1))
 
 
-def _read_heard(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Ack:
+def _read_ack(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Ack:
     _expect(_in_range(station, low=1), "station")
     _expect(by_hub in (None, False, True), "word of the hub")
     if count is None:
@@ -328,7 +328,7 @@ def _read_heard(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any
     return Ack(station, report.count, report.arrived, bool(by_hub))
 
 
-def _read_plea(to: Any) -> RelayRequest:
+def _read_relay_request(to: Any) -> RelayRequest:
     _expect(_is_int(to) and to == 0, "addressee known here")
     return RelayRequest()
 
@@ -368,7 +368,7 @@ _UNTIMED: dict[int, Callable[..., Content]] = {
     8: _read_fragment,
     9: _read_report,
     10: _read_introduction,
-    12: _read_heard,
-    13: _read_plea,
+    12: _read_ack,
+    13: _read_relay_request,
     14: _read_source,
 }

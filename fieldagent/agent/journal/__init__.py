@@ -1,5 +1,6 @@
-"""The durable store of the agent, and the only place that knows SQL.
+"""What the agent keeps on disk, and what it asks of it.
 
-`group` makes callers share one sync, `commit` opens the file; `outbound` holds Packages on their
-way down, `inbound` payloads on their way up.
+`journal` opens the file and commits. `outbound` holds Packages on their way to the hub or to
+neighbours, `inbound` payloads on their way to hooks, `sos` what nobody has confirmed, `history`
+what became of each; `records` are the rows as others see them.
 """

@@ -1,8 +1,7 @@
-"""Opens the journal's file, and lets everyone who writes at one moment share one sync.
+"""The agent's journal: one SQLite file, written in groups, with room held for an SOS.
 
-SQLite in WAL mode with `synchronous=FULL`: what `commit` has returned from survives a power cut. A
-commit that failed is never tried again and believed: the journal says so to everyone, once and for
-all, and its owner stops.
+What `commit` has returned from survives a power cut (`store.sqlite`). A commit that failed is never
+tried again and believed: the journal says so to everyone, once and for all, and its owner stops.
 """
 
 from __future__ import annotations
