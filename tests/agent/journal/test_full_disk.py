@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -41,12 +42,19 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def fill(disk: Path, leave: int = 0) -> Path:
     """Others leave so many bytes free."""
-    statistics = os.statvfs(disk)
-    room = statistics.f_bavail * statistics.f_frsize - leave
     logs = disk / "logs"
     with logs.open("ab") as file:
-        os.posix_fallocate(file.fileno(), file.tell(), room)
-    return logs
+        while True:
+            statistics = os.statvfs(disk)
+            room = statistics.f_bavail * statistics.f_frsize - leave
+            try:
+                os.posix_fallocate(file.fileno(), file.tell(), room)
+            except OSError as error:
+                # An agent that has just started takes some of it at this very moment.
+                if error.errno != errno.ENOSPC:
+                    raise
+            else:
+                return logs
 
 
 def agent_on(disk: Path, home: Path) -> Agent:
