@@ -15,7 +15,7 @@ from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
 
-SESSION_MAX = 120.0
+SETTLED_WITHIN = 120.0
 """Seconds that a transmission under way may take, at the longest."""
 BY_CALL = "by a call"
 
@@ -57,7 +57,7 @@ class Cancellation:
 
     async def _withdraw(self, sequences: list[int], channel: Channel | None) -> None:
         in_flight = await self._take_out(sequences, channel)
-        with trio.move_on_after(SESSION_MAX):
+        with trio.move_on_after(SETTLED_WITHIN):
             for settled in in_flight:
                 await settled.wait()
 
