@@ -313,10 +313,13 @@ def test_a_newer_package_collapses_the_older(tmp_path: Path) -> None:
 
 
 def test_killed_in_a_session_nothing_is_lost_or_sent_twice(tmp_path: Path) -> None:
-    with sky(tmp_path, latency=2) as above:
+    with sky(tmp_path) as above:
+        # However long the kill takes, the agent does not learn meanwhile what the gateway has.
+        above.type("lose-reply")
+        above.expect("reply will be lost")
         with agent(tmp_path) as kit:
             kit.call("POST", "/api/package/async", {"message": {"content": "precious"}, "id": 5})
-            above.expect("precious")  # The gateway has it; the agent does not know yet.
+            above.expect("precious")
             kit.kill()
         with agent(tmp_path) as kit:
             assert kit.post("precious", id=5).body["status"] == "Delivered"
