@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -110,6 +110,16 @@ class Envelope:
     """Whose entries these are: 0 is the peer itself, others were introduced before."""
     not_understood: tuple[str, ...] = ()
     """Entries of unknown kind or shape, each in a sentence for the log."""
+    tagged: bool = False
+    """It ends in what looks like a tag, which was checked if there were keys."""
+
+
+class Unauthenticated(RemoteProtocolError):
+    """There are keys, and none of them tagged the envelope. `missing`: it bears no tag at all."""
+
+    def __init__(self, *, missing: bool) -> None:
+        super().__init__(f"the authentication tag is {'missing' if missing else 'wrong'}")
+        self.missing = missing
 
 
 def derive_key(master: bytes, direction: str) -> bytes:
@@ -138,8 +148,8 @@ def encode(entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = Non
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     """Read one envelope. With `keys`, one of them must have tagged it.
 
-    Raises RemoteProtocolError where nothing in it can be used: no CBOR, another version, a wrong
-    or missing tag.
+    Raises RemoteProtocolError where nothing in it can be used: no CBOR, another version; and
+    Unauthenticated.
     """
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or not _is_int(items[0]):
@@ -148,11 +158,11 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
         raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
     tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
     if keys and not (tagged and _authentic(body, keys)):
-        raise RemoteProtocolError("the authentication tag is missing or wrong")
+        raise Unauthenticated(missing=not tagged)
     head, entries = items[1:3], items[3 : len(items) - tagged]
     if len(head) < 2 or not _in_range(head[0]) or not _in_range(head[1], low=0):
         raise RemoteProtocolError("the envelope's time or origin is damaged")
-    return _read_entries(entries, base=head[0] + EPOCH, origin=head[1])
+    return replace(_read_entries(entries, base=head[0] + EPOCH, origin=head[1]), tagged=tagged)
 
 
 def _read_entries(entries: Sequence[Any], *, base: int, origin: int) -> Envelope:
