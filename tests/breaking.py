@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable
@@ -27,6 +28,8 @@ class Break:
     """How many calls go well before."""
     late: bool = False
     """What it does is done before it raises."""
+    kills: bool = False
+    """The process is killed instead."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,10 @@ def _broken(found: Break, original: Callable[..., Any]) -> Callable[..., Any]:
     def broken(*arguments: Any, **more: Any) -> Any:
         if not raises_now():
             return original(*arguments, **more)
+        if found.kills:
+            if found.late:
+                original(*arguments, **more)
+            os.kill(os.getpid(), signal.SIGKILL)
         if not found.late:
             raise AsATest(f"as a test in {found.place}")
         return late(original(*arguments, **more))

@@ -190,6 +190,19 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
     return store
 
 
+def with_ends(operation: Operation[int], ended: Sequence[EndedLeg], now: float) -> Operation[int]:
+    """What comes in, and what it replaces, in one commit."""
+    if not ended:
+        return operation
+    note_ends = end(ended, now)
+
+    def store(db: sqlite3.Connection) -> int:
+        note_ends(db)
+        return operation(db)
+
+    return store
+
+
 def tried(
     channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
 ) -> Operation[None]:

@@ -7,7 +7,8 @@ the journal: the endings that these methods return are decided, and not yet writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 
 import trio
@@ -16,7 +17,7 @@ from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece
 from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.queue import Queue
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import SOS_PRIORITY, Channel, Status
+from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 
 REPLACED = Leg(Status.COLLAPSED, "replaced by a newer Package")
 
@@ -54,6 +55,19 @@ class ChannelQueue:
 
     # What the agent does with it.
 
+    @contextmanager
+    def replacing(self, package: Package) -> Iterator[list[int]]:
+        """The sequences that it is going to replace. None of them leaves in this block, and those
+        that it has not replaced by the end wait again."""
+        held = self._queue.hold(package.collapse_key, sos=package.sos)
+        try:
+            yield held
+        finally:
+            for sequence in held:
+                self._queue.release(sequence)
+            if held:
+                self.wake()
+
     def add(self, accepted: Accepted, life: float | None, delay: float = 0.0) -> list[int]:
         """Queue it for `life` seconds (None: for ever), to leave after `delay` seconds at the
         earliest.
@@ -89,7 +103,7 @@ class ChannelQueue:
 
     def withdraw(self, sequence: int, why: str) -> trio.Event | None:
         """Take it out. While it is in flight, the event tells when that is over."""
-        if not self._queue.is_taken(sequence):
+        if sequence not in self._queue.taken():
             self._queue.remove(sequence)
             self.wake()
             return None
@@ -166,10 +180,6 @@ class ChannelQueue:
 
     def taken(self) -> set[int]:
         return self._queue.taken()
-
-    def settled(self, number: int) -> None:
-        """The transmission is over, and how it ended is on disk."""
-        self.landed(piece.sequence for piece in self.in_flight.pop(number))
 
     def landed(self, sequences: Iterable[int]) -> None:
         """They are in flight no more, unless another fragment is."""

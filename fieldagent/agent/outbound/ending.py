@@ -67,6 +67,10 @@ class Endings:
         await self._journal.persist(note_ends if also is None else together(also, note_ends))
         for each in ended:
             self._tell_neighbour(each, known)
+        self.tell(ended)
+
+    def tell(self, ended: Sequence[EndedLeg]) -> None:
+        """They are on disk."""
         for sequence in {each.sequence for each in ended}:
             self._tell(sequence)
 

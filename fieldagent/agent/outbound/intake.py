@@ -5,7 +5,8 @@ Accepted means on disk: whatever this file answers, it answers after the commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
 import trio
@@ -27,6 +28,10 @@ class Conflict(Exception):
 
 class KeyReused(Conflict):
     """The Idempotency-Key was used for another body."""
+
+
+Claim = int | str | tuple[int]
+"""An id, an Idempotency-Key, or (in a tuple) a collapseKey that a Package is being stored with."""
 
 
 class Intake:
@@ -51,17 +56,20 @@ class Intake:
         self._time_to_live = time_to_live
         self._head_start = head_start
         self._next_id = outbound.next_id(journal)
-        self._accepting: dict[int | str, trio.Event] = {}
+        self._accepting: dict[Claim, trio.Event] = {}
 
     async def accept(self, package: Package, idempotency_key: str | None = None) -> Standing:
         """Store and queue it, or join the one that the same caller posted before.
 
         Raises Conflict, and what the journal raises.
         """
-        claims: list[int | str] = [c for c in (package.id, idempotency_key) if c is not None]
+        claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
+        if package.collapse_key is not None:
+            claims.append((package.collapse_key,))
         if not claims:
             return await self._store(package, None)
-        # Two posts of one id at one moment: the second waits until the first is on disk.
+        # Two posts of one id or collapseKey at one moment: the second waits until the first is on
+        # disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
             await busy[0].wait()
         done = trio.Event()
@@ -105,24 +113,39 @@ class Intake:
         expires = None if life is None else now + life
         body = canonical(package)
         identity = digest(body)
-        sequence = await self._journal.commit(
-            outbound.accept(
-                body if stamped is package else canonical(stamped),
-                id_=id_,
-                digest=identity,
-                idempotency_key=key,
-                accepted=now,
-                expires=expires,
-                legs=legs,
-                status=status,
-                is_sos=package.sos,
-            )
+        store = outbound.accept(
+            body if stamped is package else canonical(stamped),
+            id_=id_,
+            digest=identity,
+            idempotency_key=key,
+            accepted=now,
+            expires=expires,
+            legs=legs,
+            status=status,
+            is_sos=package.sos,
         )
-        accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
-        replaced = self._enqueue(accepted, legs, life)
-        if replaced:
-            await self._endings.record(replaced)
+        with self._replacing(package, id_, legs) as replaced:
+            sequence = await self._journal.commit(outbound.with_ends(store, replaced, now))
+            accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
+            late = [each for each in self._enqueue(accepted, legs, life) if each not in replaced]
+        self._endings.tell(replaced)
+        if late:
+            # It was in flight until the commit had begun, and came back.
+            await self._endings.record(late)
         return Standing(id_, sequence, status, legs, now)
+
+    @contextmanager
+    def _replacing(
+        self, package: Package, id_: int, legs: Mapping[Channel, Leg]
+    ) -> Iterator[list[EndedLeg]]:
+        """What the Package ends, which leaves no more, unless the block raises."""
+        leg = _replaced_by(id_)
+        with ExitStack() as stack:
+            yield [
+                EndedLeg(older, channel, leg)
+                for channel in legs.keys() & self._queues.keys()
+                for older in stack.enter_context(self._queues[channel].replacing(package))
+            ]
 
     def _id_for(self, package: Package) -> int:
         """The caller's, or the next free one."""
@@ -148,7 +171,7 @@ class Intake:
         """Into the queue of each channel that it waits for; those that it replaces come back. Since
         it was accepted `passed` seconds have gone."""
         package = accepted.package
-        leg = Leg(Status.COLLAPSED, f"replaced by Package {accepted.id}")
+        leg = _replaced_by(accepted.id)
         fan_out = self._endings.fan_out_of(accepted)
         waits = delays(legs, fan_out, self._head_start, sos=package.sos)
         return [
@@ -186,3 +209,7 @@ class Intake:
         if replaced:
             self._journal.commit_at_start(outbound.end(replaced, now))
         return len(waiting)
+
+
+def _replaced_by(id_: int) -> Leg:
+    return Leg(Status.COLLAPSED, f"replaced by Package {id_}")

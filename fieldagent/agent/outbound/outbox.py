@@ -191,7 +191,8 @@ class ChannelOutbox:
         self._piggyback.settled(words, sent=sent, beside_packages=beside_packages)
         if self.packing.acks is not None:
             self.packing.acks.drop(number)
-        self._queue.settled(number)
+        # The transmission is over, and how it ended is on disk.
+        self._queue.landed(piece.sequence for piece in self._queue.in_flight.pop(number))
 
     async def give_back(self) -> None:
         """What a driver that failed had in flight waits again; an intent stays, to be resolved.

@@ -41,13 +41,15 @@ class Sizes:
 
 
 class Queue:
-    """Keys are integers that grow with each Package. A key is waiting, taken, or unknown."""
+    """Keys are integers that grow with each Package. A key is waiting, held, taken, or unknown."""
 
     def __init__(self) -> None:
         self._places: dict[int, Place] = {}
         """Of every key that lives: the very tuple that stands, or will stand, in `_ready`."""
         self._terms: dict[int, _Terms] = {}
         self._taken: set[int] = set()
+        """Those that `take` passes over: in flight, or held."""
+        self._held: set[int] = set()
         self._collapse = CollapseIndex()
         self._ready: list[Place] = []
         self._delayed = Timers(lambda timer: self._terms.get(timer[1], _PLAIN).due == timer[0])
@@ -63,15 +65,24 @@ class Queue:
     def keys(self) -> list[int]:
         return list(self._places)
 
-    def priority(self, key: int) -> int:
-        return -self._places[key][0]
-
     def place(self, key: int) -> Place:
         """The smaller goes first."""
         return self._places[key]
 
-    def is_taken(self, key: int) -> bool:
-        return key in self._taken
+    def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
+        """What a Package that is about to be added replaces. It is not taken meanwhile: `add` of
+        that Package forgets it, `release` lets it wait again."""
+        held = self._collapse.replaceable(
+            None if collapse_key is None else (collapse_key, sos), self.taken()
+        )
+        self._taken.update(held)
+        self._held.update(held)
+        return held
+
+    def release(self, key: int) -> None:
+        if key in self._held:
+            self._held.discard(key)
+            self.put_back(key, self._terms[key].due)
 
     def add(
         self,
@@ -102,7 +113,7 @@ class Queue:
             return []
         collapse = None if collapse_key is None else (collapse_key, sos)
         terms = _Terms(collapse, expires, due)
-        replaced = self._collapse.replaceable(collapse, self._taken)
+        replaced = self._collapse.replaceable(collapse, self.taken())
         for older in replaced:
             place, terms = _inherited(
                 place, terms, self._places[older], self._terms.get(older, _PLAIN)
@@ -149,7 +160,8 @@ class Queue:
         return None
 
     def taken(self) -> set[int]:
-        return set(self._taken)
+        """Those in flight."""
+        return self._taken - self._held
 
     def is_superseded(self, key: int) -> bool:
         """Whether a newer Package has its collapseKey: `put_back` would forget it."""
@@ -189,6 +201,7 @@ class Queue:
         if self._places.pop(key, None) is None:
             return False
         self._taken.discard(key)
+        self._held.discard(key)
         if self._terms:
             self._collapse.drop(self._terms.pop(key, _PLAIN).collapse, key)
         if len(self._ready) > SLACK or self._delayed or self._expiries:

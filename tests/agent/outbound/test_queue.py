@@ -103,8 +103,9 @@ class AgainstTheModel(RuleBasedStateMachine):
         collapse=st.none() | st.integers(1, 2),
         sos=st.booleans(),
         life=st.sampled_from([inf, 5.0, 20.0]),
+        hold=st.booleans(),
     )
-    def add(self, priority: int, collapse: int | None, sos: bool, life: float) -> None:
+    def add(self, priority: int, collapse: int | None, sos: bool, life: float, hold: bool) -> None:
         key, self.next_key = self.next_key, self.next_key + 1
         new = Entry(key, priority, key, collapse, sos, self.now + life, -inf)
         # An older taken one hides those before it, as only the newest of a kind can be replaced.
@@ -114,6 +115,10 @@ class AgainstTheModel(RuleBasedStateMachine):
             if collapse is not None and same:
                 newest = max(same, key=lambda entry: entry.key)
                 rivals += [] if newest.taken else [newest]
+        if hold:
+            assert self.queue.hold(collapse, sos=sos) == [entry.key for entry in rivals]
+            first = next((e for e in self.due() if e not in rivals), None)
+            assert self.queue.foremost(self.now) == (first and first.key)
         for old in rivals:
             self.model.remove(old)
             self.inherit(new, old)
@@ -139,6 +144,12 @@ class AgainstTheModel(RuleBasedStateMachine):
         assert self.queue.take(self.now) == (expected[0].key if expected else None)
         if expected:
             expected[0].taken = True
+
+    @rule(collapse=st.integers(1, 2), sos=st.booleans())
+    def hold_and_release(self, collapse: int, sos: bool) -> None:
+        for key in self.queue.hold(collapse, sos=sos):
+            assert key not in self.queue.taken()
+            self.queue.release(key)
 
     @precondition(lambda self: any(entry.taken for entry in self.model))
     @rule(data=st.data(), delay=st.sampled_from([-inf, 3.0, 10.0]))
