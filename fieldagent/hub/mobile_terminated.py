@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import trio
@@ -30,7 +31,9 @@ from fieldagent.hub.envelope_packing import (
 )
 from fieldagent.hub.operator.contract import Operator, Verdict
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.persist import persist
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
@@ -351,10 +354,11 @@ def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
 
 
 def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> None:
-    """Record how a call ended."""
+    """Record how a call ended; once, however often it is told."""
     if verdict.outcome is Outcome.SENT:
-        _book(db, call, now)
-        for item, position, count in _drop(db, call):
+        if dropped := _drop(db, call):
+            _book(db, call, now)
+        for item, position, count in dropped:
             _mark_sent(db, call.device, item, position, count)
     elif verdict.outcome is Outcome.REFUSED:
         for item, _, _ in _drop(db, call):
@@ -367,16 +371,16 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> None:
             )
     else:
         doubtful = verdict.outcome is Outcome.DOUBTFUL
-        if doubtful:
-            _book(db, call, now)
         wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
-        db.execute(
+        ended = db.execute(
             "UPDATE mobile_terminated SET state = ?, claimed_until = 0, not_before = ?"
-            " WHERE id = ?",
+            " WHERE id = ? AND claimed_until > 0 RETURNING id",
             "doubtful" if doubtful else "ready",
             now + max(wait, verdict.retry_after),
             call.id,
         )
+        if doubtful and ended:
+            _book(db, call, now)
 
 
 def _drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]]:
@@ -455,7 +459,8 @@ async def run(
             log.error("%s", trouble)
         async with trio.open_nursery() as nursery:
             for call in calls:
-                nursery.start_soon(carry_out, store, operators, call, clock, note_fault)
+                carried = partial(carry_out, store, operators, call, clock, note_fault)
+                nursery.start_soon(waits.let_finish, carried)
         if not calls:
             with trio.move_on_after(LOOK_AGAIN):
                 await news.wait()
@@ -468,8 +473,8 @@ async def carry_out(
     clock: Callable[[], float],
     note_fault: Note = log_fault,
 ) -> None:
-    """Where its end cannot be written down its claim runs out, and the same bytes are called in
-    again."""
+    """Where the hub is killed before its end is written down, its claim runs out, and the same
+    bytes are called in again."""
     try:
         operator = operators.get(call.operator)
         if operator is None:
@@ -481,7 +486,7 @@ async def carry_out(
         else:
             verdict = await _call_in(operator, call, note_fault)
         _tell(call, verdict)
-        await store.commit(lambda db: settle(db, call, verdict, clock()))
+        await persist(store, lambda db: settle(db, call, verdict, clock()))
     except (StoreFull, StoreUnavailable) as trouble:
         log.error("%s", trouble)
     except StoreFailed:

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import trio
@@ -25,9 +26,11 @@ from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
 from fieldagent.hub.envelope_packing import identity_of, stored_entry
 from fieldagent.hub.ledger import confirm_sos
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.persist import persist
 from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, payload_json
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE, post
@@ -274,7 +277,7 @@ class _Posts:
                 news = self.store.heard("webhooks")
                 for posting in await self.due():
                     self.under_way += 1
-                    nursery.start_soon(self.carry_out, posting)
+                    nursery.start_soon(waits.let_finish, partial(self.carry_out, posting))
                 with trio.move_on_after(LOOK_AGAIN) as self.pause:
                     await news.wait()
 
@@ -288,15 +291,13 @@ class _Posts:
         return []
 
     async def carry_out(self, posting: WebhookPost) -> None:
-        """Where its end cannot be written down its claim runs out, and it is posted again under the
-        same id."""
+        """Where the hub is killed before its end is written down, its claim runs out, and it is
+        posted again under the same id."""
         try:
             result = await self.post(posting)
-            text = await self.store.commit(lambda db: settle(db, posting, result, self.clock()))
+            text = await persist(self.store, lambda db: settle(db, posting, result, self.clock()))
             if text:
                 log.warning("%s", text)
-        except (StoreFull, StoreUnavailable) as trouble:
-            log.warning("%s", trouble)
         except StoreFailed:
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Waits whose length is computed, which may be over before they begin.
+"""Waits whose length is computed, and what may finish although everything stops.
 
 trio refuses a negative length, and a deadline less the present moment becomes one while code runs.
 So all computed lengths pass through here (tests/test_layers.py holds that); a deadline that is
@@ -7,7 +7,12 @@ known as a moment goes to `trio.move_on_at`, which takes one that has passed.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import trio
+
+STOP_GRACE = 5.0
+"""Seconds that remain for what may finish: systemd waits longer."""
 
 
 async def sleep(seconds: float) -> None:
@@ -18,3 +23,22 @@ async def sleep(seconds: float) -> None:
 def move_on_after(seconds: float) -> trio.CancelScope:
     """`trio.move_on_after`; a length below zero, or none at all (NaN), is zero."""
     return trio.move_on_after(max(0.0, seconds))
+
+
+async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work`; where that is cancelled from outside, it has still STOP_GRACE to come to its end.
+
+    For what another program has begun to act on, and would act on twice after the next start.
+    """
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope(shield=True) as scope:
+
+            async def begin_to_count() -> None:
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    scope.deadline = trio.current_time() + STOP_GRACE
+
+            nursery.start_soon(begin_to_count)
+            await work()
+        nursery.cancel_scope.cancel()

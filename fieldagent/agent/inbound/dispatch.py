@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -82,10 +83,14 @@ class _Dispatch:
         return LOOK_AGAIN
 
     async def serve(self, delivery: Delivery) -> None:
-        result = await self.call(delivery)
-        await self.settle(delivery, result)
+        """A hook that runs when the agent stops may finish, or it would be called twice."""
+        await waits.let_finish(partial(self.hand_over, delivery))
         self.busy.remove(delivery.sender)
         self.pause.cancel()
+
+    async def hand_over(self, delivery: Delivery) -> None:
+        result = await self.call(delivery)
+        await self.settle(delivery, result)
 
     async def settle(self, delivery: Delivery, result: HandoverResult) -> None:
         """Begins without a checkpoint: what the hook has must not be handed over once more."""

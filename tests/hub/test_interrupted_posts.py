@@ -1,0 +1,80 @@
+"""A webhook has taken an item; then the hub is stopped, or its database goes: it gets it once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fieldagent.hub.store.opening import open_store
+from tests.hub.test_cluster import cut_off
+from tests.hub.test_journey import Receiver, posted, receiver
+from tests.postgres import new_database
+from tests.processes import PATIENCE, Hub, administer, agent, hub, until
+
+
+@contextmanager
+def answering(
+    tmp_path: Path, database: str, before_answer: Callable[[], None]
+) -> Iterator[tuple[Hub, Receiver, dict[str, Any]]]:
+    """A hub and its webhook's receiver, and how a kit reaches it."""
+    administer(database, "init", "Alps")
+    ada = administer(database, "user", "add", "Ada")["id"]
+    device = administer(database, "device", "add", "kit", "--user", str(ada))
+    settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+    with receiver(before_answer=before_answer) as there, hub(tmp_path, settings) as running:
+        administer(database, "webhook", "add", there.url, "--untried")
+        linked = {
+            "satellite-port": None,
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+        }
+        yield running, there, linked
+
+
+def states(database: str) -> list[str]:
+    store = open_store(database)
+    try:
+        return [
+            state
+            for (state,) in store.once(lambda db: db.execute("SELECT state FROM webhook_delivery"))
+        ]
+    finally:
+        store.close()
+
+
+def test_a_post_under_way_finishes_when_the_hub_stops(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    came = threading.Event()
+
+    def hold_back() -> None:
+        came.set()
+        time.sleep(3)
+
+    with answering(tmp_path, database, hold_back) as (running, there, linked):
+        with agent(tmp_path, linked) as kit:
+            kit.post("once")
+            assert came.wait(PATIENCE)
+        assert running.stop() == 0
+        assert posted(there) == ["once"]
+        assert states(database) == ["handed"]
+
+
+def test_a_post_counts_though_the_database_went_before_it_was_written_down(
+    postgres: str, tmp_path: Path
+) -> None:
+    database = new_database(postgres)
+
+    def cut_once() -> None:
+        if len(there.got) == 1:
+            cut_off(database)
+
+    with answering(tmp_path, database, cut_once) as (_, there, linked):
+        with agent(tmp_path, linked) as kit:
+            kit.post("once")
+            until(lambda: there.got)
+            until(lambda: states(database) == ["handed"])
+        assert posted(there) == ["once"]
