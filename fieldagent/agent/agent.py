@@ -23,11 +23,12 @@ from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioModem
 from fieldagent.agent.inbound.hooks import Hook, run_hook
-from fieldagent.agent.journal import inbound, outbound
+from fieldagent.agent.journal import dead_letters, inbound, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.sos_repeat import keep_going
+from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
 from fieldagent.http.guard import loopback_guard
@@ -76,8 +77,18 @@ class Agent:
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
             "journal": {"commits": journal.commits, "full": journal.full},
+            "deadLetters": self._dead_letters(),
+            "notices": [self.parts.inbox.key_trouble] if self.parts.inbox.key_trouble else [],
             "faults": self._faults(),
         }
+
+    def _dead_letters(self) -> dict[str, Any]:
+        journal = self.parts.journal
+        found = [
+            {"channel": letter.channel, "received": letter.received, "reason": letter.reason}
+            for letter in dead_letters.listing(journal, 1)
+        ]
+        return {**dead_letters.tally(journal)._asdict(), "latest": found[0] if found else None}
 
     def _faults(self) -> list[dict[str, Any]]:
         """Of every part that failed since the agent began the last, as people are told it."""
@@ -324,6 +335,21 @@ async def _keep_house(agent: Agent) -> None:
         await trio.sleep(HOUSEKEEPING)
 
 
+async def _read_dead_letters(agent: Agent) -> None:
+    """Once: by another key, or a later version, some can be used now."""
+    await trio.sleep(ROOM_FIRST)
+    for letter in reversed(dead_letters.listing(agent.parts.journal)):
+        tagged = not TERMS[Channel(letter.channel)].authentic
+        try:
+            if await agent.parts.inbox.replay(letter, tagged=tagged):
+                log.info("dead letter %d of %s could be read now", letter.number, letter.channel)
+        except (StoreFailed, StoreFull):
+            raise
+        except Exception as error:
+            agent.supervisor.notes("dead letters")(error, f"dead letter {letter.number}")
+    await trio.sleep_forever()
+
+
 async def _keep_room(agent: Agent) -> None:
     # A start is to be quick.
     await trio.sleep(ROOM_FIRST)
@@ -370,6 +396,7 @@ async def _show_life(agent: Agent) -> None:
 
 KEEPERS = {
     "housekeeping": _keep_house,
+    "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,
     "the watchdog": _show_life,
     "the event stream": _tell_links,

@@ -56,8 +56,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     """What waited before is queued again. `emit` takes the lines that a script prints."""
     events = Events()
     hooks = hooks_of(settings, emit)
-    keys = [derive_key(master, "MT") for master in settings.satellite_key]
-    inbox = Inbox(journal, [hook.name for hook in hooks], clock=time.time, events=events, keys=keys)
+    inbox = _inbox(settings, journal, hooks, events)
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
     links = {channel: ChannelLink() for channel in channels}
@@ -106,6 +105,17 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes,
         receptions,
         neighbours,
+    )
+
+
+def _inbox(settings: Settings, journal: Journal, hooks: list[Hook], events: Events) -> Inbox:
+    return Inbox(
+        journal,
+        [hook.name for hook in hooks],
+        clock=time.time,
+        events=events,
+        keys=[derive_key(master, "MT") for master in settings.satellite_key],
+        hand_unread=settings.inbound_dead_letters == "hook",
     )
 
 

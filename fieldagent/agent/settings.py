@@ -37,6 +37,7 @@ API_PORT = 9091
 class Settings:
     inbound_hook: str | None
     inbound_hook_deadline: float
+    inbound_dead_letters: str
     webhook_address: str | None
     webhook_secret: tuple[str, ...]
     satellite_port: str | None
@@ -167,6 +168,13 @@ KEYS = (
         " AGENT_PAYLOAD",
     ),
     Key("inbound-hook-deadline", whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
+    Key(
+        "inbound-dead-letters",
+        one_of("keep", "hook"),
+        "keep",
+        "keep: what came and cannot be read is kept, for `fieldagent inbound list`; hook: it is"
+        " also handed over, as Data with its `source` (keep)",
+    ),
     Key("webhook-address", url, None, "URL that every inbound payload is posted to"),
     Key(
         "webhook-secret",

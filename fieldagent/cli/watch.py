@@ -12,6 +12,9 @@ from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
 from fieldagent.cli.terminal import counted, escaped
 
+TEXT_SHOWN = 160
+"""Characters of a message that cannot be read; --json shows all."""
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -89,6 +92,8 @@ def status(given: argparse.Namespace) -> int:
         lines.append("the disk is full: make room on it; nothing goes on before")
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
+    lines += [escaped(notice) for notice in answer["notices"]]
+    lines += _dead_letter_summary(answer["deadLetters"])
     lines += [_fault_line(fault) for fault in answer["faults"]]
     show(given, answer, "\n".join(lines))
     return OK
@@ -109,6 +114,20 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
     ]
 
 
+def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
+    latest = letters["latest"]
+    if latest is None:
+        return []
+    dropped = f", {letters['dropped']} older ones were dropped" if letters["dropped"] else ""
+    return [
+        escaped(
+            f"{counted(letters['kept'], 'message')} that came could not be used{dropped}; the last"
+            f" over {latest['channel']}, {clock_time(latest['received'])}: {latest['reason']}."
+            " `fieldagent inbound list` shows them"
+        )
+    ]
+
+
 def _fault_line(fault: dict[str, Any]) -> str:
     then = "and does not recover" if fault["down"] else "and was started again"
     return escaped(
@@ -121,8 +140,21 @@ def _fault_line(fault: dict[str, Any]) -> str:
 def inbound_list(given: argparse.Namespace) -> int:
     state = f"?state={given.state}" if given.state else ""
     answer = call(given.port, "GET", f"/api/inbound{state}").body
-    show(given, answer, "\n".join(_inbound_lines(answer["payloads"])) or "nothing came in yet")
+    lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
+    show(given, answer, "\n".join(lines) or "nothing came in yet")
     return OK
+
+
+def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
+    return [
+        escaped(line)
+        for letter in letters
+        for line in (
+            f"{'dead letter':<36}  {clock_time(letter['received'])}  over {letter['channel']}: "
+            + (letter["text"] or f"base64 {letter['payload']}")[:TEXT_SHOWN],
+            f"    {letter['reason']}",
+        )
+    ]
 
 
 def _inbound_lines(payloads: list[dict[str, Any]]) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
@@ -38,9 +39,16 @@ quotes within a JSON string are escaped."""
 
 
 def payload_json(
-    request_id: str, sender: Identity, item: Item, timestamp: datetime, *, sos: bool = False
+    request_id: str,
+    sender: Identity,
+    item: Item,
+    timestamp: datetime,
+    *,
+    sos: bool = False,
+    extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Compact JSON of one delivery; ASCII, so that it fits an environment variable."""
+    """Compact JSON of one delivery; ASCII, so that it fits an environment variable. `extra` are
+    further members of its event."""
     document = {
         "requestId": request_id,
         "payloads": [
@@ -52,7 +60,7 @@ def payload_json(
                     "email": sender.email,
                 },
                 "account": {"id": sender.account},
-                "events": [event(item, timestamp) | ({"sos": True} if sos else {})],
+                "events": [event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})],
             }
         ],
     }

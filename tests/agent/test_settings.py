@@ -14,6 +14,7 @@ PATH = Path("agent.properties")
 GOOD = {
     "inbound-hook": "/opt/hook.sh --now",
     "inbound-hook-deadline": "90",
+    "inbound-dead-letters": "hook",
     "webhook-address": "https://example.org:8443/in?x=1",
     "webhook-secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
     "satellite-port": "/dev/ttyUSB0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +11,8 @@ from typing import Any, Protocol
 from fieldagent.agent.api.page import PAGE, POLICY
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
-from fieldagent.agent.journal import history, inbound, outbound, sos
+from fieldagent.agent.journal import dead_letters, history, inbound, outbound, sos
+from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
@@ -183,8 +185,12 @@ class LocalApi:
         if state not in (None, "waiting", "handed", "dead"):
             raise Problem(400, detail="?state= is one of waiting, handed, dead")
         listed = inbound.listing(self._journal, LISTED_MAX, state)
+        letters = dead_letters.listing(self._journal) if state in (None, "dead") else []
         return json_response(
-            {"payloads": [{**row, "body": json.loads(row["body"])} for row in listed]}
+            {
+                "payloads": [{**row, "body": json.loads(row["body"])} for row in listed],
+                "deadLetters": [_dead_letter(letter) for letter in letters],
+            }
         )
 
     async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
@@ -291,10 +297,30 @@ def _progress(standing: Standing) -> dict[str, Any]:
     return {**_answer(standing), "accepted": standing.accepted}
 
 
+def _dead_letter(letter: DeadLetter) -> dict[str, Any]:
+    """With its text, where it is some."""
+    try:
+        text = letter.body.decode()
+    except UnicodeDecodeError:
+        text = ""
+    readable = all(each.isprintable() or each in "\t\r\n" for each in text)
+    return {
+        "number": letter.number,
+        "channel": letter.channel,
+        "received": letter.received,
+        "reason": letter.reason,
+        "payload": base64.b64encode(letter.body).decode(),
+        "text": text if text and readable else None,
+    }
+
+
 def _metric_lines(status: Mapping[str, Any]) -> list[str]:
     lines = [
         f"fieldagent_uptime_seconds {status['uptime']}\n",
         f"fieldagent_journal_commits {status['journal']['commits']}\n",
+        f"fieldagent_dead_letters {status['deadLetters']['kept']}\n",
+        f"fieldagent_dead_letters_total {status['deadLetters']['came']}\n",
+        f"fieldagent_dead_letters_dropped_total {status['deadLetters']['dropped']}\n",
     ]
     for name, channel in status["channels"].items():
         label = f'{{channel="{name}"}}'

@@ -116,6 +116,9 @@ class Outbox(Protocol):
 class Reception(Protocol):
     """One channel's way in."""
 
-    async def receive(self, body: bytes) -> None:
-        """Take in one message of any content, with what it cost; damage in it is reported, never
-        raised. Returns once it is on disk."""
+    async def receive(self, body: bytes, *, damage: str = "") -> None:
+        """Take in one message of any content, with what it cost; what cannot be used of it is kept
+        and reported, never raised. Returns once it is on disk.
+
+        With `damage`, which is for people, the driver does not trust the bytes: they are not read.
+        """

@@ -48,6 +48,7 @@ LOOK_EVERY = 60.0
 NO_SERVICE_WAIT = 120.0
 """Seconds after which a session is tried although the modem sees no network."""
 READ_TRIES = 5
+GARBLED = f"its sum was wrong each of the {READ_TRIES} times that it was read from the modem"
 WRITE_TRIES = 3
 EMPTY_MAX = 3
 """Sessions in a row, told as sent with the MOMSN moved and no other sign of a reset, after which an
@@ -308,16 +309,19 @@ class SatelliteDriver:
 
     async def _read(self) -> None:
         """Read, verify, store, and only then clear what the modem holds for us."""
+        read = None
         for _ in range(READ_TRIES):
-            read = await self.modem.read()
-            if read is None or not read.body:
-                break
-            if read.intact:
-                await self.reception.receive(read.body)
+            read = await self.modem.read() or read
+            if read is not None and (read.intact or not read.body):
                 break
             log.info("a message came garbled over the serial line: reading it again")
-        else:
-            log.error("a message stays garbled however often it is read: it is lost")
+        if read is None:
+            log.error("the modem holds a message and does not give it; it is asked again later")
+            return
+        if read.intact and read.body:
+            await self.reception.receive(read.body)
+        elif read.body:
+            await self.reception.receive(read.body, damage=GARBLED)
         await self.modem.clear(sbd.CLEAR_MT)
 
     # A session whose end nobody saw.

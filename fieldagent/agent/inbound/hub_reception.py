@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.piggyback import Piggyback
 from fieldagent.agent.outbound.repeat import repeat
 from fieldagent.agent.outbound.terms import TERMS, price
+from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.system.supervisor import brief
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +34,42 @@ class HubReception:
         self._budget = budget
         self._piggyback = piggyback
         self._terms = TERMS[queue.channel]
+        self._failed: bytes | None = None
+        """The message that failed to be taken in last."""
 
-    async def receive(self, body: bytes) -> None:
-        """The message and its cost are one commit."""
-        spent = price(self._queue.channel, len(body))
+    async def receive(self, body: bytes, *, damage: str = "") -> None:
+        """The message and its cost are one commit.
+
+        What fails by a mistake of ours is tried once more, when the driver was started again. Then
+        it is a dead letter: it must not hold up its channel for ever.
+        """
+        cost = self._budget.book(price(self._queue.channel, len(body)))
+        if damage:
+            await self._inbox.bury(body, cost, channel=self._queue.channel, reason=damage)
+            return
+        try:
+            await self._take_in(body, cost)
+        except (StoreFailed, StoreFull):
+            raise
+        except Exception as error:
+            if self._failed != body:
+                self._failed = body
+                raise
+            log.exception("a message could not be taken in, twice")
+            # Without its cost, which may be what fails.
+            await self._inbox.bury(
+                body,
+                lambda db: None,
+                channel=self._queue.channel,
+                reason=f"the agent failed to take it in, twice: {brief(error)}",
+            )
+        self._failed = None
+
+    async def _take_in(self, body: bytes, cost: Operation[None]) -> None:
         taken = await self._inbox.take_in(
             body,
-            self._budget.book(spent),
+            cost,
+            channel=self._queue.channel,
             owes=None if self._terms.confirms else self._queue.channel,
             tagged=not self._terms.authentic,
         )

@@ -11,25 +11,27 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import trio
 
 from fieldagent.agent.events import Events
-from fieldagent.agent.journal import inbound, outbound
+from fieldagent.agent.journal import dead_letters, inbound, outbound
+from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.package.package import Item, recorded
-from fieldagent.package.payload import SOS_MARK, payload_json, stranger
+from fieldagent.package.package import Data, Item, recorded
+from fieldagent.package.payload import SOS_MARK, Identity, payload_json, stranger
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
-    Envelope,
     Fragment,
     Introduction,
     Receipt,
     RelayRequest,
     Report,
     Source,
+    Unauthenticated,
     decode,
     fingerprint,
 )
@@ -45,6 +47,9 @@ class Taken:
 
     now: float
     owes: str | None = None
+    channel: str | None = None
+    """What cannot be used of it is kept as a dead letter of this one; None on the air, where nobody
+    has paid for it and its sender sends it again."""
     owed: bool = False
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
@@ -52,10 +57,29 @@ class Taken:
     receipts: list[int] = field(default_factory=list)
     sources: dict[int, Source] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
+    buried: int = 0
+    """Dead letters of it."""
+    dropped: int = 0
+    """Older ones that had to go for those."""
+
+
+UNTAGGED_PEER = (
+    "satellite-key is set here, and the hub does not tag what it sends: give it the same key"
+    " (`fieldagent hub device key`), or remove satellite-key"
+)
+OTHER_KEY = (
+    "the hub tags with another key than satellite-key has: set here what"
+    " `fieldagent hub device key` showed"
+)
+UNCHECKED = (
+    "the hub tags what it sends, and satellite-key is not set here: anybody may send in its name;"
+    " set the key that the hub showed"
+)
 
 
 class Inbox:
-    """`hooks` are the names of the hooks that every payload must be handed to."""
+    """`hooks` are the names of the hooks that every payload must be handed to; `hand_unread`: dead
+    letters too, as Data."""
 
     def __init__(
         self,
@@ -65,51 +89,126 @@ class Inbox:
         clock: Callable[[], float],
         events: Events,
         keys: Sequence[bytes] = (),
+        hand_unread: bool = False,
     ) -> None:
         self._events = events
         self._journal = journal
         self.hooks = hooks
         self._clock = clock
         self._keys = keys
+        self._hand_unread = hand_unread
+        self.key_trouble = ""
+        """What the last message over satellite showed to be wrong with satellite-key, for
+        people."""
         self.news = trio.Event()
         """Set when payloads were spooled, and then replaced by another."""
 
     async def take_in(
-        self, body: bytes, also: Operation[None], *, owes: str | None, tagged: bool
+        self,
+        body: bytes,
+        also: Operation[None],
+        *,
+        channel: str,
+        owes: str | None,
+        tagged: bool,
     ) -> Taken:
         """Returns once it is on disk, with `also` in the same commit. Damage, unknown versions and
-        unknown kinds are logged, never raised.
+        unknown kinds never raise: what holds them is kept as a dead letter.
 
         `owes` names the channel over which the peer is to be told what was stored, None where the
         link does that itself. Without `tagged` the link has proved who sent it, and no tag is asked
         for.
         """
-        envelope = self._read(body, tagged)
+        try:
+            envelope = decode(body, keys=self._keys if tagged else ())
+        except RemoteProtocolError as error:
+            return await self.bury(body, also, channel=channel, reason=self._in_words(error))
+        if tagged:
+            self._note_key("" if self._keys or not envelope.tagged else UNCHECKED)
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> Taken:
             also(db)
             # A transaction may be carried out anew: each time it begins with nothing.
-            taken = Taken(now, owes, troubles=[*envelope.not_understood])
+            taken = Taken(now, owes, channel, troubles=[*envelope.not_understood])
             self._store_all(db, envelope.origin, envelope.entries, taken)
+            if taken.troubles and not taken.buried:
+                self._keep(db, DeadLetter(channel, body, "; ".join(taken.troubles), now), taken)
             return taken
 
         taken = await self._journal.persist(store)
         self.publish(taken)
         return taken
 
-    def _read(self, body: bytes, tagged: bool) -> Envelope:
-        """One without entries where it cannot be read."""
+    async def bury(self, body: bytes, also: Operation[None], *, channel: str, reason: str) -> Taken:
+        """Keep as a dead letter what nobody can use, with `also` in the same commit."""
+        now = self._clock()
+
+        def store(db: sqlite3.Connection) -> Taken:
+            also(db)
+            trouble = f"{len(body)} bytes over {channel}: {reason}"
+            taken = Taken(now, channel=channel, troubles=[trouble])
+            self._keep(db, DeadLetter(channel, body, reason, now), taken)
+            return taken
+
+        taken = await self._journal.persist(store)
+        self.publish(taken)
+        return taken
+
+    async def replay(self, letter: DeadLetter, *, tagged: bool) -> bool:
+        """Take in a dead letter that can be used by now, by another key or a later version: once,
+        and it is none any more."""
         try:
-            return decode(body, keys=self._keys if tagged else ())
-        except RemoteProtocolError as error:
-            text = f"{len(body)} bytes that cannot be read: {error}"
-            return Envelope((), not_understood=(text,))
+            envelope = decode(letter.body, keys=self._keys if tagged else ())
+        except RemoteProtocolError:
+            return False
+        if envelope.not_understood:
+            return False
+
+        def store(db: sqlite3.Connection) -> Taken:
+            taken = Taken(self._clock(), channel=letter.channel)
+            self._store_all(db, envelope.origin, envelope.entries, taken)
+            if not taken.troubles:
+                dead_letters.remove(db, letter.number)
+            return taken
+
+        taken = await self._journal.persist(store)
+        if taken.troubles:
+            return False
+        self.publish(taken)
+        return True
+
+    def _in_words(self, error: RemoteProtocolError) -> str:
+        if not isinstance(error, Unauthenticated):
+            return f"it cannot be read: {error}"
+        self._note_key(UNTAGGED_PEER if error.missing else OTHER_KEY)
+        return f"{error}: {self.key_trouble}"
+
+    def _note_key(self, trouble: str) -> None:
+        if trouble and trouble != self.key_trouble:
+            log.error("%s", trouble)
+        self.key_trouble = trouble
+
+    def _keep(self, db: sqlite3.Connection, letter: DeadLetter, taken: Taken) -> None:
+        taken.buried += 1
+        taken.dropped += dead_letters.keep(db, letter)
+        if self._hand_unread:
+            sender = Identity(letter.channel, "cannot be read", "Integration")
+            moment = datetime.fromtimestamp(letter.received, UTC)
+            extra = {"source": letter.channel, "reason": letter.reason}
+            payload = _payload(sender, Data(letter.body), moment, letter.received, extra=extra)
+            inbound.spool(db, payload, self.hooks)
+            taken.payloads.append(payload)
 
     def publish(self, taken: Taken) -> None:
         """It is on disk: log it, and wake the hooks."""
         for trouble in taken.troubles:
-            log.error("not all of a message could be used: %s", trouble)
+            log.error(
+                "not all of a message could be used: %s; `fieldagent inbound list` shows it",
+                trouble,
+            )
+        if taken.dropped:
+            log.error("%d dead letters were dropped to make room for newer ones", taken.dropped)
         if taken.duplicates:
             log.info("%d came again and went no further", taken.duplicates)
         for payload in taken.payloads:
@@ -191,7 +290,12 @@ class Inbox:
         for index, piece in slices.items():
             fragment = Entry(sequence, Fragment(index, part.count, piece))
             inbound.seen(db, origin, sequence, fingerprint(fragment), taken.now)
-        taken.troubles += whole.not_understood
+        if whole.not_understood:
+            taken.troubles += whole.not_understood
+            if taken.channel is not None:
+                reason = "; ".join(whole.not_understood)
+                letter = DeadLetter(taken.channel, join(slices), reason, taken.now)
+                self._keep(db, letter, taken)
         # A fragment within fragments would be a peer's way to make us recurse.
         return [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]
 
@@ -199,12 +303,17 @@ class Inbox:
         self, db: sqlite3.Connection, origin: int, entry: Entry, item: Item, now: float
     ) -> Received:
         sender = inbound.identity(db, origin) or stranger(origin)
-        request_id = str(uuid.uuid4())
         moment = recorded(item) or datetime.fromtimestamp(entry.time, UTC)
-        body = payload_json(request_id, sender, item, moment, sos=entry.sos)
-        payload = Received(request_id, sender.id, body, now)
+        payload = _payload(sender, item, moment, now, sos=entry.sos)
         inbound.spool(db, payload, self.hooks)
         return payload
+
+
+def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: Any) -> Received:
+    request_id = str(uuid.uuid4())
+    return Received(
+        request_id, sender.id, payload_json(request_id, sender, item, moment, **how), now
+    )
 
 
 def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken) -> None:

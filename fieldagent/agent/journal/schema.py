@@ -70,6 +70,22 @@ CREATE TABLE forgotten ( -- the highest id of Packages of which nothing else is 
 ) STRICT;
 """
 
+DEAD_LETTERS = """
+CREATE TABLE dead_letter ( -- what came and nobody could use
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    channel TEXT NOT NULL,
+    body BLOB NOT NULL,
+    reason TEXT NOT NULL,
+    received REAL NOT NULL
+) STRICT;
+
+CREATE TABLE dead_letter_tally ( -- since the journal began
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    came INTEGER NOT NULL,
+    dropped INTEGER NOT NULL
+) STRICT;
+"""
+
 # Which station a fragment on the air was heard by was not known: those go again.
 FRAGMENTS_OF_ONE_PEER = f"""
 {HELD}
@@ -85,6 +101,7 @@ TABLES = f"""
 {HELD}
 {RESERVE}
 {FORGOTTEN}
+{DEAD_LETTERS}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -178,4 +195,11 @@ CREATE TABLE handover ( -- one payload to one hook
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
 """
 
-JOURNAL = Schema(5, TABLES, {1: RECEIPT, 2: STORY, 3: FRAGMENTS_OF_ONE_PEER, 4: FORGOTTEN})
+STEPS = {
+    1: RECEIPT,
+    2: STORY,
+    3: FRAGMENTS_OF_ONE_PEER,
+    4: FORGOTTEN,
+    5: DEAD_LETTERS,
+}
+JOURNAL = Schema(6, TABLES, STEPS)

@@ -27,7 +27,7 @@ ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 
 async def take_in(inbox: Inbox, body: bytes) -> None:
-    taken = await inbox.take_in(body, lambda db: None, owes=None, tagged=True)
+    taken = await inbox.take_in(body, lambda db: None, channel="Satellite", owes=None, tagged=True)
     assert not taken.owed and not taken.reports
 
 

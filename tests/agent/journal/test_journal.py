@@ -284,7 +284,8 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     database.executescript(
         "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE sos;"
         "DROP TABLE carried; DROP TABLE fragment_held; DROP TABLE reserve;"
-        "DROP TABLE forgotten; PRAGMA user_version=1;"
+        "DROP TABLE forgotten; DROP TABLE dead_letter; DROP TABLE dead_letter_tally;"
+        "PRAGMA user_version=1;"
         "CREATE TABLE fragment_sent (sequence, channel, count, position);"
     )
     database.execute(
