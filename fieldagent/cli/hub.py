@@ -6,6 +6,7 @@ Administration opens the database itself, whether a hub runs or not. Secrets are
 from __future__ import annotations
 
 import argparse
+import base64
 import getpass
 import json
 import sys
@@ -17,8 +18,10 @@ from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, TAKEN, UNAVAILABLE
 from fieldagent.cli.run import refuse_settings, start_logging
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
-from fieldagent.hub import audit, directory, secret
+from fieldagent.hub import audit, dead_letters, directory, secret
+from fieldagent.hub.contract import Device, Unknown
 from fieldagent.hub.directory import Refused, Row
+from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.settings import HubSettings, load
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -171,11 +174,138 @@ def disable(given: argparse.Namespace) -> int:
         directory.set_disabled(db, given.what, id_, None if given.enable else now, now=now)
         return show(given, {"id": id_, "disabled": not given.enable})
 
+    def enable(db: Db, now: float) -> tuple[int, Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        id_ = directory.device_named(db, workspace, given.named)
+        directory.set_disabled(db, "device", id_, None, now=now)
+        return id_, {"id": id_, "disabled": False}
+
+    if given.enable and given.what == "device":
+        return _taking_dead_letters(given, enable)
     return once(given, change)
 
 
+def _taking_dead_letters(
+    given: argparse.Namespace, change: Callable[[Db, float], tuple[int, Row]]
+) -> int:
+    """`change` a device, and take in what it sent before: in one transaction, so once. Its number
+    comes back, and what to show."""
+
+    def carry_out(settings: HubSettings, store: Store) -> int:
+        taking = _mobile_originated(settings, store)
+
+        def both(db: Db) -> Row:
+            device, text = change(db, time.time())
+            if taken := _replay(db, taking, device):
+                text["deadLettersTaken"] = taken
+            return text
+
+        return show(given, store.once(both), secret_names=("hub-token", "satellite-key"))
+
+    return with_store(given, carry_out)
+
+
+def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
+    async def keys(device: Device) -> Sequence[bytes]:
+        return await store.read(lambda db: directory.mo_keys_of(db, device.id))
+
+    return MobileOriginated(
+        store,
+        clock=time.time,
+        keys=keys,
+        grace=settings.satellite_grace,
+        time_to_live=settings.item_time_to_live,
+    )
+
+
+def _replay(db: Db, taking: MobileOriginated, device: int) -> int:
+    try:
+        found = directory.device_of(db, device)
+    except Unknown:  # it is disabled
+        return 0
+    return taking.replay(db, found, directory.mo_keys_of(db, device))
+
+
+def dead_letter_list(given: argparse.Namespace) -> int:
+    def rows(db: Db, now: float) -> int:
+        listed = dead_letters.listing(db)
+        if not given.json:
+            for row in listed:
+                row["payload"] = _as_text(row["payload"])
+        return show_list(given, listed)
+
+    return once(given, rows)
+
+
+def _as_text(payload: str) -> str:
+    """A message as people read it, where it is text; the beginning of it."""
+    body = base64.b64decode(payload)
+    text = body.decode("ascii", "replace")
+    return (text if text.isprintable() and "\ufffd" not in text else f"hex {body.hex()}")[:40]
+
+
+def dead_letter_replay(given: argparse.Namespace) -> int:
+    def all_of_them(settings: HubSettings, store: Store) -> int:
+        taking = _mobile_originated(settings, store)
+        taken = store.once(
+            lambda db: sum(_replay(db, taking, each) for each in dead_letters.devices_with(db))
+        )
+        return show(given, {"deadLettersTaken": taken})
+
+    return with_store(given, all_of_them)
+
+
+def dead_letter_remove(given: argparse.Namespace) -> int:
+    def drop(db: Db, now: float) -> int:
+        dead_letters.remove(db, given.id)
+        audit.note(db, directory.ADMINISTRATION, "dead-letter remove", str(given.id), now)
+        return show(given, {"id": given.id, "removed": True})
+
+    return once(given, drop)
+
+
+def device_imei(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> tuple[int, Row]:
+        device = directory.device_named(
+            db, directory.workspace_of(db, given.workspace), given.device
+        )
+        directory.set_imei(db, device, given.imei, now=now)
+        return device, {"id": device, "imei": given.imei}
+
+    return _taking_dead_letters(given, change)
+
+
+def device_key(given: argparse.Namespace) -> int:
+    """A new one, the one that the kit has (read, never an argument), or none."""
+    key = None if given.remove else _given_key() if given.given else secret.new_air_key()
+
+    def change(db: Db, now: float) -> tuple[int, Row]:
+        device = directory.device_named(
+            db, directory.workspace_of(db, given.workspace), given.device
+        )
+        directory.set_air_key(db, device, key, now=now)
+        text: Row = {"id": device, "tagged": key is not None}
+        if key is not None and not given.given:
+            text["satellite-key"] = key.hex()
+        return device, text
+
+    return _taking_dead_letters(given, change)
+
+
+def _given_key() -> bytes:
+    asked = getpass.getpass("satellite-key: ") if sys.stdin.isatty() else sys.stdin.readline()
+    try:
+        key = bytes.fromhex(asked.strip())
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        print("fieldagent: a satellite-key has 64 hexadecimal digits", file=sys.stderr)
+        raise SystemExit(USAGE)
+    return key
+
+
 def device_add(given: argparse.Namespace) -> int:
-    def add(db: Db, now: float) -> int:
+    def add(db: Db, now: float) -> tuple[int, Row]:
         workspace = directory.workspace_of(db, given.workspace)
         air_key = secret.new_air_key() if given.tagged else None
         id_, token = directory.add_device(
@@ -193,9 +323,9 @@ def device_add(given: argparse.Namespace) -> int:
         text: Row = {"id": id_, "hub-token": token}
         if air_key is not None:
             text["satellite-key"] = air_key.hex()
-        return show(given, text, secret_names=("hub-token", "satellite-key"))
+        return id_, text
 
-    return once(given, add)
+    return _taking_dead_letters(given, add)
 
 
 def device_token(given: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_workspace(actions)
     _add_user(actions)
     _add_device(actions)
+    _add_dead_letter(actions)
     _add_key(actions)
     _add_token(actions)
     _add_webhook(actions)
@@ -111,8 +112,31 @@ def _add_device(actions: Subparsers) -> None:
     add.add_argument("--sos-reserve", type=int, default=0, help="of these, for an SOS alone (0)")
     token = _action(device, "token", "device_token", "give a device a new link token")
     token.add_argument("device")
+    imei = _action(device, "imei", "device_imei", "correct the IMEI of a device")
+    imei.add_argument("device")
+    imei.add_argument("imei", help="15 digits of its satellite modem")
+    key = _action(device, "key", "device_key", "give a device a new satellite-key; shown once")
+    key.add_argument("device")
+    which = key.add_mutually_exclusive_group()
+    which.add_argument(
+        "--given", action="store_true", help="ask for the one that the kit has, or read a line"
+    )
+    which.add_argument("--remove", action="store_true", help="its messages bear no tag any more")
     _add_disabling(device, "device", "device")
     _action(device, "list", "device_list", "list devices")
+
+
+def _add_dead_letter(actions: Subparsers) -> None:
+    letter = command(
+        actions, "dead-letter", None, "what came from the field and could not be used"
+    ).add_subparsers(metavar="ACTION")
+    summary = "list them, by IMEI, with the reason"
+    _add_listing(command(letter, "list", ("hub", "dead_letter_list"), summary))
+    summary = "take in what can be used by now"
+    _add_listing(command(letter, "replay", ("hub", "dead_letter_replay"), summary))
+    remove = command(letter, "remove", ("hub", "dead_letter_remove"), "remove one for good")
+    remove.add_argument("id", type=int)
+    _add_listing(remove)
 
 
 def _add_key(actions: Subparsers) -> None:

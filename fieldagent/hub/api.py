@@ -14,7 +14,7 @@ from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub import attempts, lease, ledger
+from fieldagent.hub import attempts, dead_letters, lease, ledger
 from fieldagent.hub.audit import note
 from fieldagent.hub.caller import (
     Caller,
@@ -248,4 +248,4 @@ def _figures(db: Db, now: float) -> dict[str, int]:
         "webhook_deliveries_dead": "SELECT count(*) FROM webhook_delivery WHERE state = 'dead'",
     }
     found = {name: int(db.execute(sql)[0][0]) for name, sql in counts.items()}
-    return {**found, "devices_linked": lease.linked(db, now)}
+    return {**found, **dead_letters.figures(db), "devices_linked": lease.linked(db, now)}

@@ -48,6 +48,16 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """Where the satellite operator believes a modem to be, which has told no position."""
+
+    latitude: float
+    longitude: float
+    radius: int
+    """Kilometres within which it is with a probability of 80 %."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     """The bytes of one message to a device."""
 

@@ -14,6 +14,7 @@ from fieldagent.hub.audit import note
 from fieldagent.hub.contract import Device, Unknown, number_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
+from fieldagent.wire.envelope import derive_key
 
 TYPES = ("User", "Device", "Integration", "Resource")
 OPERATORS = ("directip", "rockblock")
@@ -135,10 +136,8 @@ def add_device(
     now: float,
 ) -> tuple[int, str]:
     """Its number and its link token, which is shown this once."""
-    if imei is not None and not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
-        raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
-    if imei is not None and _one(db, "SELECT id FROM device WHERE imei = ?", imei):
-        raise Refused(f"there is a device with the IMEI {imei} already")
+    if imei is not None:
+        _check_imei(db, imei)
     if _one(db, "SELECT id FROM device WHERE workspace = ? AND name = ?", workspace, name):
         raise Refused(f"there is a device {name!r} already in that workspace")
     token = secret.new_secret("link")
@@ -160,6 +159,29 @@ def add_device(
     return id_, token
 
 
+def _check_imei(db: Db, imei: str) -> None:
+    if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
+        raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
+    if _one(db, "SELECT id FROM device WHERE imei = ?", imei):
+        raise Refused(f"there is a device with the IMEI {imei} already")
+
+
+def set_imei(db: Db, device: int, imei: str, *, now: float) -> None:
+    """Of another modem, or mistyped before."""
+    _check_imei(db, imei)
+    db.execute(
+        "UPDATE device SET imei = ?, operator = coalesce(operator, 'directip') WHERE id = ?",
+        imei,
+        device,
+    )
+    note(db, ADMINISTRATION, "device imei", f"{device} {imei}", now)
+
+
+def set_air_key(db: Db, device: int, key: bytes | None, *, now: float) -> None:
+    db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
+    note(db, ADMINISTRATION, "device key", f"{device} {'removed' if key is None else 'set'}", now)
+
+
 def new_link_token(db: Db, device: int, *, now: float) -> str:
     token = secret.new_secret("link")
     db.execute("UPDATE device SET link_token = ? WHERE id = ?", secret.lookup(token), device)
@@ -175,7 +197,8 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
         " air_key IS NOT NULL, credits_per_day, sos_reserve, device.disabled,"
         " EXISTS (SELECT 1 FROM lease WHERE lease.device = device.id AND lease.until > ?),"
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
-        " AND delivery.state IN ('waiting', 'packed'))"
+        " AND delivery.state IN ('waiting', 'packed')),"
+        " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble"
         " FROM device JOIN member ON member.id = device.member WHERE device.workspace = ?"
         " ORDER BY device.id",
         (
@@ -191,6 +214,8 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
             "disabled",
             "linked?",
             "waiting",
+            "deadLetters",
+            "keyTrouble",
         ),
         now,
         workspace,
@@ -303,12 +328,23 @@ def device_of_imei(db: Db, imei: str) -> Device:
     return _device(db, "imei = ?", imei)
 
 
+def device_of(db: Db, id_: int) -> Device:
+    """Raises Unknown."""
+    return _device(db, "id = ?", id_)
+
+
+def mo_keys_of(db: Db, device: int) -> list[bytes]:
+    """The keys that may have tagged its satellite messages: none, no tag."""
+    master = air_key_of(db, device)
+    return [] if master is None else [derive_key(master, "MO")]
+
+
 def air_key_of(db: Db, device: int) -> bytes | None:
     rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
-def _device(db: Db, condition: str, value: str) -> Device:
+def _device(db: Db, condition: str, value: str | int) -> Device:
     rows = db.execute(_DEVICE + condition, value)
     if not rows:
         raise Unknown

@@ -22,9 +22,17 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import attempts, directory, lease, ledger, mobile_terminated, webhooks
+from fieldagent.hub import (
+    attempts,
+    dead_letters,
+    directory,
+    lease,
+    ledger,
+    mobile_terminated,
+    webhooks,
+)
 from fieldagent.hub.api import HubApi
-from fieldagent.hub.contract import Bearer, Device
+from fieldagent.hub.contract import Device
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
@@ -40,7 +48,6 @@ from fieldagent.system import waits
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.system.systemd_notify import notify, watchdog_interval
-from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.jwt import PublicKey, read_public_key
 from fieldagent.wire.rockblock import PUBLIC_KEY
 
@@ -92,8 +99,7 @@ class Hub:
         return await self.store.read(lambda db: directory.device_of_token(db, token))
 
     async def _keys(self, device: Device) -> Sequence[bytes]:
-        master = await self.store.read(lambda db: directory.air_key_of(db, device.id))
-        return [] if master is None else [derive_key(master, "MO")]
+        return await self.store.read(lambda db: directory.mo_keys_of(db, device.id))
 
     def _mailbox(self, device: Device) -> IpMailbox:
         return IpMailbox(self.store, device, self.mobile_originated, clock=time.time)
@@ -101,11 +107,6 @@ class Hub:
     def _connected(self, device: Device) -> AbstractAsyncContextManager[trio.Event]:
         holder = f"{self.process}.{next(self._link_numbers)}"
         return lease.held(self.store, holder, device, clock=time.time)
-
-    async def take_in(self, imei: str, body: bytes) -> None:
-        """One MO message that the operator brings. Raises Unknown."""
-        device = await self.store.read(lambda db: directory.device_of_imei(db, imei))
-        await self.mobile_originated.take_in(device, body, Bearer.SATELLITE)
 
     def operators(self) -> dict[str, Operator]:
         settings = self.settings
@@ -121,7 +122,9 @@ class Hub:
         routes = [*self.api.routes(), self.links.route()]
         if self.settings.rockblock_username is not None:
             key = rockblock_key(self.settings)
-            routes.append(rockblock.mo_route(self.take_in, key, clock=time.time))
+            routes.append(
+                rockblock.mo_route(self.mobile_originated.take_in_from, key, clock=time.time)
+            )
         return router(routes)
 
 
@@ -211,7 +214,7 @@ async def _take_mo(hub: Hub, listeners: Sequence[socket.socket]) -> None:
     own = [listener.dup() for listener in listeners]
     await serve_directip(
         own,
-        hub.take_in,
+        hub.mobile_originated.take_in_from,
         allowed=hub.settings.directip_allow or LOOPBACK_NETWORKS,
         note_fault=hub.supervisor.notes("DirectIP"),
     )
@@ -267,8 +270,16 @@ async def _expire(hub: Hub) -> None:
         await trio.sleep(EXPIRY)
 
 
+def _claim_dead_letters(hub: Hub, db: Db) -> None:
+    """Those that came at the very moment at which somebody was given their IMEI."""
+    for id_ in dead_letters.claimable(db):
+        device = directory.device_of(db, id_)
+        hub.mobile_originated.replay(db, device, directory.mo_keys_of(db, id_))
+
+
 async def _keep_house(hub: Hub) -> None:
     while True:
+        await _patiently(hub, partial(_claim_dead_letters, hub))
         await _patiently(hub, partial(ledger.forget, before=_oldest(hub)))
         await _patiently(hub, lambda db: attempts.forget(db, time.time()))
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))

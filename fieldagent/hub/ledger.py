@@ -6,11 +6,12 @@ each webhook. From then on each way does its part on its own.
 
 from __future__ import annotations
 
+import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from fieldagent.hub.contract import Bearer
+from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item
 from fieldagent.wire.envelope import Entry, Source, encode
@@ -42,6 +43,8 @@ class Posting:
     """Where it came from when an agent posted it."""
     contact: str = ""
     """JSON of what a pushed message says of its writer beside the content; not sent on air."""
+    estimate: Estimate | None = None
+    """Where the satellite operator saw the sender, for an item that does not say so itself."""
 
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
@@ -54,8 +57,8 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
     source = posting.source
     ((item,),) = db.execute(
         "INSERT INTO item (request_id, workspace, sender, target, body, sos, priority,"
-        " collapse_key, accepted, expires, source_device, source_sequence, contact)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " collapse_key, accepted, expires, source_device, source_sequence, contact, estimate)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         str(uuid.uuid4()),
         posting.workspace,
         posting.sender,
@@ -69,6 +72,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
         source.station if source else None,
         source.sequence if source else None,
         posting.contact,
+        "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
     )
     for device, satellite in _addressees(db, posting):
         _deliver(db, item, device, satellite_from(posting, satellite, now, grace))

@@ -6,16 +6,22 @@ All of it happens in one transaction, so that it may be acknowledged once `take_
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from fieldagent.hub.contract import Bearer, Device
+from fieldagent.hub import dead_letters
+from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
+from fieldagent.hub.directory import device_of_imei
 from fieldagent.hub.ledger import Posting, confirm, enter
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import SOS_PRIORITY, Item
+from fieldagent.package.package import SOS_PRIORITY, Item, Location, Waypoint
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.supervisor import brief
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
@@ -26,6 +32,7 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     Source,
+    Unauthenticated,
     decode,
     fingerprint,
 )
@@ -45,9 +52,28 @@ class _Taken:
     now: float
     carrier: Device | None = None
     """Whose link brought them, where that is another's."""
+    estimate: Estimate | None = None
     items: int = 0
     duplicates: int = 0
     troubles: list[str] = field(default_factory=list)
+
+
+NOBODY = (
+    "no device in use has this IMEI: correct it (`fieldagent hub device imei`), or add the device"
+)
+NOT_TAGGED = (
+    "its messages bear no tag, and the hub has a key for it: set satellite-key on the kit to that"
+    " key, or take it away (`fieldagent hub device key --remove`)"
+)
+OTHER_KEY = (
+    "its messages are tagged with another key than the hub has: give both the same (`fieldagent hub"
+    " device key`)"
+)
+UNCHECKED = (
+    "its messages are tagged, and the hub has no key to check that: anybody may send in its name;"
+    " give the hub the kit's satellite-key (`fieldagent hub device key --given`)"
+)
+FAILED_KEPT = 64
 
 
 class MobileOriginated:
@@ -67,22 +93,86 @@ class MobileOriginated:
         self._keys = keys
         self._grace = grace
         self._time_to_live = time_to_live
+        self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
+        """What failed to be taken in last, by device and digest."""
 
-    async def take_in(self, device: Device, body: bytes, way: Bearer) -> None:
-        """Damage, unknown versions and unknown kinds are logged, never raised.
+    async def take_in_from(self, imei: str, body: bytes, estimate: Estimate | None = None) -> None:
+        """What an operator's gateway brings, of whatever IMEI: implements `operator.TakeIn`."""
+        while True:
+            try:
+                device = await self._store.read(lambda db: device_of_imei(db, imei))
+            except Unknown:
+                if await self._store.commit(lambda db: self._keep_strangers(db, imei, body)):
+                    log.error("%d bytes from %s are kept: %s", len(body), imei, NOBODY)
+                    return
+            else:
+                await self.take_in(device, body, Bearer.SATELLITE, estimate)
+                return
 
-        Over IP the link has proved who sends; over satellite the tag does.
+    def _keep_strangers(self, db: Db, imei: str, body: bytes) -> bool:
+        """False where somebody has the IMEI by now."""
+        try:
+            device_of_imei(db, imei)
+        except Unknown:
+            way, now = Bearer.SATELLITE, self._clock()
+            dead_letters.keep(db, body, NOBODY, imei=imei, device=None, way=way, now=now)
+            return True
+        return False
+
+    async def take_in(
+        self, device: Device, body: bytes, way: Bearer, estimate: Estimate | None = None
+    ) -> None:
+        """Whatever of it cannot be used is kept as a dead letter. `estimate` is where the operator
+        saw it come from.
+
+        What fails by a mistake of ours raises once, and is brought again. Then it is kept too, or
+        it would be brought for ever.
         """
+        try:
+            await self._take_in(device, body, way, estimate)
+        except (StoreFailed, StoreFull, StoreUnavailable):
+            raise
+        except Exception as error:
+            digest = blake2b(body, digest_size=16).digest()
+            if (device.id, digest) not in self._failed:
+                self._failed.append((device.id, digest))
+                raise
+            log.exception("a message from %s could not be taken in, twice", device.name)
+            reason = f"the hub failed to take it in, twice: {brief(error)}"
+            await self._store.commit(lambda db: self._bury(db, device, body, way, reason))
+
+    async def _take_in(
+        self, device: Device, body: bytes, way: Bearer, estimate: Estimate | None
+    ) -> None:
+        """Over IP the link has proved who sends; over satellite the tag does."""
         keys = await self._keys(device) if way is Bearer.SATELLITE else ()
         try:
             envelope = decode(body, keys=keys)
         except RemoteProtocolError as error:
-            log.error("%d bytes from %s could not be read: %s", len(body), device.name, error)
+            trouble, reason = _in_words(error)
+            log.error("%d bytes from %s are kept: %s", len(body), device.name, reason)
+
+            def bury(db: Db) -> None:
+                self._bury(db, device, body, way, reason)
+                _note_key(db, device, trouble)
+
+            await self._store.commit(bury)
             return
-        taken = await self._store.commit(
-            lambda db: self._take(db, envelope, _Taken(device, way, self._clock()))
-        )
-        for trouble in (*envelope.not_understood, *taken.troubles):
+        unchecked = way is Bearer.SATELLITE and envelope.tagged and not keys
+
+        def take(db: Db) -> _Taken:
+            # A transaction may be carried out anew: each time it begins with nothing.
+            taken = _Taken(device, way, self._clock(), estimate=estimate)
+            self._take(db, envelope, taken)
+            taken.troubles += envelope.not_understood
+            if taken.troubles:
+                self._bury(db, device, body, way, "; ".join(taken.troubles))
+            if way is Bearer.SATELLITE:
+                _note_key(db, device, UNCHECKED if unchecked else "")
+            return taken
+
+        taken = await self._store.commit(take)
+        for trouble in taken.troubles:
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
         if taken.items or taken.duplicates:
             log.info(
@@ -92,6 +182,42 @@ class MobileOriginated:
                 way,
                 f", {taken.duplicates} of them known" if taken.duplicates else "",
             )
+
+    def _bury(self, db: Db, device: Device, body: bytes, way: Bearer, reason: str) -> None:
+        imei = (device.imei or "") if way is Bearer.SATELLITE else ""
+        now = self._clock()
+        dead_letters.keep(db, body, reason, imei=imei, device=device.id, way=way, now=now)
+
+    def replay(self, db: Db, device: Device, keys: Sequence[bytes]) -> int:
+        """Take in the dead letters of a device that can be used by now, each once; how many."""
+        return sum(
+            self._replay_one(db, device, letter, keys if letter.way is Bearer.SATELLITE else ())
+            for letter in dead_letters.of_device(db, device)
+        )
+
+    def _replay_one(
+        self, db: Db, device: Device, letter: dead_letters.DeadLetter, keys: Sequence[bytes]
+    ) -> bool:
+        try:
+            envelope = decode(letter.body, keys=keys)
+        except RemoteProtocolError as error:
+            dead_letters.stays(db, letter.id, device.id, _in_words(error)[1])
+            return False
+        taken = _Taken(device, letter.way, self._clock())
+        # What fails by a mistake of ours undoes nothing else.
+        db.execute("SAVEPOINT dead_letter")
+        try:
+            self._take(db, envelope, taken)
+        except Exception as error:
+            db.execute("ROLLBACK TO SAVEPOINT dead_letter")
+            taken.troubles.append(f"the hub failed to take it in: {brief(error)}")
+            log.exception("a dead letter of %s could not be taken in", device.name)
+        db.execute("RELEASE SAVEPOINT dead_letter")
+        if troubles := [*envelope.not_understood, *taken.troubles]:
+            dead_letters.stays(db, letter.id, device.id, "; ".join(troubles))
+            return False
+        dead_letters.remove(db, letter.id)
+        return True
 
     def _take(self, db: Db, envelope: Envelope, taken: _Taken) -> _Taken:
         if envelope.origin not in (0, taken.device.id):
@@ -139,6 +265,7 @@ class MobileOriginated:
             sos=entry.sos,
             expires=None if entry.sos else taken.now + self._time_to_live,
             source=Source(device.id, entry.sequence),
+            estimate=_estimate_beside(item, taken),
         )
 
     def _take_receipt(self, db: Db, entry: Entry, taken: _Taken) -> None:
@@ -174,6 +301,34 @@ class MobileOriginated:
             if not isinstance(entry.content, Fragment):
                 self._take_entry(db, entry, taken)
         taken.troubles += whole.not_understood
+
+
+def _in_words(error: RemoteProtocolError) -> tuple[str, str]:
+    """What is wrong with a key, if that is it; and why the message is kept."""
+    if not isinstance(error, Unauthenticated):
+        return "", f"it cannot be read: {error}"
+    trouble = NOT_TAGGED if error.missing else OTHER_KEY
+    return trouble, f"{error}: {trouble}"
+
+
+def _note_key(db: Db, device: Device, trouble: str) -> None:
+    """For `fieldagent hub device list`; in the log where it is news."""
+    if (
+        db.execute(
+            "UPDATE device SET key_trouble = ? WHERE id = ? AND key_trouble <> ? RETURNING id",
+            trouble,
+            device.id,
+            trouble,
+        )
+        and trouble
+    ):
+        log.error("%s: %s", device.name, trouble)
+
+
+def _estimate_beside(item: Item, taken: _Taken) -> Estimate | None:
+    """Where its sender was, when it does not say so itself and sent it over its own modem."""
+    has_position = isinstance(item, Location | Waypoint)
+    return None if has_position or taken.carrier is not None else taken.estimate
 
 
 def _neighbour(db: Db, carrier: Device, number: int) -> Device | None:

@@ -22,13 +22,14 @@ import trio
 
 from fieldagent.http.client import Opener
 from fieldagent.hub.audit import note
+from fieldagent.hub.contract import Estimate
 from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
 from fieldagent.hub.envelope_packing import identity_of, stored_entry
 from fieldagent.hub.ledger import confirm_sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import persist
 from fieldagent.package.package import Item, Message, recorded
-from fieldagent.package.payload import Identity, payload_json
+from fieldagent.package.payload import Identity, decimal, payload_json
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
@@ -149,7 +150,8 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
     locked = db.skip_locked.replace("UPDATE", "UPDATE OF d")
     rows = db.execute(
         f"SELECT {_WEBHOOK}, item.id, item.request_id, item.sender, item.workspace, item.body,"
-        f" item.accepted, d.attempts {_DUE} AND d.webhook = ? ORDER BY d.item LIMIT ?{locked}",
+        f" item.accepted, item.estimate, d.attempts {_DUE} AND d.webhook = ?"
+        f" ORDER BY d.item LIMIT ?{locked}",
         now,
         now,
         now,
@@ -167,16 +169,27 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
 
 
 def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
-    item, request_id, sender, workspace, body, accepted, attempts = row[7:]
+    item, request_id, sender, workspace, body, accepted, estimate, attempts = row[7:]
     entry = stored_entry(body)
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
     moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
-    text = payload_json(
-        request_id, identity_of(db, sender, workspace), content, moment, sos=entry.sos
-    )
+    extra = {"estimatedPosition": _estimated(estimate)} if estimate else {}
+    who = identity_of(db, sender, workspace)
+    text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
     return WebhookPost(_webhook(row[:7]), item, delivery, claimed_until)
+
+
+def _estimated(stored: str) -> dict[str, Any]:
+    """Marked as what it is: the satellite operator's, and not the sender's word."""
+    estimate = Estimate(**json.loads(stored))
+    return {
+        "latitude": decimal(estimate.latitude),
+        "longitude": decimal(estimate.longitude),
+        "radius": estimate.radius * 1000,
+        "by": "operator",
+    }
 
 
 def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> str:

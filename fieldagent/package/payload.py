@@ -73,15 +73,15 @@ def event(item: Item, timestamp: datetime) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _decimal(degrees: float) -> str:
+def decimal(degrees: float) -> str:
     """Decimal degrees as text with the seven places that the on-air format carries."""
     return f"{degrees:.7f}".rstrip("0").rstrip(".")
 
 
 def _location(item: Location) -> dict[str, Any]:
     return {
-        "latitude": _decimal(item.latitude),
-        "longitude": _decimal(item.longitude),
+        "latitude": decimal(item.latitude),
+        "longitude": decimal(item.longitude),
         "altitude": item.altitude,
         "speedOverGround": item.speed_over_ground,
         "courseOverGround": item.course_over_ground,
@@ -90,8 +90,8 @@ def _location(item: Location) -> dict[str, Any]:
 
 def _waypoint(item: Waypoint) -> dict[str, Any]:
     return {
-        "latitude": _decimal(item.latitude),
-        "longitude": _decimal(item.longitude),
+        "latitude": decimal(item.latitude),
+        "longitude": decimal(item.longitude),
         "name": item.name,
         "notes": item.notes,
     }

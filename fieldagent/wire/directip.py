@@ -21,6 +21,7 @@ MESSAGE_MAX = 4_096
 _HEAD = struct.Struct(">BH")
 _ELEMENT = struct.Struct(">BH")
 _MO_HEADER = struct.Struct(">I15sBHHI")
+_MO_LOCATION = struct.Struct(">BBHBHI")
 _MT_HEADER = struct.Struct(">I15sH")
 _MT_CONFIRMATION = struct.Struct(">I15sIh")
 
@@ -39,6 +40,16 @@ class Flags(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
+class MoLocation:
+    """Where the gateway believes the modem to be."""
+
+    latitude: float
+    longitude: float
+    radius: int
+    """CEP, in kilometres."""
+
+
+@dataclass(frozen=True, slots=True)
 class DirectIpMo:
     """What a modem sent, as the gateway brings it."""
 
@@ -53,6 +64,7 @@ class DirectIpMo:
     """Unix seconds of the session."""
     payload: bytes | None = None
     """None is a mailbox check."""
+    location: MoLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +116,8 @@ def read_mobile_originated(elements: bytes) -> DirectIpMo:
     found = _split(elements)
     reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, found, MO_HEADER)
     payload = found.get(MO_PAYLOAD)
-    return DirectIpMo(reference, _imei(imei), status, momsn, mtmsn, time, payload)
+    location = _read_location(found)
+    return DirectIpMo(reference, _imei(imei), status, momsn, mtmsn, time, payload, location)
 
 
 def read_mobile_terminated(elements: bytes) -> DirectIpMt:
@@ -135,6 +148,8 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
         elements = [(MO_HEADER, _MO_HEADER.pack(*header))]
         if message.payload is not None:
             elements.append((MO_PAYLOAD, message.payload))
+        if message.location is not None:
+            elements.append((MO_LOCATION, _write_location(message.location)))
     elif isinstance(message, DirectIpMt):
         packed = _MT_HEADER.pack(message.client_id, _ascii(message.imei), message.flags)
         elements = [(MT_HEADER, packed), (MT_PAYLOAD, message.payload)]
@@ -175,6 +190,34 @@ def _unpack(shape: struct.Struct, found: dict[int, bytes], id_: int) -> tuple[in
         size = "missing" if content is None else f"{len(content)} bytes long"
         raise RemoteProtocolError(f"information element {id_:#04x} is {size}")
     return shape.unpack(content)
+
+
+_WEST, _SOUTH, _FORMAT = 0x01, 0x02, 0x0C
+"""Of the first byte of a location: the hemispheres, and the format, of which 0 is the only one."""
+
+
+def _read_location(found: dict[int, bytes]) -> MoLocation | None:
+    """None where there is none, or none that can be: the message beside it counts all the same."""
+    content = found.get(MO_LOCATION, b"")
+    if len(content) != _MO_LOCATION.size:
+        return None
+    flags, north, north_minutes, east, east_minutes, radius = _MO_LOCATION.unpack(content)
+    latitude = north + north_minutes / 60_000
+    longitude = east + east_minutes / 60_000
+    if flags & _FORMAT or latitude > 90 or longitude > 180:
+        return None
+    return MoLocation(
+        round(-latitude if flags & _SOUTH else latitude, 5),
+        round(-longitude if flags & _WEST else longitude, 5),
+        radius,
+    )
+
+
+def _write_location(location: MoLocation) -> bytes:
+    north, north_minutes = divmod(round(abs(location.latitude) * 60_000), 60_000)
+    east, east_minutes = divmod(round(abs(location.longitude) * 60_000), 60_000)
+    flags = _SOUTH * (location.latitude < 0) | _WEST * (location.longitude < 0)
+    return _MO_LOCATION.pack(flags, north, north_minutes, east, east_minutes, location.radius)
 
 
 def _imei(raw: bytes | int) -> str:

@@ -32,6 +32,8 @@ OLDEST = 7 * 86_400.0
 BOUND = ("imei", "momsn", "data")
 """What the token must say as the form does: it would else prove anything."""
 
+POSITION = ("iridium_latitude", "iridium_longitude", "iridium_cep")
+
 
 @dataclass(frozen=True, slots=True)
 class RockBlockMo:
@@ -60,8 +62,8 @@ def read_mobile_originated(form: Mapping[str, Any]) -> RockBlockMo:
     return RockBlockMo(imei, int(momsn[:10]), data)
 
 
-def check_token(form: Mapping[str, Any], key: PublicKey, *, now: float) -> None:
-    """Whether RockBLOCK has signed these very members. Raises RemoteProtocolError."""
+def check_token(form: Mapping[str, Any], key: PublicKey, *, now: float) -> Mapping[str, Any]:
+    """What RockBLOCK has signed, these very members among it. Raises RemoteProtocolError."""
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
         raise RemoteProtocolError("the token is not theirs")
@@ -71,6 +73,17 @@ def check_token(form: Mapping[str, Any], key: PublicKey, *, now: float) -> None:
     for name in BOUND:
         if str(claims.get(name, "")) != str(form.get(name, "")):
             raise RemoteProtocolError(f"the token is for another {name}")
+    return claims
+
+
+def read_position(claims: Mapping[str, Any]) -> tuple[float, float, int] | None:
+    """Latitude, longitude and CEP in kilometres, where they have signed some that can be."""
+    try:
+        latitude, longitude, radius = (float(str(claims[name])) for name in POSITION)
+    except (KeyError, ValueError):
+        return None
+    possible = abs(latitude) <= 90 and abs(longitude) <= 180 and 0 < radius < 100_000
+    return (latitude, longitude, round(radius)) if possible else None
 
 
 def mobile_terminated(imei: str, username: str, password: str, body: bytes) -> dict[str, str]:

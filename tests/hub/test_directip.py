@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.hub.contract import Unknown
+from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import (
     DEADLINE,
@@ -28,7 +28,7 @@ from fieldagent.hub.settings import parse
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.wire.directip import DirectIpMo, read_mo_confirmation, write
+from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 
@@ -127,12 +127,14 @@ class Store:
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, bytes]] = []
+        self.seen_at: list[Estimate | None] = []
         self.fail: Exception | None = None
 
-    async def take_in(self, imei: str, body: bytes) -> None:
+    async def take_in(self, imei: str, body: bytes, estimate: Estimate | None) -> None:
         if self.fail is not None:
             raise self.fail
         self.taken.append((imei, body))
+        self.seen_at.append(estimate)
 
 
 @dataclass
@@ -160,8 +162,19 @@ async def listening(store: Store, *allowed: str) -> AsyncIterator[Hub]:
         nursery.cancel_scope.cancel()
 
 
-def mo(payload: bytes | None = b"body", status: int = 0) -> bytes:
-    return write(DirectIpMo(1, IMEI, status, 7, 0, 1_790_000_000, payload))
+def mo(
+    payload: bytes | None = b"body", status: int = 0, location: MoLocation | None = None
+) -> bytes:
+    return write(DirectIpMo(1, IMEI, status, 7, 0, 1_790_000_000, payload, location))
+
+
+async def test_where_the_operator_saw_it_is_told_unless_they_call_that_poor() -> None:
+    store = Store()
+    where = MoLocation(-33.85, 151.2, 3)
+    async with listening(store) as bring:
+        for status, location in ((0, where), (2, where), (0, None)):
+            assert await bring(mo(status=status, location=location)) is True
+    assert store.seen_at == [Estimate(-33.85, 151.2, 3), None, None]
 
 
 async def test_mo_messages_are_confirmed_once_they_are_stored() -> None:
@@ -173,8 +186,6 @@ async def test_mo_messages_are_confirmed_once_they_are_stored() -> None:
         assert len(store.taken) == 1
         store.fail = OSError("the disk is full")
         assert await bring(mo()) is False
-        store.fail = Unknown()
-        assert await bring(mo()) is True
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x01\x00\x50half", b"GET / HTTP/1.1\r\n\r\n", mo()[:-1]])

@@ -106,6 +106,10 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
 
 
 OF_VERSION_1 = """
+DROP TABLE dead_letter;
+DROP TABLE dead_letter_tally;
+ALTER TABLE device DROP COLUMN key_trouble;
+ALTER TABLE item DROP COLUMN estimate;
 DROP TABLE attempt;
 DROP TABLE idempotency;
 CREATE TABLE attempt (address TEXT PRIMARY KEY, tat REAL NOT NULL);
@@ -135,6 +139,8 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     assert store.once(partial(run, "SELECT who, tat FROM attempt")) == [("198.51.100.7", 7)]
     known = store.once(partial(run, "SELECT credential, member, key, at FROM idempotency"))
     assert sorted(known) == [(1, 1, "a1", 5), (1, 2, "a1", 5)]
+    for later in ("SELECT * FROM dead_letter", "SELECT estimate FROM item"):
+        assert store.once(partial(run, later)) == []
     store.close()
 
 

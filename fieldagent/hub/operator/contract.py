@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from fieldagent.hub.contract import Estimate
 from fieldagent.wire.outcome import Outcome
+
+
+class TakeIn(Protocol):
+    """The hub, as an operator's gateway brings it what came."""
+
+    async def __call__(self, imei: str, body: bytes, estimate: Estimate | None) -> None:
+        """One MO message, of whatever IMEI and content. On disk once it returns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
-from fieldagent.hub.contract import Unknown
-from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.contract import Estimate
+from fieldagent.hub.operator.contract import TakeIn, Verdict
 from fieldagent.system.supervisor import Note, log_fault
 from fieldagent.wire.directip import (
     DirectIpMo,
@@ -61,14 +61,11 @@ def judge(status: int) -> tuple[Outcome, str]:
     return STATUSES.get(status, (Outcome.NOT_SENT, f"the gateway answered {status}"))
 
 
-TakeIn = Callable[[str, bytes], Awaitable[None]]
-"""An IMEI and a message's payload; on disk once it returns. Raises Unknown."""
-
-
+POOR_POSITION = 2
 SESSIONS = {
     0: "",
     1: "",  # the MO message came through; an MT message was too large
-    2: "",  # it came through; the position is poor
+    POOR_POSITION: "",  # it came through; nobody knows from where
     10: "the session timed out",
     12: "the MO message is too large for the gateway",
     13: "the link was lost during the session",
@@ -158,14 +155,18 @@ class _Door:
             return taken
         try:
             if message.payload is not None:
-                await self._take_in(message.imei, message.payload)
-        except Unknown:
-            # It would be brought for ever, and this hub will never have a use for it.
-            log.error("an MO message from %s, which no device has, was dropped", message.imei)
+                await self._take_in(message.imei, message.payload, _estimate(message))
         except Exception as error:
             self._note_fault(error, f"an MO message from {message.imei}")
             taken = False
         return taken
+
+
+def _estimate(message: DirectIpMo) -> Estimate | None:
+    where = message.location
+    if where is None or message.status == POOR_POSITION:
+        return None
+    return Estimate(where.latitude, where.longitude, where.radius)
 
 
 async def receive(stream: trio.SocketStream) -> bytes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from urllib.parse import parse_qsl, urlencode
 
 from fieldagent.http.client import NotReached, RequestFailed, request
@@ -11,8 +10,8 @@ from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub.contract import Unknown
-from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.contract import Estimate
+from fieldagent.hub.operator.contract import TakeIn, Verdict
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.jwt import PublicKey
@@ -22,9 +21,8 @@ from fieldagent.wire.rockblock import (
     mobile_terminated,
     read_answer,
     read_mobile_originated,
+    read_position,
 )
-
-log = logging.getLogger(__name__)
 
 PATH = "/operator/rockblock"
 BODY = 16_384
@@ -48,9 +46,6 @@ CODES: dict[int, tuple[Outcome, str, float]] = {
 }
 """Of a FAILED answer: how the call ended, why, and the seconds until another has a chance."""
 
-TakeIn = Callable[[str, bytes], Awaitable[None]]
-"""An IMEI and a message's payload; on disk once it returns. Raises Unknown."""
-
 
 def mo_route(take_in: TakeIn, key: PublicKey, *, clock: Callable[[], float]) -> Route:
     """Answers 200 once the message is on disk; whatever else they get, they bring it again."""
@@ -58,19 +53,17 @@ def mo_route(take_in: TakeIn, key: PublicKey, *, clock: Callable[[], float]) -> 
     async def take(asked: Request) -> Response:
         form = _form(asked)
         try:
-            check_token(form, key, now=clock())
+            signed = check_token(form, key, now=clock())
         except RemoteProtocolError as error:
             raise Problem(401, f"JWT: {error}", headers=(("WWW-Authenticate", "JWT"),)) from None
         try:
             message = read_mobile_originated(form)
         except RemoteProtocolError as error:
             raise Problem(400, str(error)) from None
-        try:
-            if message.data:
-                await take_in(message.imei, message.data)
-        except Unknown:
-            # It would be brought for ever, and this hub will never have a use for it.
-            log.error("an MO message from %s, which no device has, was dropped", message.imei)
+        if message.data:
+            where = read_position(signed)
+            estimate = None if where is None else Estimate(*where)
+            await take_in(message.imei, message.data, estimate)
         return Response(200)
 
     return Route("POST", PATH, take, body=BODY, forms=True)

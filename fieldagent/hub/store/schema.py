@@ -45,6 +45,7 @@ CREATE TABLE device (
     next_sequence {int} NOT NULL DEFAULT 1,
     created {real} NOT NULL,
     disabled {real},
+    key_trouble TEXT NOT NULL DEFAULT '', -- what its last message showed to be wrong with its key
     UNIQUE (workspace, name)
 );
 CREATE INDEX device_of_member ON device (member, workspace);
@@ -105,7 +106,8 @@ CREATE TABLE item (
     expires {real},
     source_device {int},
     source_sequence {int},
-    contact TEXT NOT NULL DEFAULT ''
+    contact TEXT NOT NULL DEFAULT '',
+    estimate TEXT NOT NULL DEFAULT '' -- JSON of where the operator saw the modem
 );
 CREATE INDEX item_accepted ON item (accepted);
 CREATE INDEX item_expires ON item (expires) WHERE expires IS NOT NULL;
@@ -233,6 +235,32 @@ CREATE INDEX webhook_delivery_waiting ON webhook_delivery (webhook, item)
     WHERE state = 'waiting';
 """
 
+_DEAD_LETTERS = """
+CREATE TABLE dead_letter ( -- an MO message that could not be used
+    id {id},
+    imei TEXT NOT NULL DEFAULT '', -- empty is over IP
+    device {int} REFERENCES device ON DELETE CASCADE, -- null: nobody had the IMEI
+    way TEXT NOT NULL,
+    body {blob} NOT NULL,
+    reason TEXT NOT NULL,
+    received {real} NOT NULL
+);
+CREATE INDEX dead_letter_by_imei ON dead_letter (imei);
+
+CREATE TABLE dead_letter_tally ( -- since the database began
+    one {int} PRIMARY KEY CHECK (one = 1),
+    came {int} NOT NULL,
+    dropped {int} NOT NULL
+);
+"""
+_KEPT_BESIDE = (
+    """
+ALTER TABLE device ADD COLUMN key_trouble TEXT NOT NULL DEFAULT '';
+ALTER TABLE item ADD COLUMN estimate TEXT NOT NULL DEFAULT '';
+"""
+    + _DEAD_LETTERS
+)
+"""From version 2, which lost what it could not use."""
 
 _CALLERS = (
     """
@@ -252,5 +280,8 @@ DROP TABLE idempotency_of_keys;
 
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
-    tables = _DIRECTORY + _IDEMPOTENCY + _EXCHANGE
-    return Schema(2, tables.format_map(types), {1: _CALLERS.format_map(types)})
+    tables = _DIRECTORY + _IDEMPOTENCY + _EXCHANGE + _DEAD_LETTERS
+    steps = {1: _CALLERS, 2: _KEPT_BESIDE}
+    return Schema(
+        3, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
+    )

@@ -1,0 +1,131 @@
+"""MO messages that the hub could not use: kept as they came, within bounds, until somebody can.
+
+What an operator was told is stored is never only logged. A letter goes once it could be taken in,
+when somebody removes it, or when newer ones need its room: the oldest first.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+
+from fieldagent.hub.contract import Bearer, Device
+from fieldagent.hub.directory import Refused, Row
+from fieldagent.hub.store.contract import Db
+
+OF_ONE_MAX = 200
+"""What is kept of one IMEI, or of one device over IP: a stranger's must not push out all others."""
+COUNT_MAX, BYTES_MAX = 10_000, 16 << 20
+"""What is kept at most, of both."""
+
+_OLDEST = (
+    "DELETE FROM dead_letter WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER newest AS"
+    " place, sum(length(body)) OVER newest AS size FROM dead_letter WHERE {whose}"
+    " WINDOW newest AS (ORDER BY id DESC)) AS listed WHERE place > ? OR size > ?) RETURNING id"
+)
+
+
+class DeadLetter(NamedTuple):
+    id: int
+    body: bytes
+    way: Bearer
+
+
+def keep(
+    db: Db, body: bytes, reason: str, *, imei: str = "", device: int | None, way: Bearer, now: float
+) -> int:
+    """How many older ones had to go for it. `device` is None where nobody has the IMEI."""
+    db.execute(
+        "INSERT INTO dead_letter (imei, device, way, body, reason, received)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        imei,
+        device,
+        way.value,
+        body,
+        reason,
+        now,
+    )
+    whose = "imei = ? AND (imei <> '' OR device = ?)"
+    dropped = len(
+        db.execute(_OLDEST.format(whose=whose), imei, device, OF_ONE_MAX, BYTES_MAX)
+    ) + len(db.execute(_OLDEST.format(whose="id > 0"), COUNT_MAX, BYTES_MAX))
+    db.execute(
+        "INSERT INTO dead_letter_tally (one, came, dropped) VALUES (1, 1, ?) ON CONFLICT (one)"
+        " DO UPDATE SET came = dead_letter_tally.came + 1,"
+        " dropped = dead_letter_tally.dropped + excluded.dropped",
+        dropped,
+    )
+    return dropped
+
+
+def of_device(db: Db, device: Device) -> list[DeadLetter]:
+    """Those that are its, or bear its IMEI; the oldest first."""
+    rows = db.execute(
+        "SELECT id, body, way FROM dead_letter WHERE device = ? OR (imei <> '' AND imei = ?)"
+        " ORDER BY id",
+        device.id,
+        device.imei or "",
+    )
+    return [DeadLetter(id_, bytes(body), Bearer(way)) for id_, body, way in rows]
+
+
+def stays(db: Db, letter: int, device: int, reason: str) -> None:
+    """It could not be used this time either, and why."""
+    db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
+
+
+def remove(db: Db, letter: int) -> None:
+    if not db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING id", letter):
+        raise Refused(f"there is no dead letter {letter}; `fieldagent hub dead-letter list`")
+
+
+def devices_with(db: Db) -> list[int]:
+    """The devices in use that have some."""
+    rows = db.execute(
+        "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.device = device.id"
+        " OR (dead_letter.imei <> '' AND dead_letter.imei = device.imei)"
+        " WHERE device.disabled IS NULL ORDER BY device.id"
+    )
+    return [id_ for (id_,) in rows]
+
+
+def claimable(db: Db) -> list[int]:
+    """The devices in use that have an IMEI of which some came when nobody had it."""
+    rows = db.execute(
+        "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.imei = device.imei"
+        " WHERE dead_letter.device IS NULL AND device.disabled IS NULL ORDER BY device.id"
+    )
+    return [id_ for (id_,) in rows]
+
+
+def listing(db: Db) -> list[Row]:
+    """The newest first."""
+    rows = db.execute(
+        "SELECT dead_letter.id, received, dead_letter.imei, device.name, way, body, reason"
+        " FROM dead_letter LEFT JOIN device ON device.id = dead_letter.device"
+        " ORDER BY dead_letter.id DESC"
+    )
+    return [
+        {
+            "id": id_,
+            "received": float(received),
+            "imei": imei,
+            "device": name,
+            "way": way,
+            "payload": base64.b64encode(bytes(body)).decode(),
+            "reason": reason,
+        }
+        for id_, received, imei, name, way, body, reason in rows
+    ]
+
+
+def figures(db: Db) -> dict[str, int]:
+    """For the metrics: what is kept, and since the database began."""
+    ((kept,),) = db.execute("SELECT count(*) FROM dead_letter")
+    rows = db.execute("SELECT came, dropped FROM dead_letter_tally")
+    came, dropped = rows[0] if rows else (0, 0)
+    return {
+        "dead_letters": kept,
+        "dead_letters_total": came,
+        "dead_letters_dropped_total": dropped,
+    }

@@ -1,0 +1,272 @@
+"""MO messages that nobody can use are kept by IMEI, told, and taken in exactly once when somebody
+can. Real hubs with DirectIP and RockBLOCK, administered as an operator does it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from fieldagent.hub import dead_letters
+from fieldagent.hub.contract import Bearer, Estimate
+from fieldagent.hub.dead_letters import COUNT_MAX, OF_ONE_MAX
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Location, Message
+from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
+from fieldagent.wire.envelope import Entry, derive_key, encode
+from tests.hub.field import START, field_of
+from tests.hub.test_journey import receiver
+from tests.processes import PATIENCE, Hub, administer, free_port, hub, until
+from tests.wire.test_rockblock import FORM, PRIVATE, claims, token
+
+IMEI, MISTYPED = "300234010000001", "300234010000010"
+MASTER = bytes(range(32))
+MOMENT = 1_790_000_000
+
+
+def said(text: str, number: int = 1, master: bytes | None = None) -> bytes:
+    key = None if master is None else derive_key(master, "MO")
+    return encode([Entry(number, Message(text), MOMENT)], key=key)
+
+
+class Operators:
+    """Both, as gateways bring MO messages to a hub that runs."""
+
+    def __init__(self, home: Path, database: str) -> None:
+        self.port = free_port()
+        pem = home / "rockblock.pem"
+        encoding, kind = serialization.Encoding.PEM, serialization.PublicFormat
+        public = PRIVATE.public_key().public_bytes(encoding, kind.SubjectPublicKeyInfo)
+        pem.write_bytes(public)
+        self.settings = {
+            "database": database,
+            "directip-listen": f"127.0.0.1:{self.port}",
+            "rockblock-username": "kit",
+            "rockblock-password": "x",
+            "rockblock-public-key": str(pem),
+            "webhook-allow": "127.0.0.0/8",
+        }
+
+    def directip(self, body: bytes, imei: str = IMEI, where: MoLocation | None = None) -> None:
+        message = DirectIpMo(1, imei, 0, 7, 0, int(time.time()), body, where)
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as line:
+            line.sendall(write(message))
+            answer = b""
+            while piece := line.recv(100):
+                answer += piece
+        assert read_mo_confirmation(answer[3:]) is True
+
+    def rockblock(self, running: Hub, body: bytes, imei: str = IMEI, **more: str) -> None:
+        form = {**FORM, "imei": imei, "data": body.hex(), **more}
+        signed = {**form, "JWT": token(claims(iat=int(time.time()), **form))}
+        line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        line.request("POST", "/operator/rockblock", urlencode(signed), kind)
+        assert line.getresponse().status == 200
+        line.close()
+
+
+@contextmanager
+def settled(tmp_path: Path, database: str) -> Iterator[tuple[Operators, Hub]]:
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    behind = Operators(tmp_path, database)
+    with hub(tmp_path, behind.settings) as running:
+        yield behind, running
+
+
+def listed(database: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = administer(database, "dead-letter", "list")
+    return found
+
+
+def metrics(running: Hub) -> str:
+    line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+    line.request("GET", "/metrics")
+    text = line.getresponse().read().decode()
+    line.close()
+    return text
+
+
+def add(database: str, *more: str) -> Any:
+    return administer(database, "device", "add", "kit", "--user", "Ada", *more)
+
+
+def device(database: str) -> dict[str, Any]:
+    (row,) = administer(database, "device", "list")
+    assert isinstance(row, dict)
+    return row
+
+
+def test_what_came_before_its_imei_was_right_arrives_once(tmp_path: Path, database: str) -> None:
+    with receiver() as hooked, settled(tmp_path, database) as (operators, running):
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        assert "deadLettersTaken" not in add(database, "--imei", MISTYPED)
+        operators.directip(said("over DirectIP", 1))
+        operators.rockblock(running, said("over RockBLOCK", 2))
+        operators.rockblock(running, b"plain text of somebody else's", "300234010000099")
+        letters = listed(database)
+        assert [each["imei"] for each in letters] == ["300234010000099", IMEI, IMEI]
+        assert all("no device in use has this IMEI" in each["reason"] for each in letters)
+        assert "fieldagent_hub_dead_letters 3\n" in metrics(running)
+        assert administer(database, "device", "imei", "kit", IMEI)["deadLettersTaken"] == 2
+        assert administer(database, "dead-letter", "replay") == {"deadLettersTaken": 0}
+        operators.directip(said("afterwards", 3))
+
+        def contents() -> list[str]:
+            return [each["payloads"][0]["events"][0]["content"] for each in hooked.got]
+
+        until(lambda: len(contents()) >= 3)
+        assert contents() == ["over DirectIP", "over RockBLOCK", "afterwards"]
+        (stranger,) = listed(database)
+        payload = base64.b64decode(stranger["payload"])
+        assert payload == b"plain text of somebody else's"
+        administer(database, "dead-letter", "remove", str(stranger["id"]))
+        assert listed(database) == []
+        text = metrics(running)
+        assert "fieldagent_hub_dead_letters 0\n" in text
+        assert "fieldagent_hub_dead_letters_total 3\n" in text
+
+
+def test_a_device_that_is_added_or_enabled_later_gets_what_it_sent(
+    tmp_path: Path, database: str
+) -> None:
+    with settled(tmp_path, database) as (operators, _):
+        operators.directip(said("before it was there", 1))
+        assert add(database, "--imei", IMEI)["deadLettersTaken"] == 1
+        administer(database, "device", "disable", "kit")
+        operators.directip(said("while it was disabled", 2))
+        assert administer(database, "device", "enable", "kit")["deadLettersTaken"] == 1
+        assert listed(database) == []
+
+
+@pytest.mark.parametrize("body", [b"Hello", b"RB0001234Hello", bytes(range(256)), said("x")[:-1]])
+def test_what_cannot_be_read_is_kept_with_its_device(tmp_path: Path, body: bytes) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    with settled(tmp_path, database) as (operators, _):
+        add(database, "--imei", IMEI)
+        operators.directip(body)
+        (letter,) = listed(database)
+        assert base64.b64decode(letter["payload"]) == body
+        assert (letter["imei"], letter["device"]) == (IMEI, "kit")
+        assert "it cannot be read: " in letter["reason"]
+        assert device(database)["deadLetters"] == 1
+
+
+def test_a_key_on_one_side_alone_is_told_and_mended(tmp_path: Path, database: str) -> None:
+    with settled(tmp_path, database) as (operators, running):
+        add(database, "--imei", IMEI)
+        operators.directip(said("tagged, and nobody can check it", 1, MASTER))
+        assert "the hub has no key to check" in device(database)["keyTrouble"]
+        assert "the hub has no key to check" in "\n".join(running.output())
+        made = administer(database, "device", "key", "kit")
+        assert (made["tagged"], len(made["satellite-key"])) == (True, 64)
+        operators.directip(said("with the kit's own key", 2, MASTER))
+        assert "another key than the hub has" in device(database)["keyTrouble"]
+        (letter,) = listed(database)
+        assert "the authentication tag is wrong" in letter["reason"]
+        mended = administer(database, "device", "key", "kit", "--given", secret=MASTER.hex())
+        assert mended == {"id": 1, "tagged": True, "deadLettersTaken": 1}
+        assert device(database)["keyTrouble"] == ""
+        operators.directip(said("the kit lost its key", 3))
+        assert "bear no tag" in device(database)["keyTrouble"]
+        assert administer(database, "device", "key", "kit", "--remove")["deadLettersTaken"] == 1
+        assert listed(database) == []
+        operators.directip(said("without", 4))
+        assert (device(database)["keyTrouble"], listed(database)) == ("", [])
+
+
+def test_where_the_operator_saw_a_kit_stands_beside_what_has_no_position(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    with receiver() as hooked, settled(tmp_path, database) as (operators, running):
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        add(database, "--imei", IMEI)
+        operators.directip(said("over DirectIP", 1), where=MoLocation(-33.85, 151.2, 3))
+        seen = {"iridium_latitude": "46.5", "iridium_longitude": "7.25", "iridium_cep": "12.0"}
+        operators.rockblock(running, said("over RockBLOCK", 2), **seen)
+        own = encode([Entry(3, Location(46.0, 7.0), MOMENT)])
+        operators.directip(own, where=MoLocation(46.5, 7.25, 3))
+        until(lambda: len(hooked.got) >= 3)
+        events = [each["payloads"][0]["events"][0] for each in hooked.got]
+        assert [each.get("estimatedPosition") for each in events] == [
+            {"latitude": "-33.85", "longitude": "151.2", "radius": 3000, "by": "operator"},
+            {"latitude": "46.5", "longitude": "7.25", "radius": 12000, "by": "operator"},
+            None,
+        ]
+
+
+async def test_what_fails_by_a_mistake_of_ours_is_kept_the_second_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("as a test")
+
+    async with field_of(store) as alps:
+        taking = alps.mobile_originated()
+        with monkeypatch.context() as broken:
+            broken.setattr(taking, "_posting", fails)
+            bring = partial(taking.take_in_from, alps.device(1).imei or "", said("hello"))
+            with pytest.raises(ZeroDivisionError):
+                await bring()
+            await bring()
+            (letter,) = await store.read(dead_letters.listing)
+            assert "failed to take it in, twice: ZeroDivisionError" in letter["reason"]
+            replay = partial(taking.replay, device=alps.device(1), keys=[])
+            assert await store.commit(replay) == 0
+            assert len(await store.read(dead_letters.listing)) == 1
+        assert await store.commit(replay) == 1
+        assert await store.commit(replay) == 0
+        assert len(await alps.rows("SELECT id FROM item")) == 1
+        assert await store.read(dead_letters.listing) == []
+
+
+async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
+    async with field_of(store):
+
+        def come(db: Db) -> None:
+            keep = partial(dead_letters.keep, reason="x", device=None, now=START)
+            keep(db, b"first", imei="2" * 15, way=Bearer.SATELLITE)
+            for number in range(OF_ONE_MAX + 5):
+                keep(db, b"%d" % number, imei="1" * 15, way=Bearer.SATELLITE)
+
+        await store.commit(come)
+        listed = await store.read(dead_letters.listing)
+        assert len(listed) == OF_ONE_MAX + 1 < COUNT_MAX
+        assert base64.b64decode(listed[-1]["payload"]) == b"first"
+        assert base64.b64decode(listed[-2]["payload"]) == b"5"
+        figures = await store.read(dead_letters.figures)
+        assert figures["dead_letters_dropped_total"] == 5
+
+
+async def test_what_came_as_somebody_was_given_its_imei_is_found(store: Store) -> None:
+    async with field_of(store) as alps:
+        body, imei = said("in between"), alps.device(1).imei or ""
+
+        def come(db: Db) -> None:
+            way, now = Bearer.SATELLITE, START
+            dead_letters.keep(db, body, "x", imei=imei, device=None, way=way, now=now)
+
+        await store.commit(come)
+        assert await store.read(dead_letters.claimable) == [1]
+        taking = alps.mobile_originated()
+        assert await store.commit(partial(taking.replay, device=alps.device(1), keys=[])) == 1
+        assert await store.read(dead_letters.claimable) == []
+
+
+async def test_an_estimate_is_kept_as_json(store: Store) -> None:
+    async with field_of(store) as alps:
+        estimate = Estimate(1.5, 2.5, 4)
+        await alps.mobile_originated().take_in_from(alps.device(1).imei or "", said("x"), estimate)
+        ((kept,),) = await alps.rows("SELECT estimate FROM item")
+        assert Estimate(**json.loads(kept)) == estimate
