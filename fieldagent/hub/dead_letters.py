@@ -25,7 +25,7 @@ _OLDEST = (
 )
 
 
-class DeadLetter(NamedTuple):
+class Letter(NamedTuple):
     id: int
     body: bytes
     way: Bearer
@@ -58,7 +58,7 @@ def keep(
     return dropped
 
 
-def of_device(db: Db, device: Device) -> list[DeadLetter]:
+def of_device(db: Db, device: Device) -> list[Letter]:
     """Those that are its, or bear its IMEI; the oldest first."""
     rows = db.execute(
         "SELECT id, body, way FROM dead_letter WHERE device = ? OR (imei <> '' AND imei = ?)"
@@ -66,7 +66,7 @@ def of_device(db: Db, device: Device) -> list[DeadLetter]:
         device.id,
         device.imei or "",
     )
-    return [DeadLetter(id_, bytes(body), Bearer(way)) for id_, body, way in rows]
+    return [Letter(id_, bytes(body), Bearer(way)) for id_, body, way in rows]
 
 
 def stays(db: Db, letter: int, device: int, reason: str) -> None:

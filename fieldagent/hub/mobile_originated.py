@@ -196,7 +196,7 @@ class MobileOriginated:
         )
 
     def _replay_one(
-        self, db: Db, device: Device, letter: dead_letters.DeadLetter, keys: Sequence[bytes]
+        self, db: Db, device: Device, letter: dead_letters.Letter, keys: Sequence[bytes]
     ) -> bool:
         try:
             envelope = decode(letter.body, keys=keys)

@@ -92,7 +92,7 @@ def test_a_shell_completes_what_there_is(
 
 def listed(help_text: str) -> set[str]:
     """The subcommands that a --help lists."""
-    return set(re.findall(r"^    (\w+)(?: |$)", help_text, re.MULTILINE))
+    return set(re.findall(r"^    ([\w-]+)(?: |$)", help_text, re.MULTILINE))
 
 
 def test_bash_is_offered_every_command_of_the_help(tmp_path: Path) -> None:
