@@ -173,6 +173,12 @@ def test_unit_is_understood(unit: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_modemmanager_is_kept_from_every_port_that_is_named() -> None:
+    named = [line for line in RULES.read_text().splitlines() if "SYMLINK+=" in line]
+    assert named
+    assert all('ENV{ID_MM_PORT_IGNORE}="1"' in line for line in named)
+
+
 def test_udev_rules_are_understood() -> None:
     udevadm = shutil.which("udevadm")
     if udevadm is None or "verify" not in subprocess.getoutput(f"{udevadm} --help"):

@@ -50,11 +50,19 @@ def test_a_frame_of_another_port_is_told_from_ours() -> None:
     assert found == (16, b"x")
 
 
-@pytest.mark.parametrize("bad", [b"\x00a\xdb", b"\x00\xdb\x41b", b"\x00" + bytes(2000)])
+@pytest.mark.parametrize("bad", [b"\xdb", b"\x00\xdb\x41b", b"\x00" + bytes(2000)])
 def test_a_bad_frame_is_counted_and_the_next_is_whole(bad: bytes) -> None:
     deframer = kiss.KissDeframer()
     assert list(deframer.receive_data(bad + kiss.encode(b"next"))) == [(0, b"next")]
     assert deframer.damaged == 1
+
+
+@given(st.binary(min_size=1, max_size=100), st.integers(1, 3))
+def test_a_stray_escape_before_the_end_costs_no_frame(content: bytes, strays: int) -> None:
+    frame = kiss.encode(content)[:-1] + b"\xdb" * strays + b"\xc0"
+    deframer = kiss.KissDeframer()
+    assert list(deframer.receive_data(frame)) == [(0, content)]
+    assert deframer.damaged == 0
 
 
 @given(st.binary(max_size=400))
