@@ -30,6 +30,7 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import HubPiggyback
+from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
@@ -169,7 +170,7 @@ async def kit(
         packing = Packing(journal, queues[channel], station=station)
         budget, words = Budget(channel, journal, clock=clock), HubPiggyback(journal, channel)
         outboxes[channel] = ChannelOutbox(journal, packing, budget, words, endings, ChannelLink())
-    intake.resume()
+    Resume(journal, queues, intake, endings, trio.Event()).begin()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(journal.run)

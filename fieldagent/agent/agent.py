@@ -23,7 +23,7 @@ from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioModem
 from fieldagent.agent.inbound.hooks import Hook, run_hook
-from fieldagent.agent.journal import dead_letters, inbound, outbound
+from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.missing_fragments import keep_asking
@@ -332,6 +332,7 @@ async def _keep_house(agent: Agent) -> None:
         keep = settings.keep_ended_count
         await agent.parts.journal.persist(outbound.forget(before=before, keep=keep))
         await agent.parts.journal.persist(inbound.forget(before=before, keep=keep))
+        await agent.parts.journal.persist(losses.forget(before=before))
         await trio.sleep(HOUSEKEEPING)
 
 
@@ -394,7 +395,12 @@ async def _show_life(agent: Agent) -> None:
         await waits.sleep(interval / 3)
 
 
+async def _resume(agent: Agent) -> None:
+    await agent.parts.resume.run()
+
+
 KEEPERS = {
+    "the return of what waited": _resume,
     "housekeeping": _keep_house,
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.events import Events
@@ -23,6 +24,7 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import HubPiggyback, RadioPiggyback
+from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.wire.envelope import derive_key
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.neighbours import Neighbours
     from fieldagent.agent.mesh.station import StationTerms
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Parts:
     queues: Mapping[Channel, ChannelQueue]
     endings: Endings
     intake: Intake
+    resume: Resume
     cancellation: Cancellation
     outboxes: Mapping[Channel, ChannelOutbox]
     receptions: Mapping[Channel, Reception]
@@ -70,12 +71,14 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         fan_out=settings.fan_out,
         neighbours=words if terms is not None and terms.relays_over else None,
     )
+    resumed = trio.Event()
     intake = Intake(
         journal,
         queues,
         endings,
         time_to_live=settings.package_time_to_live,
         head_start=settings.fan_out_head_start,
+        resumed=resumed,
     )
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
@@ -91,8 +94,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         station = set_up(terms, journal, inbox, intake, endings, words, queues[radio], links[radio])
         outboxes[radio], receptions[radio] = station.outbox, station.reception
         neighbours = station.neighbours
-    if resumed := intake.resume():
-        log.info("%d Packages that waited go on", resumed)
+    resume = Resume(journal, queues, intake, endings, resumed)
+    resume.begin()
     return Parts(
         journal,
         events,
@@ -101,7 +104,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         queues,
         endings,
         intake,
-        Cancellation(journal, queues, endings),
+        resume,
+        Cancellation(journal, queues, endings, resumed),
         outboxes,
         receptions,
         neighbours,

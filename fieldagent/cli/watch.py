@@ -67,21 +67,25 @@ def queue(given: argparse.Namespace) -> int:
         show(given, deleted, f"{deleted['deleted']} canceled")
         return OK
     waiting = call(given.port, "GET", f"/api/queue{_query(given)}").body
-    show(given, waiting, "\n".join(_queue_lines(waiting)))
+    packages = waiting["packages"]
+    while waiting["next"] is not None:
+        waiting = call(given.port, "GET", waiting["next"]).body
+        packages += waiting["packages"]
+    waiting["packages"] = packages
+    show(given, waiting, "\n".join(_queue_lines(packages)))
     return OK
 
 
-def _queue_lines(waiting: dict[str, Any]) -> list[str]:
-    if not waiting["queued"]:
+def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
+    if not packages:
         return ["nothing waits"]
     lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels"]
     lines += [
         f"{package['id']:>10}  {package['kind']:<8}  {package['priority']:>8}"
         f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
-        for package in waiting["packages"]
+        for package in packages
     ]
-    left = waiting["queued"] - len(waiting["packages"])
-    return [*lines, f"and {left} more"] if left else lines
+    return lines
 
 
 @_calls

@@ -27,6 +27,7 @@ PAGE = """<!doctype html>
 <tbody id="channels"></tbody></table>
 <h2>Waiting</h2>
 <table><thead><tr><th>id<th>kind<th>priority<th>since</thead><tbody id="queue"></tbody></table>
+<p id="more"></p>
 <script>
 const show = (id, rows) => document.getElementById(id).replaceChildren(...rows.map(cells => {
   const row = document.createElement("tr");
@@ -41,7 +42,7 @@ const get = async path => (await fetch(path)).json();
 async function look() {
   const trouble = document.getElementById("trouble");
   try {
-    const [status, queue] = await Promise.all([get("/api/status"), get("/api/queue")]);
+    const [status, queue] = await Promise.all([get("/api/status"), get("/api/queue?limit=100")]);
     document.getElementById("agent").textContent =
       `version ${status.version}, up for ${Math.floor(status.uptime)} s`;
     show("channels", Object.entries(status.channels).map(([name, channel]) =>
@@ -50,6 +51,8 @@ async function look() {
     show("queue", queue.packages.map(waiting =>
       [waiting.id, waiting.kind, waiting.priority,
        new Date(waiting.accepted * 1000).toLocaleString()]));
+    const more = queue.queued - queue.packages.length;
+    document.getElementById("more").textContent = more > 0 ? `and ${more} more` : "";
     trouble.textContent = "";
   } catch (error) {
     trouble.textContent = `The agent does not answer: ${error.message}`;

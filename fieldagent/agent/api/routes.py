@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fieldagent.agent.api import queue_listing
 from fieldagent.agent.api.page import PAGE, POLICY
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
@@ -28,12 +29,12 @@ from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.reading import INT32, InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
-from fieldagent.package.writing import kind_of
 from fieldagent.store.group import StoreFailed, StoreFull
 
 Handler = Callable[..., Awaitable[Response]]
 
 LISTED_MAX = 1000
+PAGE_END = queue_listing.PAGE_MAX + 1
 
 
 class Condition(Protocol):
@@ -156,26 +157,17 @@ class LocalApi:
         return json_response(_answer(standing))
 
     async def queue(self, request: Request) -> Response:
-        channel = _channel(request)
-        queues = [queue for name, queue in self._parts.queues.items() if channel in (None, name)]
-        waiting = [
-            accepted
-            for accepted in outbound.waiting(self._journal)
-            if any(accepted.sequence in queue for queue in queues)
-        ]
-        listed = [
-            {
-                "id": accepted.id,
-                "kind": kind_of(accepted.package.item),
-                "priority": accepted.package.priority,
-                "collapseKey": accepted.package.collapse_key,
-                "accepted": accepted.accepted,
-                "expires": accepted.expires,
-                "channels": legs_json(outbound.legs(self._journal, accepted.sequence)),
-            }
-            for accepted in waiting[:LISTED_MAX]
-        ]
-        return json_response({"queued": len(waiting), "packages": listed})
+        channel = _channel(request, "limit", "after")
+        limit = _number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
+        after = _number(request, "after", 0, range(2**63))
+        channels = [name for name in self._parts.queues if channel in (None, name)]
+        listed, last = await queue_listing.page(self._journal, channels, after, limit)
+        if last is None:
+            return json_response({**listed, "next": None})
+        bound = "" if channel is None else f"&channel={channel}"
+        follows = f"/api/queue?after={last}&limit={limit}{bound}"
+        link = ("Link", f'<{follows}>; rel="next"')
+        return json_response({**listed, "next": follows}, headers=(link,))
 
     async def clear(self, request: Request) -> Response:
         return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
@@ -271,16 +263,32 @@ def _id(text: str) -> int:
     return int(text)
 
 
-def _channel(request: Request) -> Channel | None:
-    unknown = [name for name, _ in request.query if name != "channel"]
+def _number(request: Request, name: str, default: int, allowed: range) -> int:
+    value = dict(request.query).get(name)
+    if value is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII) or int(value) not in allowed:
+        raise Problem(400, detail=f"?{name}= is a number from {allowed[0]} to {allowed[-1]}")
+    return int(value)
+
+
+def _channel(request: Request, *others: str) -> Channel | None:
+    """`others` are the further parameters of the call."""
+    known = ("channel", *others)
+    unknown = [name for name, _ in request.query if name not in known]
     value = dict(request.query).get("channel")
     if unknown:
-        raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; ?channel= is")
+        raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; {_listed(known)}")
     if value is None:
         return None
     if value not in list(Channel):
         raise Problem(400, detail=f"?channel= is one of {', '.join(Channel)}")
     return Channel(value)
+
+
+def _listed(parameters: Sequence[str]) -> str:
+    names = [f"?{name}=" for name in parameters]
+    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names)} are"
 
 
 def _answer(standing: Standing) -> dict[str, Any]:

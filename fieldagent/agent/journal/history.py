@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, Storage
+from fieldagent.agent.journal.records import Known, Storage
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
 
@@ -47,7 +47,7 @@ def note(
             )
 
 
-def lines(journal: Journal, accepted: Accepted, receipts: Iterable[Storage]) -> list[Line]:
+def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
     found = [Line(accepted.accepted, "accepted")]
     rows = journal.read(
         "SELECT at, event, channel, detail, times FROM story WHERE sequence = ? ORDER BY number",

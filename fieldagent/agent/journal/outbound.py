@@ -10,11 +10,20 @@ from typing import Any
 from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import sos
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece, Spent, Storage
+from fieldagent.agent.journal.records import (
+    Accepted,
+    DamagedPackage,
+    EndedLeg,
+    Known,
+    Piece,
+    Spent,
+    Storage,
+    crc_of,
+)
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity, stranger
-from fieldagent.package.reading import read_package
+from fieldagent.package.reading import InvalidPackage, read_package
 
 ONLY_PEER = 0
 """The holder on a channel where there is one peer."""
@@ -22,28 +31,49 @@ CHOSEN_IDS = 2**30
 """From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
 
 _COLUMNS = (
-    "sequence, id, body, digest, idempotency_key, accepted, expires, status, ended, origin,"
+    "sequence, id, body, digest, idempotency_key, accepted, expires, crc, status, ended, origin,"
     " origin_sequence"
 )
 _PACKAGES = "FROM package LEFT JOIN carried USING (sequence)"
+_KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
 
 
 def _accepted(row: Sequence[Any]) -> Accepted:
-    sequence, id_, body, digest, key, accepted, expires, status, ended, *origin = row
-    package = read_package(json.loads(body))
+    """Raises DamagedPackage."""
+    *told, crc, status, ended, origin, origin_sequence = row
+    sequence, id_, body, digest, key, accepted, expires = told
+    try:
+        if crc is not None and crc != crc_of(sequence, id_, body, digest, key, accepted, expires):
+            raise DamagedPackage(sequence)
+        package = read_package(json.loads(body))
+    except (InvalidPackage, ValueError, TypeError):
+        # One from before there were checks, perhaps.
+        raise DamagedPackage(sequence) from None
     known = None if status is None else Status(status)
-    whose = origin if origin[0] else (0, 0)
+    whose = (origin, origin_sequence) if origin else (0, 0)
     return Accepted(sequence, id_, package, digest, key, accepted, expires, known, ended, *whose)
 
 
-def by_sequence(journal: Journal, sequence: int) -> Accepted | None:
+def package(journal: Journal, sequence: int) -> Accepted | None:
+    """None where it is not kept any more. Raises DamagedPackage."""
     rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
     return _accepted(rows[0]) if rows else None
 
 
+def _known(rows: Sequence[Sequence[Any]]) -> Known | None:
+    for sequence, id_, digest, accepted, status, ended in rows:
+        known = None if status is None else Status(status)
+        return Known(sequence, id_, digest, accepted, known, ended)
+    return None
+
+
+def by_sequence(journal: Journal, sequence: int) -> Known | None:
+    return _known(journal.read(f"{_KNOWN} WHERE sequence = ?", sequence))
+
+
 def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted, int]:
-    """A Package that waits, and how often it was tried on this channel since something of it
-    left."""
+    """A Package that waits, and how often it was tried on this channel since something of it left.
+    Raises DamagedPackage."""
     ((tries, *row),) = journal.read(
         "SELECT (SELECT tries FROM leg WHERE leg.sequence = package.sequence AND channel = ?),"
         f" {_COLUMNS} {_PACKAGES} WHERE sequence = ?",
@@ -53,17 +83,13 @@ def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted
     return _accepted(row), tries or 0
 
 
-def by_id(journal: Journal, id_: int) -> Accepted | None:
+def by_id(journal: Journal, id_: int) -> Known | None:
     """The newest Package of that id: a caller may use an id again once it has ended."""
-    rows = journal.read(
-        f"SELECT {_COLUMNS} {_PACKAGES} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_
-    )
-    return _accepted(rows[0]) if rows else None
+    return _known(journal.read(f"{_KNOWN} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_))
 
 
-def by_idempotency_key(journal: Journal, key: str) -> Accepted | None:
-    rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE idempotency_key = ?", key)
-    return _accepted(rows[0]) if rows else None
+def by_idempotency_key(journal: Journal, key: str) -> Known | None:
+    return _known(journal.read(f"{_KNOWN} WHERE idempotency_key = ?", key))
 
 
 def next_id(journal: Journal) -> int:
@@ -77,8 +103,8 @@ def next_id(journal: Journal) -> int:
 
 
 def next_sequence(journal: Journal) -> int:
-    rows = journal.read("SELECT seq FROM sqlite_sequence WHERE name = 'package'")
-    return int(rows[0][0]) + 1 if rows else 1
+    ((last,),) = journal.read("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
+    return int(last or 0) + 1
 
 
 def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
@@ -117,43 +143,92 @@ def note_receipt(db: sqlite3.Connection, sequence: int, by: int, at: float) -> b
     return cursor.rowcount == 1
 
 
-def waiting(journal: Journal) -> list[Accepted]:
-    """Every Package that still waits on some channel, oldest first."""
-    rows = journal.read(
-        f"SELECT {_COLUMNS} {_PACKAGES}"
-        " WHERE sequence IN (SELECT sequence FROM leg WHERE status IS NULL)"
-        " ORDER BY sequence"
+Place = tuple[int, int]
+"""Of a Package among those that wait: its priority negated, and its sequence."""
+FIRST: Place = (-(2**40), 0)
+
+
+def next_waiting(
+    journal: Journal, after: Place, up_to: int, limit: int
+) -> tuple[list[int], Place | None]:
+    """The next that wait on some channel, the most urgent first, then the oldest, with a sequence
+    `up_to` that; and the place of the last of them, None where no more wait."""
+    places: list[Place] = journal.read(
+        "SELECT -priority, sequence FROM leg WHERE status IS NULL AND (-priority, sequence) >"
+        " (?, ?) ORDER BY -priority, sequence LIMIT ?",
+        *after,
+        limit,
     )
-    return [_accepted(row) for row in rows]
+    sequences = dict.fromkeys(sequence for _, sequence in places if sequence <= up_to)
+    return list(sequences), places[-1] if len(places) == limit else None
+
+
+def waiting_behind(
+    journal: Journal, channels: Collection[Channel], after: int, limit: int
+) -> list[int]:
+    """The sequences behind that one of what waits on any of these channels, oldest first."""
+    # By the key of the table, in its order: the index has another.
+    rows = journal.read(
+        f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND {_waits(channels)}"
+        " ORDER BY sequence LIMIT ?",
+        after,
+        limit,
+    )
+    return [sequence for (sequence,) in rows]
+
+
+async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
+    rows = await journal.read_aside(
+        f"SELECT count(DISTINCT sequence) FROM leg WHERE {_waits(channels)}"
+    )
+    return int(rows[0][0])
+
+
+def _waits(channels: Collection[Channel]) -> str:
+    names = ", ".join(f"'{channel}'" for channel in channels)
+    return f"status IS NULL AND channel IN ({names})"
 
 
 def accept(
     body: str,
     *,
-    id_: int,
+    id_: int | None,
     digest: bytes,
     idempotency_key: str | None,
     accepted: float,
     expires: float | None,
     legs: Mapping[Channel, Leg],
     status: Status | None,
+    priority: int,
     is_sos: bool,
 ) -> Operation[int]:
-    """Store a new Package, told by its `canonical` text; its sequence number on air comes back."""
+    """Store a new Package, told by its `canonical` text; its sequence number on air comes back.
+
+    Without an id it is a neighbour's, and gets one below zero, where callers' seldom are.
+    """
     ended = None if status is None else accepted
 
     def store(db: sqlite3.Connection) -> int:
-        cursor = db.execute(
-            "INSERT INTO package (id, body, digest, idempotency_key, accepted, expires, status,"
-            " ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (id_, body, digest, idempotency_key, accepted, expires, status, ended),
+        sequence = _next_sequence(db)
+        told = (id_ if id_ is not None else -sequence, body, digest, idempotency_key)
+        crc = crc_of(sequence, *told, accepted, expires)
+        db.execute(
+            "INSERT INTO package (sequence, id, body, digest, idempotency_key, accepted, expires,"
+            " status, ended, crc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (sequence, *told, accepted, expires, status, ended, crc),
         )
-        sequence = cursor.lastrowid
-        assert sequence is not None
         db.executemany(
-            "INSERT INTO leg (sequence, channel, status, reason, ended) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO leg (sequence, channel, status, reason, ended, priority)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (sequence, channel, leg.status, leg.reason, accepted if leg.status else None)
+                (
+                    sequence,
+                    channel,
+                    leg.status,
+                    leg.reason,
+                    accepted if leg.status else None,
+                    priority,
+                )
                 for channel, leg in legs.items()
             ],
         )
@@ -162,6 +237,11 @@ def accept(
         return sequence
 
     return store
+
+
+def _next_sequence(db: sqlite3.Connection) -> int:
+    (row,) = db.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
+    return int(row[0] or 0) + 1
 
 
 def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
@@ -303,9 +383,8 @@ def note_held(
 
 
 def enter_relayed(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> int:
-    """The Package is a neighbour's; its id comes back, below zero, where callers' seldom are."""
+    """The Package is a neighbour's; its id comes back."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?)", (sequence, origin, origin_sequence))
-    db.execute("UPDATE package SET id = ? WHERE sequence = ?", (-sequence, sequence))
     return -sequence
 
 

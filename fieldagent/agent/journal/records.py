@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Package, Status
@@ -17,6 +18,44 @@ class Piece:
     sequence: int
     position: int = 0
     count: int = 1
+
+
+class DamagedPackage(Exception):
+    """What the journal holds of a Package is not what was accepted: it must not be transmitted."""
+
+    def __init__(self, sequence: int) -> None:
+        super().__init__(f"Package number {sequence} is damaged on the disk")
+        self.sequence = sequence
+
+
+DAMAGED = Leg(Status.ERROR, "damaged")
+"""How it ends."""
+
+
+def crc_of(
+    sequence: int,
+    id_: int,
+    body: str,
+    digest: bytes,
+    idempotency_key: str | None,
+    accepted: float,
+    expires: float | None,
+) -> int:
+    """Over what was accepted, and never changes."""
+    life = None if expires is None else float(expires)
+    whole = (sequence, id_, body, digest, idempotency_key, float(accepted), life)
+    return crc32(repr(whole).encode())
+
+
+class Known(NamedTuple):
+    """What the journal tells of a Package without looking into it."""
+
+    sequence: int
+    id: int
+    digest: bytes
+    accepted: float
+    status: Status | None
+    ended: float | None
 
 
 class Accepted(NamedTuple):

@@ -86,6 +86,29 @@ CREATE TABLE dead_letter_tally ( -- since the journal began
 ) STRICT;
 """
 
+LOSS = """
+CREATE TABLE loss ( -- what damage to this file has cost
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    text TEXT NOT NULL,
+    packages INTEGER NOT NULL, -- that ended by it, or are unknown by it
+    payloads INTEGER NOT NULL
+) STRICT;
+"""
+
+PENDING = "CREATE INDEX leg_pending ON leg (-priority, sequence) WHERE status IS NULL;"
+
+# A row without a check was accepted before there were any.
+CHECKED = f"""
+{LOSS}
+ALTER TABLE package ADD COLUMN crc INTEGER;
+ALTER TABLE leg ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+UPDATE leg SET priority = coalesce((SELECT json_extract(body, '$.priority') FROM package
+    WHERE package.sequence = leg.sequence AND json_valid(body)), 0) WHERE status IS NULL;
+DROP INDEX IF EXISTS leg_pending;
+{PENDING}
+"""
+
 # Which station a fragment on the air was heard by was not known: those go again.
 FRAGMENTS_OF_ONE_PEER = f"""
 {HELD}
@@ -102,6 +125,7 @@ TABLES = f"""
 {RESERVE}
 {FORGOTTEN}
 {DEAD_LETTERS}
+{LOSS}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -111,7 +135,8 @@ CREATE TABLE package (
     accepted REAL NOT NULL,
     expires REAL,
     status TEXT,
-    ended REAL
+    ended REAL,
+    crc INTEGER -- over what was accepted (`records.crc_of`)
 ) STRICT;
 CREATE INDEX package_by_id ON package (id, sequence);
 CREATE UNIQUE INDEX package_by_idempotency_key ON package (idempotency_key)
@@ -125,9 +150,10 @@ CREATE TABLE leg ( -- one Package on one channel
     reason TEXT NOT NULL DEFAULT '',
     tries INTEGER NOT NULL DEFAULT 0,
     ended REAL,
+    priority INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (sequence, channel)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX leg_pending ON leg (channel, sequence) WHERE status IS NULL;
+{PENDING}
 
 CREATE TABLE intent (
     channel TEXT PRIMARY KEY,
@@ -201,5 +227,6 @@ STEPS = {
     3: FRAGMENTS_OF_ONE_PEER,
     4: FORGOTTEN,
     5: DEAD_LETTERS,
+    6: CHECKED,
 }
-JOURNAL = Schema(6, TABLES, STEPS)
+JOURNAL = Schema(7, TABLES, STEPS)

@@ -59,13 +59,14 @@ class Relay:
         expires = None if entry.sos else now + self._time_to_live
         sequence = outbound.accept(
             canonical(package),
-            id_=0,
+            id_=None,
             digest=identity,
             idempotency_key=None,
             accepted=entry.time,
             expires=expires,
             legs=dict.fromkeys(channels, Leg()),
             # Its own agent keeps an SOS going.
+            priority=priority,
             is_sos=False,
             status=None,
         )(db)

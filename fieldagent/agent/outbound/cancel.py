@@ -18,15 +18,23 @@ from fieldagent.package.package import Channel, Status
 SETTLED_WITHIN = 120.0
 """Seconds that a transmission under way may take, at the longest."""
 BY_CALL = "by a call"
+SLICE = 200
+"""Packages that are canceled in one commit: some milliseconds."""
 
 
 class Cancellation:
     def __init__(
-        self, journal: Journal, queues: Mapping[Channel, ChannelQueue], endings: Endings
+        self,
+        journal: Journal,
+        queues: Mapping[Channel, ChannelQueue],
+        endings: Endings,
+        resumed: trio.Event | None = None,
     ) -> None:
+        """`resumed` is set once all that waited before is in the queues again."""
         self._journal = journal
         self._queues = queues
         self._endings = endings
+        self._resumed = resumed
 
     async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
         """Withdraw it from one channel or all, and tell how it stands then.
@@ -50,10 +58,19 @@ class Cancellation:
         return [standing_of(self._journal, sequence) for sequence in sequences]
 
     async def clear(self, channel: Channel | None = None) -> int:
-        """Cancel everything that waits; tells how many Packages that were."""
-        sequences = {sequence for queue in self._of(channel) for sequence in queue.waiting()}
-        await self._take_out(sorted(sequences), channel)
+        """Cancel everything that waits now; tells how many Packages that were.
+
+        In slices, each a commit: an SOS that comes meanwhile is not held up.
+        """
+        await self._all_is_back()
+        sequences = list({key: None for queue in self._of(channel) for key in queue.waiting()})
+        for begin in range(0, len(sequences), SLICE):
+            await self._take_out(sequences[begin : begin + SLICE], channel)
         return len(sequences)
+
+    async def _all_is_back(self) -> None:
+        if self._resumed is not None:
+            await self._resumed.wait()
 
     async def _withdraw(self, sequences: list[int], channel: Channel | None) -> None:
         in_flight = await self._take_out(sequences, channel)
@@ -63,6 +80,7 @@ class Cancellation:
 
     async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
         """What waits has ended once this returns; events tell when the end of the rest is known."""
+        await self._all_is_back()
         canceled, in_flight = [], []
         for queue in self._of(channel):
             for sequence in sequences:

@@ -19,6 +19,8 @@ from fieldagent.agent.outbound.queue import Queue
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 
+SLICE = 200
+"""Packages that expire in one commit."""
 REPLACED = Leg(Status.COLLAPSED, "replaced by a newer Package")
 
 
@@ -38,6 +40,8 @@ class ChannelQueue:
         self._queue = Queue()
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
         """Packages in flight that are to go no further: what is set once they are down, and why."""
+        self._failed: list[EndedLeg] = []
+        """What `next_expired` has not told yet."""
         self._expiry = inf
         """When `next_expired` looks again."""
         self._sooner = trio.Event()
@@ -110,11 +114,15 @@ class ChannelQueue:
         return self._withdrawn.setdefault(sequence, (trio.Event(), why))[0]
 
     async def next_expired(self) -> list[EndedLeg]:
-        """Wait until some have outlived their time; they are forgotten here."""
+        """Wait until some have outlived their time, or failed for another reason; they are
+        forgotten here."""
         while True:
             self._sooner = trio.Event()
             now = trio.current_time()
-            if expired := self._queue.expire(now):
+            failed, self._failed = self._failed, []
+            if failed:
+                return failed
+            if expired := self._queue.expire(now, SLICE):
                 leg = Leg(Status.ERROR, "expired")
                 return [EndedLeg(key, self.channel, leg) for key in expired]
             self._expiry = self._queue.next_change(now)
@@ -152,8 +160,11 @@ class ChannelQueue:
         if sequence not in self.bursts:
             self._queue.put_back(sequence)
 
-    def finish(self, sequence: int) -> None:
-        """It ended here."""
+    def finish(self, sequence: int, leg: Leg | None = None) -> None:
+        """It ended here. With a leg `next_expired` tells that it did, and how."""
+        if leg is not None:
+            self._failed.append(EndedLeg(sequence, self.channel, leg))
+            self._sooner.set()
         self._queue.remove(sequence)
         self.alone.discard(sequence)
 

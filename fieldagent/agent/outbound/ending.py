@@ -7,13 +7,14 @@ on its own channel, what the other channels need not send any more, and what the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import trio
 
 from fieldagent.agent.events import Events
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import Accepted, EndedLeg
+from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.standing import Standing, standing_of
@@ -78,8 +79,14 @@ class Endings:
         """The Packages themselves, where it matters whose they are and what they are."""
         if self._fan_out is FanOut.EVERY and self._neighbours is None:
             return {}
-        found = (outbound.by_sequence(self._journal, each.sequence) for each in ended)
-        return {known.sequence: known for known in found if known is not None}
+        found: dict[int, Accepted] = {}
+        for each in ended:
+            # Nothing depends on whose a damaged one was.
+            with suppress(DamagedPackage):
+                package = outbound.package(self._journal, each.sequence)
+                if package is not None:
+                    found[each.sequence] = package
+        return found
 
     def _superfluous(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> list[EndedLeg]:
         """What the other channels need not send any more; where this one failed, they hurry."""

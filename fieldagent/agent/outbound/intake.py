@@ -13,7 +13,7 @@ import trio
 
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, EndedLeg
+from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.standing import Standing, standing_of
@@ -38,7 +38,8 @@ class Intake:
     """`queues` are those of the channels that are configured.
 
     `time_to_live` and `head_start` are in seconds: how long a Package waits where it does not say,
-    and what a channel has before the next dearer one, where the fan-out is `cheapest`.
+    and what a channel has before the next dearer one, where the fan-out is `cheapest`. `resumed` is
+    set once all that waited before is in the queues again.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Intake:
         *,
         time_to_live: int,
         head_start: float = 0.0,
+        resumed: trio.Event | None = None,
     ) -> None:
         self._journal = journal
         self._queues = queues
         self._endings = endings
         self._time_to_live = time_to_live
         self._head_start = head_start
+        self._resumed = resumed
         self._next_id = outbound.next_id(journal)
         self._accepting: dict[Claim, trio.Event] = {}
 
@@ -66,6 +69,9 @@ class Intake:
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
         if package.collapse_key is not None:
             claims.append((package.collapse_key,))
+            if self._resumed is not None and not package.sos:
+                # What it replaces must be there, and has a place in the queue for it.
+                await self._resumed.wait()
         if not claims:
             return await self._store(package, None)
         # Two posts of one id or collapseKey at one moment: the second waits until the first is on
@@ -84,7 +90,7 @@ class Intake:
                 del self._accepting[claim]
             done.set()
 
-    def _earlier(self, package: Package, key: str | None) -> Accepted | None:
+    def _earlier(self, package: Package, key: str | None) -> Known | None:
         if key is not None and (known := outbound.by_idempotency_key(self._journal, key)):
             if known.digest != digest(canonical(package)):
                 raise KeyReused(f"Idempotency-Key {key!r} was used for another body")
@@ -122,12 +128,13 @@ class Intake:
             expires=expires,
             legs=legs,
             status=status,
+            priority=package.priority,
             is_sos=package.sos,
         )
         with self._replacing(package, id_, legs) as replaced:
             sequence = await self._journal.commit(outbound.with_ends(store, replaced, now))
             accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
-            late = [each for each in self._enqueue(accepted, legs, life) if each not in replaced]
+            late = [each for each in self.enqueue(accepted, legs, life) if each not in replaced]
         self._endings.tell(replaced)
         if late:
             # It was in flight until the commit had begun, and came back.
@@ -161,7 +168,7 @@ class Intake:
         """All channels are there before the first Package is."""
         return frozenset(self._queues)
 
-    def _enqueue(
+    def enqueue(
         self,
         accepted: Accepted,
         legs: Mapping[Channel, Leg],
@@ -187,28 +194,7 @@ class Intake:
         if accepted.expires is not None:
             life = max(0.0, accepted.expires - self._endings.clock())
         legs = outbound.legs(self._journal, accepted.sequence)
-        self._enqueue(accepted, legs, life)
-
-    def resume(self) -> int:
-        """Put back into the queues what waited when the program ended; tells how many.
-
-        What one of them replaces ends here: power may have failed between the two.
-        """
-        now = self._endings.clock()
-        replaced: list[EndedLeg] = []
-        waiting = outbound.waiting(self._journal)
-        for accepted in waiting:
-            life = None
-            if accepted.expires is not None:
-                # After a jump of the clock no Package lives longer than it was meant to.
-                life = accepted.expires - accepted.accepted
-                life = min(life, max(0.0, accepted.expires - now))
-            legs = outbound.legs(self._journal, accepted.sequence)
-            passed = max(0.0, now - accepted.accepted)
-            replaced += self._enqueue(accepted, legs, life, passed)
-        if replaced:
-            self._journal.commit_at_start(outbound.end(replaced, now))
-        return len(waiting)
+        self.enqueue(accepted, legs, life)
 
 
 def _replaced_by(id_: int) -> Leg:

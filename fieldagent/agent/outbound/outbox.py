@@ -8,14 +8,15 @@ commit.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from itertools import count
 
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, Intent, Transmission
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import EndedLeg, Spent
+from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
 from fieldagent.agent.outbound.budget import Budget, until_midnight
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
@@ -76,9 +77,15 @@ class ChannelOutbox:
         while True:
             # Those that could not be recorded the last time come first.
             self._expired = self._expired or await self._queue.next_expired()
-            count = len(self._expired)
-            log.warning("%s: %d expired before they could be sent", self.channel, count)
-            await self._endings.record(self._expired)
+            for reason, times in Counter(each.leg.reason for each in self._expired).items():
+                log.warning("%s: %d %s before they could be sent", self.channel, times, reason)
+            now = self._endings.clock()
+            notes = [
+                losses.damaged(each.sequence, None, now)
+                for each in self._expired
+                if each.leg is DAMAGED
+            ]
+            await self._endings.record(self._expired, together(*notes))
             self._expired = []
 
     def parts(self, package: Package) -> list[Spent]:

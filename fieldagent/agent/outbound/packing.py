@@ -7,12 +7,13 @@ kept.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 from fieldagent.agent.channels.radio_modem import WINDOW
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Piece
+from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Piece
 from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
@@ -21,6 +22,8 @@ from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Package, recorded
 from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, encode
 from fieldagent.wire.fragments import lacking, split
+
+log = logging.getLogger(__name__)
 
 COMPANIONS_MAX = 32
 """How many further Packages are looked at to fill up one transmission."""
@@ -78,11 +81,18 @@ class Packing:
 
     def credits(self, sequence: int) -> int:
         """What its next transmission costs, alone."""
-        return self._terms.credits(len(self._next(sequence).body))
+        try:
+            return self._terms.credits(len(self._next(sequence).body))
+        except DamagedPackage:
+            # `pack` tells that it is.
+            return 0
 
     def tries(self, sequence: int) -> int:
         """How often it was tried on this channel since something of it left."""
-        return outbound.to_send(self._journal, self._channel, sequence)[1]
+        try:
+            return outbound.to_send(self._journal, self._channel, sequence)[1]
+        except DamagedPackage:
+            return 0
 
     def settled(self) -> None:
         """Something was tried: what was prepared knows too few tries."""
@@ -97,7 +107,12 @@ class Packing:
             key = self.queue.take(now, under_way=not pieces and not passed)
             if key is None:
                 break
-            found = self._next(key)
+            try:
+                found = self._next(key)
+            except DamagedPackage as damaged:
+                log.error("%s: it ends as Error and is kept for a look; post it again", damaged)
+                self.queue.finish(key, DAMAGED)
+                continue
             if not pieces and len(found.body) <= room:
                 draft, whose, tries = self._draft(found.origin), found.origin, found.tries
                 draft.begin(found.entry, found.body)

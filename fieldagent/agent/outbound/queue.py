@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -54,7 +55,6 @@ class Queue:
         self._ready: list[Place] = []
         self._delayed = Timers(lambda timer: self._terms.get(timer[1], _PLAIN).due == timer[0])
         self._expiries = Timers(lambda timer: self._terms.get(timer[1], _PLAIN).expires == timer[0])
-        self._order = 0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -102,10 +102,9 @@ class Queue:
         The newer takes the older one's place when their priority is equal. A taken one is not
         recalled: `put_back` tells. An SOS yields to another SOS only.
         """
-        self._order += 1
         if taken:
             self._taken.add(key)
-        place = (-priority, self._order, key)
+        place = (-priority, key, key)
         if collapse_key is None and expires == inf and due == -inf:
             # One live entry more cannot break the bound.
             self._places[key] = place
@@ -208,10 +207,11 @@ class Queue:
             self._bound()
         return True
 
-    def expire(self, now: float) -> list[int]:
-        """Forget and return what has outlived its time; a taken one is left until put back."""
+    def expire(self, now: float, limit: int | None = None) -> list[int]:
+        """Forget and return what has outlived its time, `limit` timers at once; a taken one is
+        left until put back."""
         ended = []
-        for key in self._expiries.due(now):
+        for key in islice(self._expiries.due(now), limit):
             if key not in self._taken:
                 self.remove(key)
                 ended.append(key)

@@ -25,6 +25,7 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
+from fieldagent.agent.outbound.resume import Resume
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.air import Impairments, SharedAir
@@ -106,7 +107,7 @@ async def station(
     link = ChannelLink()
     on_the_air = set_up(terms, journal, inbox, intake, endings, words, queues[radio_], link)
     outboxes[radio_], receptions[radio_] = on_the_air.outbox, on_the_air.reception
-    intake.resume()
+    Resume(journal, queues, intake, endings, trio.Event()).begin()
     opener = partial(open_node, str(port), 115200, link)
     try:
         async with trio.open_nursery() as last:

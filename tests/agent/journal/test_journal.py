@@ -16,6 +16,7 @@ import pytest
 import trio
 import trio.testing
 
+from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import StoreFailed, StoreFull
@@ -193,6 +194,7 @@ async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> No
 ACKNOWLEDGE = """
 import sqlite3, sys, trio
 from pathlib import Path
+from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 
 async def main():
@@ -286,16 +288,27 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
         "DROP TABLE carried; DROP TABLE fragment_held; DROP TABLE reserve;"
         "DROP TABLE forgotten; DROP TABLE dead_letter; DROP TABLE dead_letter_tally;"
         "PRAGMA user_version=1;"
+        "DROP TABLE loss; DROP INDEX leg_pending; ALTER TABLE package DROP COLUMN crc;"
+        "ALTER TABLE leg DROP COLUMN priority;"
+        "CREATE INDEX leg_pending ON leg (channel, sequence) WHERE status IS NULL;"
         "CREATE TABLE fragment_sent (sequence, channel, count, position);"
     )
     database.execute(
         "INSERT INTO package (id, body, digest, accepted) VALUES (5, '{}', x'00', 1.0)"
     )
+    database.execute(
+        "INSERT INTO package (id, body, digest, accepted) VALUES (6, ?, x'00', 1.0)",
+        ('{"priority":100}',),
+    )
+    database.executemany(
+        "INSERT INTO leg (sequence, channel) VALUES (?, 'Satellite')", [(1,), (2,)]
+    )
     database.execute("INSERT INTO fragment_sent VALUES (1, 'Satellite', 3, 2), (1, 'Radio', 3, 0)")
     database.commit()
     database.close()
     journal = Journal(path)
-    assert journal.read("SELECT id FROM package") == [(5,)]
+    assert journal.read("SELECT id FROM package") == [(5,), (6,)]
+    assert outbound.next_waiting(journal, outbound.FIRST, 9, 9) == ([2, 1], None)
     assert journal.read("SELECT * FROM receipt") == []
     assert journal.read("SELECT * FROM fragment_held") == [(1, "Satellite", 0, 3, 2)]
     assert journal.read("PRAGMA user_version") == [(JOURNAL.version,)]

@@ -1,0 +1,46 @@
+"""What damage to the journal has cost, as people are told it until it is long past."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from fieldagent.agent.journal.journal import Journal, Operation
+
+
+class Loss(NamedTuple):
+    at: float
+    text: str
+    packages: int = 0
+    """That ended by it, or are unknown by it."""
+    payloads: int = 0
+
+
+def note(db: sqlite3.Connection, loss: Loss) -> None:
+    db.execute("INSERT INTO loss (at, text, packages, payloads) VALUES (?, ?, ?, ?)", loss)
+
+
+def damaged(sequence: int, id_: int | None, at: float) -> Operation[None]:
+    """A Package whose row is not what was accepted; the row is kept for a look."""
+    which = f"number {sequence}" if id_ is None else str(id_)
+    text = f"Package {which} is damaged on the disk and was not sent: post it again"
+
+    def store(db: sqlite3.Connection) -> None:
+        note(db, Loss(at, text, packages=1))
+
+    return store
+
+
+def listing(journal: Journal, limit: int = 100) -> list[Loss]:
+    """The newest first."""
+    rows = journal.read(
+        "SELECT at, text, packages, payloads FROM loss ORDER BY number DESC LIMIT ?", limit
+    )
+    return [Loss(*row) for row in rows]
+
+
+def forget(*, before: float) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute("DELETE FROM loss WHERE at < ?", (before,))
+
+    return store

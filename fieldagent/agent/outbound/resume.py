@@ -1,0 +1,124 @@
+"""Puts back into the queues what waited when the program ended, the most urgent first.
+
+A long queue must hold up neither the start nor a call: what the first slice leaves comes beside the
+work, slice by slice. Until all is back, `resumed` is not set: who must know every Package that
+waits, waits for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from fieldagent.agent.journal import losses, outbound
+from fieldagent.agent.journal.journal import Journal, Operation, together
+from fieldagent.agent.journal.records import DAMAGED, Accepted, DamagedPackage, EndedLeg
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.package.package import Channel
+
+log = logging.getLogger(__name__)
+
+SLICE = 100
+"""Packages that are put back at once: some milliseconds."""
+
+
+class Resume:
+    def __init__(
+        self,
+        journal: Journal,
+        queues: Mapping[Channel, ChannelQueue],
+        intake: Intake,
+        endings: Endings,
+        resumed: trio.Event,
+    ) -> None:
+        self._journal = journal
+        self._queues = queues
+        self._intake = intake
+        self._endings = endings
+        self._resumed = resumed
+        self._place: outbound.Place | None = outbound.FIRST
+        self._last = outbound.next_sequence(journal) - 1
+        """What comes after it is put into the queues by who accepts it."""
+        self._ended: list[EndedLeg] = []
+        self._notes: list[Operation[None]] = []
+
+    def begin(self) -> None:
+        """The first slice, before anything runs.
+
+        What one of them replaces ends here: an earlier version of the program may have left both.
+        """
+        # How a transmission under way ended may be known at once.
+        self._put_back_all(
+            piece.sequence
+            for queue in self._queues.values()
+            for piece in queue.in_flight.get(0, ())
+        )
+        self._put_back_some()
+        count = sum(len(queue) for queue in self._queues.values())
+        more = "" if self._resumed.is_set() else ", and more"
+        if count:
+            log.info("%d%s that waited go on", count, more)
+        if self._ended:
+            note_ends = outbound.end(self._ended, self._endings.clock())
+            self._journal.commit_at_start(together(note_ends, *self._notes))
+            self._ended, self._notes = [], []
+
+    async def run(self) -> None:
+        """The others."""
+        while not self._resumed.is_set():
+            await trio.lowlevel.checkpoint()
+            # Those that could not be recorded the last time come first.
+            if not self._ended:
+                self._put_back_some()
+            if self._ended:
+                await self._endings.record(self._ended, together(*self._notes))
+                self._ended, self._notes = [], []
+
+    def _put_back_some(self) -> None:
+        assert self._place is not None
+        sequences, self._place = outbound.next_waiting(
+            self._journal, self._place, self._last, SLICE
+        )
+        self._put_back_all(sequences)
+        if self._place is None:
+            self._resumed.set()
+
+    def _put_back_all(self, sequences: Iterable[int]) -> None:
+        for sequence in sequences:
+            if any(sequence in queue for queue in self._queues.values()):
+                continue
+            try:
+                accepted = outbound.package(self._journal, sequence)
+            except DamagedPackage as damaged:
+                self._give_up(damaged)
+            else:
+                if accepted is not None:
+                    self._put_back(accepted)
+
+    def _put_back(self, accepted: Accepted) -> None:
+        now = self._endings.clock()
+        life = None
+        if accepted.expires is not None:
+            # After a jump of the clock no Package lives longer than it was meant to.
+            life = accepted.expires - accepted.accepted
+            life = min(life, max(0.0, accepted.expires - now))
+        legs = outbound.legs(self._journal, accepted.sequence)
+        passed = max(0.0, now - accepted.accepted)
+        self._ended += self._intake.enqueue(accepted, legs, life, passed)
+
+    def _give_up(self, damaged: DamagedPackage) -> None:
+        log.error("%s: it ends as Error and is kept for a look; post it again", damaged)
+        sequence = damaged.sequence
+        legs = outbound.legs(self._journal, sequence)
+        self._ended += [
+            EndedLeg(sequence, channel, DAMAGED)
+            for channel, leg in legs.items()
+            if leg.status is None
+        ]
+        known = outbound.by_sequence(self._journal, sequence)
+        id_ = None if known is None else known.id
+        self._notes.append(losses.damaged(sequence, id_, self._endings.clock()))

@@ -1,0 +1,283 @@
+"""Finds the rows in the pages of an SQLite file and its write-ahead log, whatever has become of its
+trees. Pure.
+
+The form is https://sqlite.org/fileformat2.html: sections 1.5 (free pages), 1.6 (trees), 2.1
+(records) and 4 (the log). A page that cannot be followed to its end is looked through byte by byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+PAGE = 4096
+"""Bytes; what SQLite has made since 3.12 where nobody says otherwise."""
+_WAL_HEAD, _FRAME_HEAD = 32, 24
+_BIG_ENDIAN = 0x377F0683
+_INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF = 2, 5, 10, 13
+_SIZES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
+DEPTH_MAX = 20
+"""Levels of a tree: more is a circle."""
+
+Value = None | int | float | str | bytes
+
+
+class Row(NamedTuple):
+    table: str | None
+    """By the tree that its page belongs to, an index by its own name; None where it is unknown."""
+    rowid: int | None
+    """None in an index, and in a table WITHOUT ROWID."""
+    values: tuple[Value, ...]
+
+
+class Image(NamedTuple):
+    """A page as it was at some time."""
+
+    content: bytes
+    sound: bool
+    """Nothing speaks against it."""
+
+
+class NoRecord(Exception):
+    """What stands here is none."""
+
+
+class Pages:
+    """`database` and `log` are the two files, as far as they are there."""
+
+    def __init__(self, database: bytes, log: bytes = b"") -> None:
+        self._images: dict[int, list[Image]] = {}
+        for number in range(1, len(database) // PAGE + 1):
+            content = database[(number - 1) * PAGE : number * PAGE]
+            self._images[number] = [Image(content, sound=True)]
+        for number, image in _frames(log):
+            self._images.setdefault(number, []).insert(0, image)
+        self._owners: dict[int, str] = {}
+        self._overflow: set[int] = set()
+        for name, root in self._roots():
+            self._follow(root, name, 0)
+
+    def rows(self) -> Iterator[Row]:
+        """Every one that can be read, and perhaps some that were deleted long ago; of one that was
+        changed the newest comes first."""
+        free = self._free() - self._owners.keys()
+        found: list[tuple[int, list[Row]]] = []
+        for number, images in sorted(self._images.items()):
+            if number in free:
+                continue
+            rows: list[Row] = []
+            for image in images:
+                rows += self._rows_of(number, image.content)
+                if image.sound:
+                    break
+            found.append((number, rows))
+        for number, rows in found:
+            if number in self._owners or number not in self._overflow:
+                yield from rows
+
+    def _rows_of(self, number: int, page: bytes) -> list[Row]:
+        owner = self._owners.get(number)
+        rows: list[Row] = []
+        whole = True
+        try:
+            cells = list(_cells(page, number))
+        except NoRecord:
+            cells, whole = [], False
+        for at, kind in cells:
+            try:
+                rows.append(self._row(owner, page, at, kind)[0])
+            except NoRecord:
+                whole = False
+        if not whole and any(page):
+            rows += self._scan(owner, page)
+        return rows
+
+    def _scan(self, owner: str | None, page: bytes) -> Iterator[Row]:
+        for kind in (_TABLE_LEAF, _INDEX_LEAF):
+            at = 0
+            while at < PAGE - 2:
+                try:
+                    row, end = self._row(owner, page, at, kind)
+                except NoRecord:
+                    at += 1
+                else:
+                    yield row
+                    at = end
+
+    def _row(self, owner: str | None, page: bytes, at: int, kind: int) -> tuple[Row, int]:
+        """And where it ends. Raises NoRecord."""
+        rowid = None
+        size, at = _varint(page, at)
+        if kind == _TABLE_LEAF:
+            rowid, at = _varint(page, at)
+            rowid -= (rowid >> 63) << 64
+        payload, end = self._payload(page, at, size, kind)
+        return Row(owner, rowid, _record(payload)), end
+
+    def _payload(self, page: bytes, at: int, size: int, kind: int) -> tuple[bytes, int]:
+        most = PAGE - 35 if kind == _TABLE_LEAF else (PAGE - 12) * 64 // 255 - 23
+        if size <= most:
+            if size < 2 or at + size > PAGE:
+                raise NoRecord
+            return page[at : at + size], at + size
+        least = (PAGE - 12) * 32 // 255 - 23
+        local = least + (size - least) % (PAGE - 4)
+        local = local if local <= most else least
+        end = at + local + 4
+        if end > PAGE or size > len(self._images) * PAGE:
+            raise NoRecord
+        payload = bytearray(page[at : at + local])
+        (follows,) = struct.unpack_from(">I", page, at + local)
+        while len(payload) < size:
+            images = self._images.get(follows)
+            if images is None:
+                raise NoRecord
+            self._overflow.add(follows)
+            payload += images[0].content[4 : 4 + size - len(payload)]
+            (follows,) = struct.unpack_from(">I", images[0].content)
+        return bytes(payload), end
+
+    def _roots(self) -> list[tuple[str, int]]:
+        """Of every table and index, the schema itself first."""
+        self._follow(1, "sqlite_schema", 0)
+        roots = []
+        for number in [number for number, owner in self._owners.items() if owner]:
+            for row in self._rows_of(number, self._images[number][0].content):
+                match row.values:
+                    case (str(), str(name), str(), int(root), _):
+                        roots.append((name, root))
+        return [("sqlite_schema", 1), *roots]
+
+    def _follow(self, number: int, owner: str, depth: int) -> None:
+        images = self._images.get(number)
+        if images is None or depth > DEPTH_MAX or (depth and number in self._owners):
+            return
+        self._owners[number] = owner
+        page = images[0].content
+        head = 100 if number == 1 else 0
+        if page[head] not in (_INDEX_INNER, _TABLE_INNER):
+            return
+        children = [struct.unpack_from(">I", page, head + 8)[0]]
+        with suppress(NoRecord):
+            children += [struct.unpack_from(">I", page, at)[0] for at in _pointers(page, number)]
+        for child in children:
+            self._follow(child, owner, depth + 1)
+
+    def _free(self) -> set[int]:
+        """Pages that hold nothing any more."""
+        free: set[int] = set()
+        first = self._images.get(1)
+        trunk = 0 if first is None else struct.unpack_from(">I", first[0].content, 32)[0]
+        while trunk in self._images and trunk not in free:
+            free.add(trunk)
+            content = self._images[trunk][0].content
+            trunk, count = struct.unpack_from(">II", content)
+            free.update(struct.unpack_from(f">{min(count, PAGE // 4 - 2)}I", content, 8))
+        return free
+
+
+def _pointers(page: bytes, number: int) -> Sequence[int]:
+    """Where the cells of a tree's page begin. Raises NoRecord."""
+    head = 100 if number == 1 else 0
+    (count,) = struct.unpack_from(">H", page, head + 3)
+    start = head + (12 if page[head] in (_INDEX_INNER, _TABLE_INNER) else 8)
+    if start + 2 * count > PAGE:
+        raise NoRecord
+    pointers: Sequence[int] = struct.unpack_from(f">{count}H", page, start)
+    if any(not start + 2 * count <= at <= PAGE - 4 for at in pointers):
+        raise NoRecord
+    return pointers
+
+
+def _cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
+    """Where the rows of a page begin, and of which kind they are. Raises NoRecord."""
+    kind = page[100 if number == 1 else 0]
+    if kind not in (_INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF):
+        raise NoRecord
+    if kind != _TABLE_INNER:
+        child, leaf = (4, _INDEX_LEAF) if kind == _INDEX_INNER else (0, kind)
+        for at in _pointers(page, number):
+            yield at + child, leaf
+
+
+def _varint(page: bytes, at: int) -> tuple[int, int]:
+    """Its value, and where it ends. Raises NoRecord."""
+    value = 0
+    for index, byte in enumerate(page[at : at + 9]):
+        if index == 8:
+            return value << 8 | byte, at + 9
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, at + index + 1
+    raise NoRecord
+
+
+def _record(payload: bytes) -> tuple[Value, ...]:
+    """Raises NoRecord."""
+    end, at = _varint(payload, 0)
+    if not at < end <= len(payload):
+        raise NoRecord
+    kinds = []
+    while at < end:
+        kind, at = _varint(payload, at)
+        kinds.append(kind)
+    sizes = [_SIZES[kind] if kind in _SIZES else (kind - 12) // 2 for kind in kinds]
+    if at != end or {10, 11} & set(kinds) or end + sum(sizes) != len(payload):
+        raise NoRecord
+    values = []
+    for kind, size in zip(kinds, sizes, strict=True):
+        values.append(_value(kind, payload[at : at + size]))
+        at += size
+    return tuple(values)
+
+
+def _value(kind: int, content: bytes) -> Value:
+    if kind == 0:
+        return None
+    if kind in (8, 9):
+        return kind - 8
+    if kind < 7:
+        return int.from_bytes(content, "big", signed=True)
+    if kind == 7:
+        value: float = struct.unpack(">d", content)[0]
+        return value
+    if kind % 2 == 0:
+        return content
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise NoRecord from None
+
+
+def _frames(log: bytes) -> Iterator[tuple[int, Image]]:
+    """The pages in a write-ahead log, oldest first. Each frame's checksum is reckoned from that of
+    the one before, so that a damaged frame says nothing against those after it."""
+    if len(log) < _WAL_HEAD:
+        return
+    magic, _, _, _, *salts, first, second = struct.unpack_from(">8I", log)
+    order = ">" if magic == _BIG_ENDIAN else "<"
+    sums = (first, second)
+    size = _FRAME_HEAD + PAGE
+    places = range(_WAL_HEAD, len(log) - size + 1, size)
+    if places:
+        # The first frame is always of the present log, whatever became of the head.
+        begun = struct.unpack_from(">2I", log, _WAL_HEAD + 8)
+    for place in places:
+        number, _, *own, first, second = struct.unpack_from(">6I", log, place)
+        content = log[place + _FRAME_HEAD : place + size]
+        if any(mine in both for mine, *both in zip(own, salts, begun, strict=True)):
+            sound = _sums(order, log[place : place + 8] + content, sums) == (first, second)
+            yield number, Image(content, sound)
+        sums = (first, second)
+
+
+def _sums(order: str, content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    """The checksum of section 4.2."""
+    first, second = sums
+    words = struct.unpack(f"{order}{len(content) // 4}I", content)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second
