@@ -1,7 +1,8 @@
 """Runs `async def` tests under trio, and sees that no test leaves a process behind.
 
 A test that takes the fixture `clock` runs in virtual time: whenever every task waits, time jumps
-to the next deadline. The threshold is above zero because ptys and worker threads are real.
+to the next deadline. Ptys and worker threads are real: `tests.autojump` waits for those.
+The threshold is above zero because other processes are real too.
 
 SIGTERM ends a run as Ctrl-C does: fixtures are taken down, and processes with them.
 """
@@ -21,7 +22,7 @@ import trio
 import trio.testing
 from hypothesis import HealthCheck, settings
 
-from tests import leftovers
+from tests import autojump, leftovers
 from tests.processes import PATIENCE
 
 REAL_TIME_LIMIT = 2 * PATIENCE
@@ -34,6 +35,7 @@ settings.load_profile("patient")
 
 def pytest_configure() -> None:
     leftovers.mark()
+    autojump.install()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 

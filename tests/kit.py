@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -42,28 +41,6 @@ START = 1_790_000_000.0
 HEAD_START = 120.0
 RATES = [pytest.param(0.0, id="time-stands-still"), pytest.param(1.0, id="time-passes")]
 """How fast virtual time runs while code does. At 0 no test sees a moment that has just passed."""
-
-
-class PatientJournal(Journal):
-    """Virtual time stands still while a disk is at work: a slow one must not fire deadlines."""
-
-    _at_work = 0
-    """How many journals are, as there may be several in a test."""
-    _threshold = 0.0
-
-    async def _commit_all(self) -> None:
-        clock = trio.lowlevel.current_clock()
-        if not isinstance(clock, trio.testing.MockClock):
-            return await super()._commit_all()
-        if not self._at_work:
-            PatientJournal._threshold, clock.autojump_threshold = clock.autojump_threshold, inf
-        PatientJournal._at_work += 1
-        try:
-            await super()._commit_all()
-        finally:
-            PatientJournal._at_work -= 1
-            if not self._at_work:
-                clock.autojump_threshold = self._threshold
 
 
 @dataclass
@@ -150,7 +127,7 @@ async def kit(
     **how: Any,
 ) -> AsyncIterator[Kit]:
     """`how` is said to `to_the_hub` of the first channel; `station` is who sends, on the air."""
-    journal = PatientJournal(path / "journal.sqlite3")
+    journal = Journal(path / "journal.sqlite3")
 
     def clock() -> float:
         return START + trio.current_time()

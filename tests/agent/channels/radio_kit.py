@@ -19,6 +19,7 @@ from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.station import StationTerms, set_up, words_of
 from fieldagent.agent.outbound.ending import Endings
@@ -30,7 +31,7 @@ from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
-from tests.kit import START, Core, PatientJournal
+from tests.kit import START, Core
 
 
 @dataclass
@@ -88,7 +89,7 @@ async def station(
     """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
     folder.mkdir(exist_ok=True)
-    journal = PatientJournal(folder / "journal.sqlite3")
+    journal = Journal(folder / "journal.sqlite3")
     inbox = Inbox(journal, ["script"], clock=clock, events=Events())
     radio_ = Channel.RADIO
     queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}

@@ -50,7 +50,7 @@ BLOB = bytes(ITEM_BYTES_MAX)
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """All ends live in this process: little is waited for that is real."""
-    return trio.testing.MockClock(request.param, autojump_threshold=0.02)
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ KEY = derive_key(bytes(32), "AIR")
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """Ptys on this machine are quicker than this; where one is not, the protocol repeats itself."""
-    return trio.testing.MockClock(request.param, autojump_threshold=0.03)
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
 def data(size: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from tests.kit import RATES, Kit, kit
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """Both ends of the pty live in this process: little is waited for that is real."""
-    return trio.testing.MockClock(request.param, autojump_threshold=0.05)
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
 @dataclass

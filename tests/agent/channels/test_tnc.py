@@ -24,7 +24,7 @@ from tests.kit import RATES
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     """Both ends are in this process: nothing is under way for longer."""
-    return trio.testing.MockClock(request.param, autojump_threshold=0.01)
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
 ALL_BYTES = bytes(range(256))[:200]

@@ -15,8 +15,9 @@ from fieldagent.agent.inbound.dispatch import dispatch
 from fieldagent.agent.inbound.hooks import JournalSpool
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.inbound import Received
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from tests.kit import START, PatientJournal
+from tests.kit import START
 
 HANDED = HandoverResult(HandoverOutcome.HANDED)
 FAILED = HandoverResult(HandoverOutcome.FAILED, "no route to host")
@@ -28,7 +29,7 @@ def now() -> float:
 
 @dataclass
 class Spooled:
-    journal: PatientJournal
+    journal: Journal
     spool: JournalSpool
     nursery: trio.Nursery
     _news: list[trio.Event]
@@ -74,7 +75,7 @@ class Spooled:
 
 @asynccontextmanager
 async def spooled(path: Path) -> AsyncIterator[Spooled]:
-    journal = PatientJournal(path / "journal.sqlite3")
+    journal = Journal(path / "journal.sqlite3")
     news = [trio.Event()]
     try:
         async with trio.open_nursery() as outer:

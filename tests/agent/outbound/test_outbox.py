@@ -128,12 +128,17 @@ async def test_what_is_being_replaced_does_not_leave_meanwhile(tmp_path: Path) -
     async with kit(tmp_path) as k:
         older = await k.post(collapseKey=7)
         commits = k.journal.commits
+        another = sqlite3.connect(k.journal.path, isolation_level=None)
         async with trio.open_nursery() as nursery:
+            # The journal waits for another program, so that the moment lasts.
+            another.execute("BEGIN IMMEDIATE")
             nursery.start_soon(partial(k.post, collapseKey=7))
-            await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
             assert k.outbox.load(340) is None
             # Of two at one moment the later waits for the first, and replaces it.
             nursery.start_soon(partial(k.post, collapseKey=7, message={"content": "newest"}))
+            await trio.testing.wait_all_tasks_blocked()
+            another.close()
         assert k.journal.commits - commits == 2
         assert [k.status(id_) for id_ in (older, older + 1)] == [Status.COLLAPSED] * 2
         (entry,) = await k.send()
