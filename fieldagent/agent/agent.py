@@ -39,6 +39,7 @@ from fieldagent.package.package import Channel
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.store.trouble import unusable
 from fieldagent.system import waits
+from fieldagent.system.directories import LOCK
 from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Part, Supervisor, brief
@@ -419,7 +420,7 @@ DRIVERS = {
 
 @contextmanager
 def _only_one(directory: Path) -> Iterator[IO[str]]:
-    path = directory / "agent.lock"
+    path = directory / LOCK
     try:
         make_private_folder(directory)
         make_private_file(path)

@@ -12,20 +12,26 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fieldagent.agent.settings import Settings, load
 from fieldagent.cli.exit_codes import MISSING, OK, SETTINGS
+from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.terminal import escaped_lines
+from fieldagent.system.directories import is_held
 from fieldagent.system.properties import InvalidSettings
 
 TNC_MAX = 5.0
 """Seconds in which a KISS modem takes a connection."""
 HUB_MAX = 30.0
 """Seconds in which the hub is to answer."""
+MODEM_MAX = 45.0
+"""Seconds in which the modem is to have answered all that it is asked."""
+AGENT_MAX = 5.0
+"""Seconds in which an agent that runs is to answer."""
 
 
 class Finding(NamedTuple):
@@ -59,13 +65,14 @@ def check(given: argparse.Namespace) -> int:
 
 
 def _findings(settings: Settings) -> Iterator[Finding]:
+    running = _running(settings)
     yield _state_directory(settings.state_directory)
-    yield _api_port(settings.api_port)
+    yield running.finding or _api_port(settings.api_port)
     if not (settings.satellite_port or settings.hub_address or settings.radio_port):
         keys = "satellite-port, radio-port or hub-address"
         yield Finding(False, f"no channel is configured: set {keys}")
     if settings.satellite_port is not None:
-        yield _serial_port(Path(settings.satellite_port))
+        yield from _satellite(settings.satellite_port, settings.satellite_baud, running)
     if settings.radio_port is not None:
         yield _radio(settings.radio_port, settings.radio_protocol)
     if settings.hub_address is not None:
@@ -76,6 +83,43 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield _command("cellular-recovery-command", settings.cellular_recovery_command)
     if settings.inbound_hook is None and settings.webhook_address is None:
         yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
+
+
+class Running(NamedTuple):
+    """The agent that works with these settings at this moment, if one does."""
+
+    finding: Finding | None = None
+    """What is to be said of it; None where none runs."""
+    status: Mapping[str, Any] | None = None
+    """What it tells of itself; None where it could not be asked."""
+
+
+def _running(settings: Settings) -> Running:
+    """An agent is asked what it knows: nothing that it holds is opened beside it."""
+    port, held = settings.api_port, is_held(settings.state_directory)
+    try:
+        status = call(port, "GET", "/api/status", timeout=AGENT_MAX).body if port else None
+        version = status["version"] if status else ""
+    except (CallFailed, TypeError, KeyError):
+        status, version = None, ""
+    if status is not None and held is False:
+        another = (
+            f"port {port} is taken by an agent with another state-directory: stop that, or set"
+        )
+        return Running(Finding(False, f"{another} api-port"), status)
+    if status is not None:
+        text = f"fieldagent {version} runs and answers on port {port}"
+        return Running(Finding(True, text), status)
+    if held:
+        directory = settings.state_directory
+        return Running(
+            Finding(
+                port == 0,
+                f"an agent runs in {directory} and does not answer on port {port}: was api-port"
+                " changed since it began? Restart it",
+            )
+        )
+    return Running()
 
 
 def _state_directory(directory: Path) -> Finding:
@@ -95,7 +139,7 @@ def _api_port(port: int) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                what = "an agent or something else listens there; `fieldagent status` tells"
+                what = "something else than an agent listens there; end it, or set api-port"
                 return Finding(False, f"port {port} is taken: {what}")
             return Finding(False, f"port {port} cannot be used: {error.strerror}")
     return Finding(True, f"port {port} is free for the local API")
@@ -114,6 +158,82 @@ def _serial_port(port: Path) -> Finding:
         group = grp.getgrgid(mode.st_gid).gr_name
         return Finding(False, f"{port} may not be opened: add this user to the group {group}")
     return Finding(True, f"{port} can be opened")
+
+
+def _satellite(port: str, baud: int, running: Running) -> Iterator[Finding]:
+    if running.status is not None:
+        yield _as_the_agent_sees_it(port, running.status["channels"]["Satellite"])
+    elif running.finding is not None:
+        yield Finding(True, f"{port} is the agent's that runs: it is not opened beside it")
+    else:
+        present = _serial_port(Path(port))
+        yield present
+        if present.good:
+            yield from _modem(port, baud)
+
+
+def _as_the_agent_sees_it(port: str, channel: Mapping[str, Any]) -> Finding:
+    if not channel["configured"]:
+        return Finding(False, f"the agent that runs does not know of {port}: restart it")
+    bad = channel["state"] in ("absent", "fault")
+    what = f"modem {channel['imei']}" if "imei" in channel else "the modem"
+    why = f" ({channel['reason']})" if channel["reason"] else ""
+    bars = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
+    text = f"{port}: the agent that runs says of {what}: {channel['state']}{why}, signal {bars}"
+    return Finding(not bad, text)
+
+
+def _modem(port: str, baud: int) -> list[Finding]:
+    """What it answers; nothing is sent, nothing read from its mailbox, and nothing costs."""
+    import trio
+
+    from fieldagent.agent.channels.contract import ChannelLink
+    from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
+    from fieldagent.agent.channels.serial_port import PortLost
+    from fieldagent.system.error_groups import first_error
+    from fieldagent.wire import sbd
+    from fieldagent.wire.errors import RemoteProtocolError
+
+    link = ChannelLink()
+
+    async def told(modem: Modem) -> list[Finding]:
+        firmware = link.facts.get("firmware")
+        what = f"modem {modem.imei} answers" + (f", {firmware}" if firmware else "")
+        found = [Finding(True, f"{port}: {what}")]
+        bars = sbd.parse_number(await modem.ask(sbd.SIGNAL))
+        found.append(_signal(port, link.signal if bars is None else bars))
+        found.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
+        return found
+
+    async def ask() -> list[Finding]:
+        with trio.move_on_after(MODEM_MAX):
+            async with open_modem(port, baud, link) as modem:
+                return await told(modem)
+        return [Finding(False, f"{port}: the modem does not answer within {MODEM_MAX:g} s")]
+
+    found: list[Finding] = []
+    try:
+        found = trio.run(ask)
+    except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
+        found = [Finding(False, f"{port}: {first_error(trouble)}")]
+    return found
+
+
+def _signal(port: str, bars: int | None) -> Finding:
+    if bars is None:
+        return Finding(True, f"{port}: the modem does not tell its signal")
+    hint = "; under the open sky it should see more" if bars == 0 else ""
+    return Finding(True, f"{port}: signal {bars} of 5{hint}")
+
+
+def _lock(port: str, state: int | None) -> Finding:
+    """A 9602 or 9603 has no SIM; what may keep it from service is its lock (+CULK)."""
+    if state is None:
+        return Finding(True, f"{port}: the modem does not tell whether it is locked")
+    if state == 0:
+        return Finding(True, f"{port}: the modem is not locked (it has no SIM)")
+    mend = "return it to its seller" if state == 2 else "have its seller give the key for AT+CULK"
+    return Finding(False, f"{port}: the modem is locked and makes no sessions: {mend}")
 
 
 def _radio(place: str, protocol: str) -> Finding:

@@ -29,9 +29,16 @@ class Answer(NamedTuple):
     body: Any
 
 
-def call(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
+def call(
+    port: int,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    *,
+    timeout: float = TIMEOUT,
+) -> Answer:
     """Ask the agent. Raises CallFailed where there is none, or where it refuses."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+    connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
     headers = {"Content-Type": "application/json"} if content is not None else {}
     try:

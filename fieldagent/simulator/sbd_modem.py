@@ -332,6 +332,13 @@ class SimulatedModem:
 _RESULTS = {"OK": "0", "ERROR": "4"}
 """Final results as V0 has them (ISU AT Command Reference, Vn)."""
 _LINE_SETTING = r"([EVQ]|&D|&K)([0-4])"
+
+
+def _tell_lock(modem: SimulatedModem, match: re.Match[str]) -> None:
+    modem._say("+CULK:0")
+    modem._say("OK")
+
+
 _COMMANDS: tuple[tuple[str, Callable[[SimulatedModem, re.Match[str]], None]], ...] = (
     (r"", SimulatedModem._ok),
     (rf"(?:{_LINE_SETTING})+", SimulatedModem._set_line),
@@ -340,6 +347,7 @@ _COMMANDS: tuple[tuple[str, Callable[[SimulatedModem, re.Match[str]], None]], ..
     (r"\+CGMR|\+GMR", SimulatedModem._tell_revision),
     (r"\+CIER=([01]).*", SimulatedModem._set_indications),
     (r"\+CSQF?", SimulatedModem._tell_signal),
+    (r"\+CULK\?", _tell_lock),
     (r"\+SBDMTA=([01])", SimulatedModem._set_ring_indications),
     (r"\+SBDST=([0-9]{1,3})", SimulatedModem._set_session_timeout),
     (r"\+SBDWB=([0-9]{1,4})", SimulatedModem._begin_write),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,3 +20,21 @@ def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
     if given := environ.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
     return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
+
+
+LOCK = "agent.lock"
+"""In the state directory: held for as long as an agent uses that."""
+
+
+def is_held(directory: Path) -> bool | None:
+    """Whether an agent uses this state directory; None where this user may not know."""
+    try:
+        with (directory / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    return False

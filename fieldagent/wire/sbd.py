@@ -30,6 +30,10 @@ RING_INDICATIONS = "AT+SBDMTA=1"
 SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
 """Where the first is refused the second is asked."""
 REVISION = "AT+CGMR"
+SIGNAL = "AT+CSQF"
+"""The bars seen last, at once; AT+CSQ looks for them anew, for up to a minute."""
+LOCK = "AT+CULK?"
+"""Whether the modem is locked to all service: a 9602 has no SIM that could be."""
 STATUS = "AT+SBDSX"
 STATUS_SHORT = "AT+SBDS"
 """Without rings and what waits, for firmware that does not know the other."""
@@ -300,6 +304,14 @@ def parse_serial_number(reply: ModemReply) -> str:
         if re.fullmatch(r"[0-9]{15}", line):
             return line
     raise RemoteProtocolError(f"+CGSN was answered {_shown(reply)}, which is no IMEI")
+
+
+def parse_number(reply: ModemReply) -> int | None:
+    """The number that a line of the form `+CSQF:4` tells; None where none does."""
+    for line in reply.lines:
+        if found := re.fullmatch(r"\+[A-Z]+\s*:\s*([0-9])", line):
+            return int(found[1])
+    return None
 
 
 def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int]:

@@ -1,0 +1,173 @@
+"""`fieldagent check` asks the modem itself, or the agent that holds it: real processes, ptys, and
+modems that are scripted line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+import tty
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.breaking import Put, environment
+from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, sky, until
+
+IMEI = "300234010000001"
+ANSWERS = {"AT+CGSN": IMEI, "AT+CGMR": "TA16005", "AT+CSQF": "+CSQF:3", "AT+CULK?": "+CULK:0"}
+
+
+def check(properties: Path, **environment: str) -> tuple[int, list[str], list[str]]:
+    """The exit code, what is good, and what is not."""
+    done = subprocess.run(
+        [*MODULE, "check", "--json", "--config", str(properties)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, **environment},
+    )
+    findings = json.loads(done.stdout)["findings"]
+    good = [each["text"] for each in findings if each["good"]]
+    bad = [each["text"] for each in findings if not each["good"]]
+    return done.returncode, good, bad
+
+
+def settings(home: Path, port: str, api_port: int = 0) -> Path:
+    properties = home / "agent.properties"
+    properties.write_text(
+        f"satellite-port={port}\napi-port={api_port}\nstate-directory={home}/state\n"
+    )
+    return properties
+
+
+@contextmanager
+def modem(answers: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """A pty that answers so, OK to the rest, and nothing at all where it is empty; what it was
+    asked."""
+    ours, theirs = os.openpty()
+    tty.setraw(theirs)
+    asked: list[str] = []
+
+    def serve() -> None:
+        line = b""
+        while True:
+            try:
+                line += os.read(ours, 100)
+            except OSError:
+                return
+            while b"\r" in line:
+                command, _, line = line.partition(b"\r")
+                asked.append(command.decode())
+                if answers:
+                    told = answers.get(asked[-1], "")
+                    last = "ERROR" if told == "ERROR" else "OK"
+                    text = f"\r\n{told}\r\n" if told not in ("", "ERROR") else ""
+                    os.write(ours, f"{text}\r\n{last}\r\n".encode())
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield os.ttyname(theirs), asked
+    finally:
+        os.close(theirs)
+        thread.join(PATIENCE)
+        os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("changed", "good", "bad"),
+    [
+        ({}, [f"modem {IMEI} answers, TA16005", "signal 3 of 5", "not locked"], []),
+        ({"AT+CSQF": "+CSQF:0"}, ["signal 0 of 5; under the open sky"], []),
+        ({"AT+CSQF": "ERROR", "AT+CULK?": "ERROR"}, ["does not tell its signal"], []),
+        ({"AT+CULK?": "+CULK:1"}, [], ["is locked and makes no sessions: have its seller"]),
+        ({"AT+CULK?": "+CULK:2"}, [], ["is locked and makes no sessions: return it"]),
+        ({"AT+CGSN": "no", "AT+GSN": "no"}, [], ["which is no IMEI"]),
+    ],
+)
+def test_the_modem_is_asked(
+    tmp_path: Path, changed: dict[str, str], good: list[str], bad: list[str]
+) -> None:
+    with modem({**ANSWERS, **changed}) as (port, asked):
+        code, told_good, told_bad = check(settings(tmp_path, port))
+    assert code == (78 if bad else 0)
+    for wanted, told in ((good, told_good), (bad, told_bad)):
+        assert all(any(each in text for text in told) for each in wanted), told
+    # Nothing was sent, read or cleared.
+    assert not [
+        each for each in asked if each.startswith(("AT+SBDI", "AT+SBDR", "AT+SBDD", "AT+SBDW"))
+    ]
+
+
+def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
+    with modem({}) as (port, _):
+        code, _, bad = check(settings(tmp_path, port))
+    assert code == 78
+    assert f"{port}: nothing answers AT there: is it the modem's port, and has it power?" in bad
+
+
+def test_a_modem_that_hangs_later_has_a_deadline(tmp_path: Path) -> None:
+    changed = environment(tmp_path, Put("fieldagent.cli.check:MODEM_MAX", 0.5))
+    with modem({}) as (port, _):
+        code, _, bad = check(settings(tmp_path, port), **changed)
+    assert code == 78
+    assert f"{port}: the modem does not answer within 0.5 s" in bad
+
+
+def state(kit: Agent) -> str:
+    return str(kit.call("GET", "/api/status").body["channels"]["Satellite"]["state"])
+
+
+def test_an_agent_that_runs_is_asked_and_its_port_left_alone(tmp_path: Path) -> None:
+    api_port = free_port()
+    own = {"api-port": str(api_port)}
+    with sky(tmp_path, latency=0) as above, agent(tmp_path, own) as kit:
+        kit.post("so that it knows its modem")
+        properties = tmp_path / "agent.properties"
+        code, good, bad = check(properties)
+        assert (code, bad) == (0, [])
+        assert any(f"runs and answers on port {api_port}" in each for each in good)
+        assert any(f"the agent that runs says of modem {IMEI}: ready" in each for each in good)
+        above.type("unplug")
+        until(lambda: state(kit) == "absent")
+        code, _, bad = check(properties)
+        assert code == 78
+        assert any("the agent that runs says of modem" in each and "absent" in each for each in bad)
+
+
+def test_an_agent_whose_port_is_not_known_keeps_its_modem(tmp_path: Path) -> None:
+    with sky(tmp_path, latency=0), agent(tmp_path) as kit:
+        properties = tmp_path / "agent.properties"
+        code, good, bad = check(properties)
+        assert (code, bad) == (0, [])
+        assert any("it is not opened beside it" in each for each in good)
+        assert kit.post("undisturbed").body["status"] == "Delivered"
+        properties.write_text(
+            properties.read_text().replace("api-port=0", f"api-port={free_port()}")
+        )
+        code, _, bad = check(properties)
+        assert code == 78
+        assert any("was api-port changed since it began? Restart it" in each for each in bad)
+
+
+def test_something_else_on_the_port_is_told_from_an_agent(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, modem(ANSWERS) as (port, _):
+        taken = other.getsockname()[1]
+        changed = environment(tmp_path, Put("fieldagent.cli.check:AGENT_MAX", 0.5))
+        code, _, bad = check(settings(tmp_path, port, taken), **changed)
+    assert code == 78
+    (told,) = bad
+    assert told.startswith(f"port {taken} is taken: something else than an agent listens there")
+
+
+def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    with agent(tmp_path, {"satellite-port": None}) as kit, modem(ANSWERS) as (port, _):
+        code, _, bad = check(settings(tmp_path / "here", port, kit.port))
+    assert code == 78
+    assert any("taken by an agent with another state-directory" in each for each in bad)
