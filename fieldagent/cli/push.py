@@ -33,6 +33,8 @@ class _Answer(NamedTuple):
     status: int
     retry_after: float | None
     body: bytes
+    location: str | None
+    """Where the hub tells how the push stands."""
 
 
 def message(given: argparse.Namespace) -> int:
@@ -68,10 +70,15 @@ def _push(
         }
         content = json.dumps({name: value for name, value in body.items() if value is not None})
         headers = _headers(given)
-        attempts = _send_until_accepted(given, content.encode(), headers)
+        attempts, location = _send_until_accepted(given, content.encode(), headers)
     except CallFailed as failed:
         return report(failed)
-    told = {"accepted": True, "attempts": attempts, "idempotencyKey": headers["Idempotency-Key"]}
+    told = {
+        "accepted": True,
+        "attempts": attempts,
+        "idempotencyKey": headers["Idempotency-Key"],
+        "location": location,
+    }
     show(given, told, "accepted")
     return OK
 
@@ -105,17 +112,19 @@ class _Trouble(Exception):
         self.wait = PAUSE if wait is None else wait
 
 
-def _send_until_accepted(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> int:
+def _send_until_accepted(
+    given: argparse.Namespace, body: bytes, headers: dict[str, str]
+) -> tuple[int, str | None]:
     """Try again while the hub asks for it or cannot be reached, as long as there is patience: how
-    many attempts it took. What is wrong is said once; after that attempts are counted."""
+    many attempts it took, and where the hub tells how it stands. What is wrong is said once; after
+    that attempts are counted."""
     until = time.monotonic() + given.patience
     attempts, told = 0, ""
     try:
         while True:
             attempts += 1
             try:
-                _attempt(given, body, headers)
-                return attempts
+                return attempts, _attempt(given, body, headers)
             except _Trouble as trouble:
                 why, wait = str(trouble), trouble.wait
             if time.monotonic() + wait > until:
@@ -140,7 +149,7 @@ def _tell(line: str) -> None:
     print(f"{clear}{line}", end="", file=sys.stderr, flush=True)
 
 
-def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> None:
+def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> str | None:
     try:
         answer = _post(given, body, headers)
     except (OSError, HTTPException) as error:
@@ -149,7 +158,7 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
             " run there, and is --hub its address?)"
         ) from None
     if answer.status == 200:
-        return
+        return answer.location
     why = explain(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
         raise CallFailed(why, REFUSED)
@@ -174,6 +183,7 @@ def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> _A
         response = connection.getresponse()
         seconds = response.getheader("Retry-After", "")
         retry_after = float(seconds) if seconds.isdigit() else None
-        return _Answer(response.status, retry_after, response.read())
+        location = response.getheader("Location")
+        return _Answer(response.status, retry_after, response.read(), location)
     finally:
         connection.close()

@@ -29,6 +29,7 @@ from fieldagent.hub.caller import (
 )
 from fieldagent.hub.passwords import Passwords
 from fieldagent.hub.push import Push, parse_push
+from fieldagent.hub.standing import push_standing
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage
@@ -70,6 +71,7 @@ class HubApi:
     def routes(self) -> list[Route]:
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
+            Route("GET", "/api/push/{id}", self.look, judge=self.judge),
             Route("GET", "/healthz", self.health),
             Route("GET", "/metrics", self.metrics),
             openapi.route("hub"),
@@ -109,9 +111,21 @@ class HubApi:
 
     async def push(self, request: Request, caller: Caller) -> Response:
         with self._counted():
-            await self._push(request, caller)
+            request_id = await self._push(request, caller)
         self._counts.accepted += 1
-        return Response(200)
+        headers = (("Location", f"/api/push/{request_id}"),) if request_id else ()
+        return Response(200, headers=headers)
+
+    async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """How a push stands with each device."""
+        try:
+            found = await self._store.read(lambda db: push_standing(db, caller, id))
+        except StoreUnavailable as unavailable:
+            again = (("Retry-After", "10"),)
+            raise Problem(503, str(unavailable), headers=again) from None
+        if found is None:
+            raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
+        return json_response(found)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -127,12 +141,14 @@ class HubApi:
             detail = f"nobody knows whether it was accepted ({failed}); push it again with the same"
             raise Problem(503, f"{detail} Idempotency-Key", headers=again) from None
 
-    async def _push(self, request: Request, caller: Caller) -> None:
+    async def _push(self, request: Request, caller: Caller) -> str:
+        """Its requestId; empty of one that an earlier version took."""
         key = idempotency_key(request.headers)
         parsed = _parsed(request)
-        problem = await self._store.commit(lambda db: self._decide(db, caller, parsed, key))
-        if problem is not None:
-            raise problem
+        decided = await self._store.commit(lambda db: self._decide(db, caller, parsed, key))
+        if isinstance(decided, Problem):
+            raise decided
+        return decided
 
     def _decide(
         self,
@@ -140,7 +156,7 @@ class HubApi:
         caller: Caller,
         parsed: Push | Problem,
         key: str | None,
-    ) -> Problem | None:
+    ) -> Problem | str:
         """All of it in one transaction. A refusal is returned: what it has counted must stay."""
         now = self._clock()
         if problem := over_rate(db, caller, now):
@@ -150,13 +166,16 @@ class HubApi:
         if problem := not_allowed(db, caller, parsed):
             note(db, str(caller.member), "push refused", problem.detail, now)
             return problem
-        if key is not None and (known := _earlier(db, caller, key, parsed, now)) is not None:
-            same = known == _digest(parsed)
-            return None if same else Problem(422, f"Idempotency-Key {key!r} had another body")
-        self._enter(db, caller, parsed, now)
-        return None
+        if key is not None and (known := _earlier(db, caller, key)) is not None:
+            digest, request_id = known
+            same = digest == _digest(parsed)
+            return request_id if same else Problem(422, f"Idempotency-Key {key!r} had another body")
+        request_id = self._enter(db, caller, parsed, now)
+        if key is not None:
+            _remember(db, caller, key, parsed, request_id, now)
+        return request_id
 
-    def _enter(self, db: Db, caller: Caller, push: Push, now: float) -> None:
+    def _enter(self, db: Db, caller: Caller, push: Push, now: float) -> str:
         timestamp = push.timestamp or recorded(push.item)
         life = push.time_to_live or self._time_to_live
         item = ledger.enter(
@@ -179,6 +198,8 @@ class HubApi:
         whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
         detail = f"item {item}, a {push.kind} of {push.source} to {whom}, key {caller.key_name!r}"
         note(db, str(caller.member), "push", detail, now)
+        ((request_id,),) = db.execute("SELECT request_id FROM item WHERE id = ?", item)
+        return str(request_id)
 
     async def health(self, request: Request) -> Response:
         try:
@@ -216,25 +237,29 @@ def _digest(push: Push) -> bytes:
     return hashlib.blake2b(repr(push).encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _earlier(db: Db, caller: Caller, key: str, push: Push, now: float) -> bytes | None:
-    """The digest of the push that came under this key before; None when it is the first."""
-    if db.execute(
-        "INSERT INTO idempotency (credential, member, key, digest, at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT DO NOTHING RETURNING key",
+def _earlier(db: Db, caller: Caller, key: str) -> tuple[bytes, str] | None:
+    """Digest and requestId of the push that came under this key before."""
+    rows = db.execute(
+        "SELECT digest, request_id FROM idempotency"
+        " WHERE credential = ? AND member = ? AND key = ?",
+        caller.key,
+        caller.member,
+        key,
+    )
+    return (bytes(rows[0][0]), rows[0][1]) if rows else None
+
+
+def _remember(db: Db, caller: Caller, key: str, push: Push, request_id: str, now: float) -> None:
+    db.execute(
+        "INSERT INTO idempotency (credential, member, key, digest, at, request_id)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
         caller.key,
         caller.member,
         key,
         _digest(push),
         now,
-    ):
-        return None
-    ((known,),) = db.execute(
-        "SELECT digest FROM idempotency WHERE credential = ? AND member = ? AND key = ?",
-        caller.key,
-        caller.member,
-        key,
+        request_id,
     )
-    return bytes(known)
 
 
 def _figures(db: Db, now: float) -> dict[str, int]:

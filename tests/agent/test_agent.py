@@ -449,6 +449,30 @@ def test_check_tells_what_is_wrong_with_the_radio(tmp_path: Path, lines: str, to
     assert told in done.stderr
 
 
+@pytest.mark.parametrize(
+    "prefer", ["wait=0", "respond-async, WAIT = 1", 'foo="a,wait=9"; x, wait="0"; y']
+)
+def test_a_caller_waits_as_long_as_it_prefers(tmp_path: Path, prefer: str) -> None:
+    with sky(tmp_path, latency=0) as above, agent(tmp_path) as kit:
+        above.type("hang on")
+        above.expect("answers nothing")
+        document = {"message": {"content": "takes longer"}}
+        waiting = kit.call("POST", "/api/package", document, Prefer=prefer)
+        assert (waiting.status, waiting.body["status"]) == (202, None)
+        assert waiting.headers["preference-applied"] in ("wait=0", "wait=1")
+        place = waiting.headers["location"]
+        assert place == f"/api/package/{waiting.body['id']}"
+        above.type("hang off")
+        until(lambda: kit.call("GET", place).body["status"] == "Delivered")
+        soon = kit.call("POST", "/api/package", document, Prefer="wait=100")
+        assert (soon.status, soon.body["status"]) == (200, "Delivered")
+        assert soon.headers["preference-applied"] == "wait=100"
+        for nothing in ("wait", "wait=-1", "wait=x", "handling=lenient"):
+            plain = kit.call("POST", "/api/package", document, Prefer=nothing)
+            assert (plain.status, plain.body["status"]) == (200, "Delivered")
+            assert "preference-applied" not in plain.headers
+
+
 def test_the_zipapp_is_the_whole_product(tmp_path: Path) -> None:
     if not ZIPAPP.exists():
         pytest.skip("build/zipapp has not been run")

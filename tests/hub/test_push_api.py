@@ -18,7 +18,7 @@ from fieldagent.http.client import Reply, request
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import directory, secret
+from fieldagent.hub import directory, secret, standing
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.attempts import BY_ADDRESS
 from fieldagent.hub.rate import Rate, retry_after
@@ -71,6 +71,11 @@ class Cloud:
             body=body if isinstance(body, bytes) else json.dumps(body).encode(),
             deadline=20,
         )
+
+    async def look(self, path: str, **headers: str) -> Reply:
+        given = {"x-api-key": self.key, "Authorization": f"Bearer {self.token}", **headers}
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return await request("GET", url, headers=tuple(given.items()), deadline=20)
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return await self.store.read(lambda db: db.execute(sql))
@@ -293,6 +298,56 @@ async def test_the_same_idempotency_key_counts_once(store: Store) -> None:
         assert (await hub.push(LOCATION, headers=once)).status == 422
         assert (await hub.push(MESSAGE, headers={"Idempotency-Key": "x" * 300})).status == 400
         assert len(await hub.rows("SELECT * FROM item")) == 1
+
+
+def location(reply: Reply) -> str:
+    assert (reply.status, reply.body) == (200, b"")
+    return dict(reply.headers)["location"]
+
+
+async def test_a_push_tells_where_it_stands_with_each_device(store: Store) -> None:
+    async with cloud(store) as hub:
+        where = location(await hub.push(MESSAGE))
+        for state, told in standing.STATES.items():
+            await store.commit(partial(set_state, state))
+            reply = await hub.look(where)
+            found = json.loads(reply.body)
+            assert (reply.status, where) == (200, f"/api/push/{found['id']}")
+            assert found["accepted"] == START
+            assert found["expires"] == START + 3600
+            (device,) = found["devices"]
+            assert (device["name"], device["userId"], device["state"]) == ("kit", "2", told)
+
+
+def set_state(state: str, db: Db) -> None:
+    db.execute("UPDATE delivery SET state = ?", state)
+
+
+async def test_the_same_idempotency_key_tells_the_same_place(store: Store) -> None:
+    async with cloud(store) as hub:
+        once = location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"}))
+        assert location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"})) == once
+        assert location(await hub.push(MESSAGE, headers={"Idempotency-Key": "b"})) != once
+
+
+async def test_whose_push_it_is_decides_who_may_look(store: Store) -> None:
+    async with cloud(store) as hub:
+        where = location(await hub.push(MESSAGE))
+        ada = f"Bearer {hub.others['ada']}"
+        own = location(
+            await hub.push({**MESSAGE, "sourceUserId": "2"}, headers={"Authorization": ada})
+        )
+        assert (await hub.look(where, Authorization=ada)).status == 404
+        assert (await hub.look(own, Authorization=ada)).status == 200
+        assert (await hub.look(own)).status == 200
+        assert (await hub.look(where, **{"x-api-key": hub.others["elsewhere"]})).status in (
+            403,
+            404,
+        )
+        assert (await hub.look(where, Authorization="Bearer x")).status == 401
+        assert (await hub.look("/api/push/%00")).status == 400
+        for nothing in ("1", where[-36:].upper(), "00000000-0000-0000-0000-000000000000"):
+            assert (await hub.look(f"/api/push/{nothing}")).status == 404
 
 
 async def test_an_idempotency_key_is_its_callers_own(store: Store) -> None:

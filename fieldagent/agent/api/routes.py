@@ -23,6 +23,7 @@ from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.preference import preferred_wait
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.package.delivery import legs_json
@@ -30,6 +31,7 @@ from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.reading import INT32, InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.system import waits
 
 Handler = Callable[..., Awaitable[Response]]
 
@@ -81,13 +83,23 @@ class LocalApi:
         ]
 
     async def send(self, request: Request) -> Response:
+        """Waits for the terminal status; by `Prefer: wait=N` no longer than that, while the Package
+        goes on."""
         standing = await self._accept(request)
-        return json_response(_answer(await self._parts.endings.outcome(standing.sequence)))
+        seconds = preferred_wait(request.headers)
+        outcome = self._parts.endings.outcome
+        if seconds is None:
+            return json_response(_answer(await outcome(standing.sequence)))
+        applied = ("Preference-Applied", f"wait={seconds}")
+        with waits.move_on_after(seconds):
+            standing = await outcome(standing.sequence)
+        if standing.status is not None:
+            return json_response(_answer(standing), headers=(applied,))
+        return json_response(_progress(standing), 202, (_location(standing), applied))
 
     async def enqueue(self, request: Request) -> Response:
         standing = await self._accept(request)
-        location = f"/api/package/{standing.id}"
-        return json_response(_progress(standing), 202, (("Location", location),))
+        return json_response(_progress(standing), 202, (_location(standing),))
 
     async def cost(self, request: Request) -> Response:
         """Nothing is queued: what the Package would take."""
@@ -224,6 +236,10 @@ class LocalApi:
         for part, times in self._condition.fault_counts().items():
             text += f'fieldagent_faults_total{{part="{part}"}} {times}\n'
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+
+def _location(standing: Standing) -> tuple[str, str]:
+    return "Location", f"/api/package/{standing.id}"
 
 
 def _guarded(handler: Handler) -> Handler:

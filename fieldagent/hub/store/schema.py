@@ -90,6 +90,9 @@ CREATE TABLE idempotency ( -- a caller is a member with a key
     PRIMARY KEY (credential, member, key)
 );
 """
+_PUSHED = """
+ALTER TABLE idempotency ADD COLUMN request_id TEXT NOT NULL DEFAULT ''; -- of the item
+"""
 
 _EXCHANGE = """
 CREATE TABLE item (
@@ -280,8 +283,8 @@ DROP TABLE idempotency_of_keys;
 
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
-    tables = _DIRECTORY + _IDEMPOTENCY + _EXCHANGE + _DEAD_LETTERS
-    steps = {1: _CALLERS, 2: _KEPT_BESIDE}
+    tables = _DIRECTORY + _IDEMPOTENCY + _PUSHED + _EXCHANGE + _DEAD_LETTERS
+    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED}
     return Schema(
-        3, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
+        4, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
     )

@@ -1,0 +1,21 @@
+"""The Prefer header, RFC 7240: how long a caller will wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_WAIT = re.compile(r'wait\s*=\s*(?:([0-9]{1,9})|"([0-9]{1,9})")\s*(?:;.*)?', re.IGNORECASE)
+_SPLIT = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
+"""At commas outside of quotes."""
+
+
+def preferred_wait(headers: Mapping[str, str]) -> int | None:
+    """Seconds that the caller will wait for an answer (section 4.3); None where it says none.
+
+    Of several the first counts, and what cannot be read is ignored (section 2).
+    """
+    for preference in _SPLIT.split(headers.get("prefer", "")):
+        if found := _WAIT.fullmatch(preference.strip()):
+            return int(found[1] or found[2])
+    return None
