@@ -62,6 +62,10 @@ class Core:
     def standing(self, id_: int) -> Standing:
         return standing(self.journal, id_)
 
+    def sequence(self, id_: int = 1) -> int:
+        """On air: a journal begins anywhere."""
+        return self.standing(id_).sequence
+
     def declared(self) -> list[Standing]:
         """Every SOS that nobody has confirmed yet."""
         return [standing_of(self.journal, each) for each in sos.declared(self.journal)]

@@ -80,6 +80,7 @@ class Agent:
             "journal": {"commits": journal.commits, "full": journal.full},
             "deadLetters": self._dead_letters(),
             "notices": [self.parts.inbox.key_trouble] if self.parts.inbox.key_trouble else [],
+            "confirmationsRefused": self.parts.inbox.mismatches,
             "faults": self._faults(),
         }
 

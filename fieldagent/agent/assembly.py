@@ -157,7 +157,8 @@ def to_the_hub(
     )
     words = HubPiggyback(journal, queue.channel, at_once=receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
-    return outbox, HubReception(journal, inbox, queue, budget, words)
+    reception = HubReception(journal, inbox, queue, budget, words, room=packing.whole_room)
+    return outbox, reception
 
 
 def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:

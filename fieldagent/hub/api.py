@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -47,7 +47,9 @@ class _Counts:
 
 
 class HubApi:
-    """`clock` is Unix time; `grace` and `time_to_live` are seconds, see `ledger.enter`."""
+    """`counters` are figures of other parts, by name.
+
+    `clock` is Unix time; `grace` and `time_to_live` are seconds, see `ledger.enter`."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class HubApi:
         time_to_live: float,
         supervisor: Supervisor,
         trusted_proxies: Sequence[Network] = (),
+        counters: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._supervisor = supervisor
         self._store = store
@@ -65,6 +68,7 @@ class HubApi:
         self._grace = grace
         self._time_to_live = time_to_live
         self._trusted = trusted_proxies
+        self._counters = counters
         self._passwords = Passwords(store, clock)
         self._counts = _Counts()
 
@@ -214,6 +218,7 @@ class HubApi:
     async def metrics(self, request: Request) -> Response:
         values = await self._store.read(lambda db: _figures(db, self._clock()))
         values |= {"pushes_accepted": self._counts.accepted, "pushes_refused": self._counts.refused}
+        values |= self._counters()
         text = "".join(f"fieldagent_hub_{name} {value}\n" for name, value in values.items())
         for part, times in self._supervisor.counts().items():
             text += f'fieldagent_hub_faults_total{{part="{part}"}} {times}\n'

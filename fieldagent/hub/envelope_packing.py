@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fieldagent.hub.contract import Device
-from fieldagent.hub.ledger import THE_HUB, WAITS
+from fieldagent.hub.ledger import THE_HUB, WAITS, stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Entry, Introduction, Receipt, Source, decode, encode
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, Source, encode
 
 LOOK_AT = 64
 """Items looked at to fill one envelope."""
@@ -81,23 +81,22 @@ def waiting(
     ]
 
 
-def stored_entry(body: bytes) -> Entry:
-    """The one entry of an item's envelope, under no number yet."""
-    (stored,) = decode(bytes(body)).entries
-    return stored
-
-
 def receipts_for(
     db: Db, device: int, *, limit: int, urgent_only: bool = False
 ) -> list[tuple[int, Entry]]:
     urgent = "AND urgent = 1 " if urgent_only else ""
+    # Who does not tell its journal's number is of before digests, and cannot read one.
     rows = db.execute(
-        f"SELECT id, sequence, member, at FROM receipt WHERE device = ? AND state = 'waiting'"
-        f" {urgent}ORDER BY urgent DESC, id LIMIT ?",
+        "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END"
+        " FROM receipt JOIN device ON device.id = receipt.device WHERE receipt.device = ?"
+        f" AND state = 'waiting' {urgent}ORDER BY urgent DESC, receipt.id LIMIT ?",
         device,
         limit,
     )
-    return [(id_, Entry(seq, Receipt(member), int(at))) for id_, seq, member, at in rows]
+    return [
+        (id_, Entry(sequence, Receipt(member, bytes(digest or b"")), int(at)))
+        for id_, sequence, member, at, digest in rows
+    ]
 
 
 def fill(

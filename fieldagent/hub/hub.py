@@ -92,6 +92,7 @@ class Hub:
             time_to_live=settings.item_time_to_live,
             supervisor=self.supervisor,
             trusted_proxies=settings.trusted_proxies,
+            counters=self._counters,
         )
         self.links = Links(self._authenticate, self._mailbox, self._connected)
 
@@ -100,6 +101,9 @@ class Hub:
 
     async def _keys(self, device: Device) -> Sequence[bytes]:
         return await self.store.read(lambda db: directory.mo_keys_of(db, device.id))
+
+    def _counters(self) -> dict[str, int]:
+        return {"confirmations_refused_total": self.mobile_originated.mismatches}
 
     def _mailbox(self, device: Device) -> IpMailbox:
         return IpMailbox(self.store, device, self.mobile_originated, clock=time.time)

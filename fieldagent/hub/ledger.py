@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item
-from fieldagent.wire.envelope import Entry, Source, encode
+from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
 
 THE_HUB = 0
 """Stands where a member does: the hub itself, and what is behind it."""
@@ -159,26 +159,15 @@ def confirm(db: Db, item: int, device: int, way: Bearer, now: float) -> None:
     """The device has the item on disk: its delivery has ended, and a sending agent is told so."""
     confirmed = db.execute(
         "UPDATE delivery SET state = 'stored', way = ?, ended = ?, reason = ''"
-        " WHERE item = ? AND device = ? AND state <> 'stored' RETURNING item",
+        " WHERE item = ? AND device = ? AND state <> 'stored' RETURNING device",
         way.value,
         now,
         item,
         device,
     )
-    if not confirmed:
-        return
-    rows = db.execute(
-        "INSERT INTO receipt (device, sequence, member, at, urgent, state)"
-        " SELECT item.source_device, item.source_sequence, device.member, ?, item.sos, 'waiting'"
-        " FROM item, device WHERE item.id = ? AND device.id = ?"
-        " AND item.source_device IS NOT NULL RETURNING device",
-        now,
-        item,
-        device,
-    )
-    for (sender,) in rows:
-        announce_mail(db, sender)
-        db.announce("satellite")
+    for (by,) in confirmed:
+        ((member,),) = db.execute("SELECT member FROM device WHERE id = ?", by)
+        _owe_receipt(db, item, member, now)
 
 
 def confirm_sos(db: Db, item: int, now: float) -> None:
@@ -186,20 +175,45 @@ def confirm_sos(db: Db, item: int, now: float) -> None:
 
     Anything else is confirmed by the devices that store it.
     """
+    if db.execute("SELECT 1 FROM item WHERE id = ? AND sos = 1", item):
+        _owe_receipt(db, item, THE_HUB, now, once=True)
+
+
+def _owe_receipt(db: Db, item: int, member: int, now: float, *, once: bool = False) -> None:
+    """The agent that sent it, if one did, is to be told that `member` has stored it."""
     rows = db.execute(
-        "INSERT INTO receipt (device, sequence, member, at, urgent, state)"
-        " SELECT source_device, source_sequence, ?, ?, 1, 'waiting' FROM item WHERE id = ?"
-        " AND sos = 1 AND source_device IS NOT NULL AND NOT EXISTS (SELECT 1 FROM receipt"
-        " WHERE receipt.device = item.source_device AND receipt.sequence = item.source_sequence"
-        " AND receipt.member = ?) RETURNING device",
-        THE_HUB,
-        now,
+        "SELECT source_device, source_sequence, sos, body FROM item WHERE id = ?"
+        " AND source_device IS NOT NULL",
         item,
-        THE_HUB,
     )
-    for (sender,) in rows:
+    for sender, sequence, sos, body in rows:
+        digest = digest_of(replace(stored_entry(body), sequence=sequence))
+        if once and db.execute(
+            "SELECT 1 FROM receipt WHERE device = ? AND sequence = ? AND member = ? AND digest = ?",
+            sender,
+            sequence,
+            member,
+            digest,
+        ):
+            continue
+        db.execute(
+            "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest)"
+            " VALUES (?, ?, ?, ?, ?, 'waiting', ?)",
+            sender,
+            sequence,
+            member,
+            now,
+            sos,
+            digest,
+        )
         announce_mail(db, sender)
         db.announce("satellite")
+
+
+def stored_entry(body: bytes) -> Entry:
+    """The one entry of an item's envelope, under no number yet."""
+    (stored,) = decode(bytes(body)).entries
+    return stored
 
 
 def expire(db: Db, now: float) -> int:
@@ -225,8 +239,10 @@ def forget(db: Db, *, before: float) -> int:
         " = 'waiting') RETURNING id",
         before,
     )
-    for table in ("arrived", "slice", "receipt", "idempotency"):
+    for table in ("slice", "receipt", "idempotency"):
         db.execute(f"DELETE FROM {table} WHERE at < ?", before)
+    # Who recorded an SOS may play it back after years.
+    db.execute("DELETE FROM arrived WHERE at < ? AND sos = 0", before)
     return len(ended)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from fieldagent.hub import dead_letters
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
-from fieldagent.hub.ledger import Posting, confirm, enter
+from fieldagent.hub.ledger import Posting, confirm, enter, stored_entry
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import SOS_PRIORITY, Item, Location, Waypoint
@@ -34,6 +34,7 @@ from fieldagent.wire.envelope import (
     Source,
     Unauthenticated,
     decode,
+    digest_of,
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -55,6 +56,8 @@ class _Taken:
     estimate: Estimate | None = None
     items: int = 0
     duplicates: int = 0
+    mismatches: list[str] = field(default_factory=list)
+    """Confirmations that are not about the item that has their number now."""
     troubles: list[str] = field(default_factory=list)
 
 
@@ -95,6 +98,8 @@ class MobileOriginated:
         self._time_to_live = time_to_live
         self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
         """What failed to be taken in last, by device and digest."""
+        self.mismatches = 0
+        """Confirmations that counted for nothing, since the hub started."""
 
     async def take_in_from(self, imei: str, body: bytes, estimate: Estimate | None = None) -> None:
         """What an operator's gateway brings, of whatever IMEI: implements `operator.TakeIn`."""
@@ -172,6 +177,14 @@ class MobileOriginated:
             return taken
 
         taken = await self._store.commit(take)
+        self.mismatches += len(taken.mismatches)
+        for confirmation in taken.mismatches:
+            log.error(
+                "%s from %s is not of the item that has this number now, and counts for nothing: it"
+                " is from before a backup was restored, or an old recording",
+                confirmation,
+                device.name,
+            )
         for trouble in taken.troubles:
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
         if taken.items or taken.duplicates:
@@ -236,12 +249,15 @@ class MobileOriginated:
         if isinstance(content, Introduction):
             taken.troubles.append("an introduction: the hub knows who is who")
         elif isinstance(content, Report):
-            missing = frozenset(range(content.count)) - content.arrived
-            send_fragments_again(db, device.id, entry.sequence, content.count, missing, taken.now)
+            # A recording of one says nothing new: what it asks for costs only once.
+            if not _is_new(db, entry, taken):
+                taken.duplicates += 1
+            elif not send_fragments_again(db, device.id, entry.sequence, content, taken.now):
+                taken.mismatches.append(f"a report on {entry.sequence}")
         elif isinstance(content, Ack | RelayRequest | Source):
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
-            self._take_receipt(db, entry, taken)
+            _take_receipt(db, entry, content, taken)
         elif isinstance(content, Fragment):
             self._take_fragment(db, entry, content, taken)
         elif not _is_new(db, entry, taken):
@@ -267,15 +283,6 @@ class MobileOriginated:
             source=Source(device.id, entry.sequence),
             estimate=_estimate_beside(item, taken),
         )
-
-    def _take_receipt(self, db: Db, entry: Entry, taken: _Taken) -> None:
-        rows = db.execute(
-            "SELECT item FROM delivery WHERE device = ? AND sequence = ?",
-            taken.device.id,
-            entry.sequence,
-        )
-        for (item,) in rows:
-            confirm(db, item, taken.device.id, taken.way, taken.now)
 
     def _take_fragment(self, db: Db, entry: Entry, part: Fragment, taken: _Taken) -> None:
         if _was_there(db, entry, taken):
@@ -342,16 +349,33 @@ def _neighbour(db: Db, carrier: Device, number: int) -> Device | None:
     return Device(*rows[0]) if rows else None
 
 
+def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:
+    rows = db.execute(
+        "SELECT item.id, item.body, item.sos FROM delivery JOIN item ON item.id = delivery.item"
+        " WHERE delivery.device = ? AND delivery.sequence = ?",
+        taken.device.id,
+        entry.sequence,
+    )
+    for item, body, sos in rows:
+        digest = digest_of(replace(stored_entry(body), sequence=entry.sequence))
+        # One of before digests may be of an item that had the number before a backup was restored.
+        if receipt.digest == digest or not (receipt.digest or sos):
+            confirm(db, item, taken.device.id, taken.way, taken.now)
+        else:
+            taken.mismatches.append(f"a receipt of {entry.sequence}")
+
+
 def _is_new(db: Db, entry: Entry, taken: _Taken) -> bool:
     """From now on it is not."""
     return bool(
         db.execute(
-            "INSERT INTO arrived (device, origin, sequence, digest, at) VALUES (?, 0, ?, ?, ?)"
-            " ON CONFLICT DO NOTHING RETURNING sequence",
+            "INSERT INTO arrived (device, origin, sequence, digest, at, sos)"
+            " VALUES (?, 0, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             taken.device.id,
             entry.sequence,
             fingerprint(entry),
             taken.now,
+            int(entry.sos),
         )
     )
 

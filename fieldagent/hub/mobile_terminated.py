@@ -36,7 +36,15 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
-from fieldagent.wire.envelope import TAG_BYTES, Entry, Report, derive_key, encode
+from fieldagent.wire.envelope import (
+    TAG_BYTES,
+    Entry,
+    Fragment,
+    Report,
+    derive_key,
+    digest_of_slices,
+    encode,
+)
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd import MT_BYTES
@@ -187,21 +195,24 @@ def _introduce(db: Db, account: _Account, item: Waiting, now: float) -> list[byt
     return bodies
 
 
-def _fragments(large: Waiting, key: bytes | None) -> list[bytes]:
+def _cut(large: Waiting, key: bytes | None) -> list[Fragment]:
     """The same at every call, so that a fragment sent later fits those sent before."""
     whole = encode(large.entries, origin=large.sender)
-    room = MT_BYTES - (0 if key is None else TAG_BYTES + 1)
-    sequence = large.entry.sequence
-    return [
-        encode([Entry(sequence, fragment)], origin=large.sender, key=key)
-        for fragment in split(whole, room)
-    ]
+    return split(whole, MT_BYTES - (0 if key is None else TAG_BYTES + 1))
 
 
-def send_fragments_again(
-    db: Db, device: int, sequence: int, count: int, missing: Iterable[int], now: float
-) -> None:
-    """The device lacks these fragments of an item: each becomes a message once more."""
+def _fragments(large: Waiting, key: bytes | None) -> list[bytes]:
+    """A message with each of them."""
+    return [_fragment(large, fragment, key) for fragment in _cut(large, key)]
+
+
+def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
+    return encode([Entry(large.entry.sequence, fragment)], origin=large.sender, key=key)
+
+
+def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
+    """The device lacks fragments of an item: each becomes a message once more. False where the
+    report is of another item that had this number."""
     rows = db.execute(
         "SELECT item.id, item.sender, device.air_key FROM delivery"
         " JOIN item ON item.id = delivery.item JOIN device ON device.id = delivery.device"
@@ -215,11 +226,19 @@ def send_fragments_again(
         ) or (None,)
         if large is None:
             continue
-        bodies = _fragments(large, None if key is None else derive_key(bytes(key), "MT"))
-        for position in sorted(missing):
-            if len(bodies) == count:
-                pieces = [(item, position, count)]
-                _persist(db, device, bodies[position], pieces, large.entry.sos, now)
+        secret = None if key is None else derive_key(bytes(key), "MT")
+        fragments = _cut(large, secret)
+        arrived = [each.slice for each in fragments if each.index in report.arrived]
+        if len(fragments) != report.count:
+            return False
+        if report.digest and report.digest != digest_of_slices(arrived):
+            return False
+        for each in fragments:
+            if each.index not in report.arrived:
+                pieces = [(item, each.index, report.count)]
+                body = _fragment(large, each, secret)
+                _persist(db, device, body, pieces, large.entry.sos, now)
+    return True
 
 
 def ask_for_fragments(db: Db, now: float) -> int:
@@ -239,17 +258,19 @@ def ask_for_fragments(db: Db, now: float) -> int:
         ASK_RARER,
     )
     for device, sequence, count, key in rows:
-        positions = db.execute(
+        there = db.execute(
             "UPDATE slice SET asked = ? WHERE device = ? AND sequence = ? AND count = ?"
-            " RETURNING position",
+            " RETURNING position, slice",
             now,
             device,
             sequence,
             count,
         )
-        report = Report(count, frozenset(position for (position,) in positions))
+        slices = {position: bytes(piece) for position, piece in sorted(there)}
+        report = Report(count, frozenset(slices), digest_of_slices(slices.values()))
         secret = None if key is None else derive_key(bytes(key), "MT")
-        _persist(db, device, encode([Entry(sequence, report)], key=secret), [], False, now)
+        body = encode([Entry(sequence, report, int(now))], key=secret)
+        _persist(db, device, body, [], False, now)
     return len(rows)
 
 

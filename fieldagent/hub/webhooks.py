@@ -24,8 +24,8 @@ from fieldagent.http.client import Opener
 from fieldagent.hub.audit import note
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
-from fieldagent.hub.envelope_packing import identity_of, stored_entry
-from fieldagent.hub.ledger import confirm_sos
+from fieldagent.hub.envelope_packing import identity_of
+from fieldagent.hub.ledger import confirm_sos, stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import persist
 from fieldagent.package.package import Item, Message, recorded

@@ -25,6 +25,7 @@ from fieldagent.wire.envelope import (
     Receipt,
     Report,
     decode,
+    digest_of_slices,
     encode,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -174,8 +175,10 @@ class SimulatedGateway:
             del self._slices[(sequence, part.count)]
             self._read(decode(join(slices)))
         elif part.index == part.count - 1:
-            self._ask_for_missing(sequence, part.count, frozenset(slices))
+            self._ask_for_missing(sequence, part.count, slices)
 
-    def _ask_for_missing(self, sequence: int, count: int, arrived: frozenset[int]) -> None:
-        self._put([Entry(sequence, Report(count, arrived))], origin=0)
-        self._say(f"   {count - len(arrived)} fragment(s) missing: asked the kit to repeat them")
+    def _ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
+        digest = digest_of_slices(slices[position] for position in sorted(slices))
+        report = Report(count, frozenset(slices), digest)
+        self._put([Entry(sequence, report, int(self._clock()))], origin=0)
+        self._say(f"   {count - len(slices)} fragment(s) missing: asked the kit to repeat them")

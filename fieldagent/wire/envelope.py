@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,8 @@ EPOCH = 1_735_689_600
 """2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
 TAG_BYTES = 8
 """HMAC 256/64, RFC 9053 section 3.1."""
+DIGEST_BYTES = 4
+"""Of an item, in what confirms it: a number alone may have been another item's."""
 SOS = 0x10
 """Added to the kind of an item that was posted as an SOS."""
 
@@ -45,6 +47,8 @@ class Report:
 
     count: int
     arrived: frozenset[int]
+    digest: bytes = b""
+    """`digest_of_slices` of those that arrived; none from a peer of before digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Receipt:
 
     by: int = 0
     """The number (as an `origin`) of whose agent stored it; 0 is the sender of this envelope."""
+    digest: bytes = b""
+    """`digest_of` the item; none from a peer of before digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,9 @@ class Ack:
     arrived: frozenset[int] = frozenset([0])
     by_hub: bool = False
     """The hub has it too, from the sender of this."""
+    digest: bytes = b""
+    """`digest_of` the item when it is whole, or else `digest_of_slices` of what arrived; none from
+    a peer of before digests."""
 
     @property
     def whole(self) -> bool:
@@ -131,6 +140,16 @@ def derive_key(master: bytes, direction: str) -> bytes:
 def fingerprint(entry: Entry) -> bytes:
     """Eight bytes that tell a number used anew, by who lost the journal, from a duplicate."""
     return hashlib.blake2b(encode([entry]), digest_size=8).digest()
+
+
+def digest_of(entry: Entry) -> bytes:
+    """What a confirmation of it bears: the start of its fingerprint."""
+    return fingerprint(entry)[:DIGEST_BYTES]
+
+
+def digest_of_slices(slices: Iterable[bytes]) -> bytes:
+    """What a confirmation of some fragments bears: a digest of their slices, in order."""
+    return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 
 
 def encode(entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None) -> bytes:
@@ -203,10 +222,10 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
     if isinstance(content, Fragment):
         return [8, entry.sequence, content.index, content.count, content.slice]
     if isinstance(content, Report):
-        return [9, entry.sequence, content.count, _write_bitmap(content.arrived)]
+        return [9, entry.sequence, content.count, _write_bitmap(content)]
     if isinstance(content, Ack):
-        several = [content.count, _write_bitmap(content.arrived)]
-        parts = [None, None] if content.count == 1 else several
+        several = [content.count, _write_bitmap(content)]
+        parts = several if content.count > 1 or content.digest else [None, None]
         members = [content.station, *parts, content.by_hub or None]
         return _trimmed([12, entry.sequence, *members])
     if isinstance(content, RelayRequest):
@@ -226,7 +245,9 @@ def _read_entry(entry: Any, base: int) -> Entry:
         raise RemoteProtocolError("has no sequence number")
     try:
         if kind in _UNTIMED:
-            return Entry(sequence, _UNTIMED[kind](*rest))
+            # That of a Report tells it from an earlier one of the same words.
+            time = base if kind == 9 else EPOCH
+            return Entry(sequence, _UNTIMED[kind](*rest), time)
         if kind & ~SOS not in _TIMED:
             raise RemoteProtocolError(f"kind {kind} is not known here")
         delta, *members = rest
@@ -317,15 +338,21 @@ def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
     return Fragment(index, count, _read_bytes(piece))
 
 
-def _write_bitmap(indices: frozenset[int]) -> bytes:
-    bits = sum(1 << index for index in indices)
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+def _write_bitmap(said: Report | Ack) -> bytes:
+    """With the digest behind it: a peer of before digests reads no further than the bits."""
+    bits = sum(1 << index for index in said.arrived)
+    full = -(-said.count // 8)
+    size = full if said.digest else -(-bits.bit_length() // 8)
+    return bits.to_bytes(size, "little") + said.digest
 
 
 def _read_report(count: Any, bitmap: Any) -> Report:
     _expect(_in_range(count, low=1, high=255), "count of fragments")
-    bits = int.from_bytes(_read_bytes(bitmap)[:32], "little")
-    return Report(count, frozenset(i for i in range(count) if bits >> i & 1))
+    full = -(-count // 8)
+    read = _read_bytes(bitmap)
+    bits, digest = int.from_bytes(read[:full], "little"), read[full:]
+    _expect(len(digest) in (0, DIGEST_BYTES), "digest of 4 bytes")
+    return Report(count, frozenset(i for i in range(count) if bits >> i & 1), digest)
 
 
 def _read_ack(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Ack:
@@ -335,7 +362,7 @@ def _read_ack(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any =
         _expect(bitmap is None, "count of fragments")
         return Ack(station, by_hub=bool(by_hub))
     report = _read_report(count, bitmap)
-    return Ack(station, report.count, report.arrived, bool(by_hub))
+    return Ack(station, report.count, report.arrived, bool(by_hub), report.digest)
 
 
 def _read_relay_request(to: Any) -> RelayRequest:
@@ -348,9 +375,11 @@ def _read_source(station: Any, sequence: Any) -> Source:
     return Source(station, sequence)
 
 
-def _read_receipt(by: Any) -> Receipt:
+def _read_receipt(by: Any, digest: Any = b"") -> Receipt:
+    by = 0 if by is None and digest else by
     _expect(_in_range(by, low=0), "number of who stored it")
-    return Receipt(by)
+    _expect(len(_read_bytes(digest)) in (0, DIGEST_BYTES), "digest of 4 bytes")
+    return Receipt(by, digest)
 
 
 def _read_introduction(*members: Any) -> Introduction:
@@ -370,7 +399,11 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
         lambda item: [_write_position(item), item.name, item.notes],
     ),
     4: (Data, lambda time, payload: Data(_read_bytes(payload)), lambda item: [item.payload]),
-    11: (Receipt, lambda time, by=0: _read_receipt(by), lambda receipt: [receipt.by or None]),
+    11: (
+        Receipt,
+        lambda time, by=0, digest=b"": _read_receipt(by, digest),
+        lambda receipt: [receipt.by or None, receipt.digest or None],
+    ),
 }
 """Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
 

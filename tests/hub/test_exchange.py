@@ -25,6 +25,7 @@ from fieldagent.wire.envelope import (
     Source,
     decode,
     derive_key,
+    digest_of_slices,
     encode,
 )
 from fieldagent.wire.fragments import ASK_AFTER, join, split
@@ -380,7 +381,9 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
             await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
         await alps.satellite()
         ((_, body),) = alps.sky.taken
-        expected = Report(len(others) + 1, frozenset(f.index for f in others))
+        arrived = sorted(others, key=lambda fragment: fragment.index)
+        digest = digest_of_slices(fragment.slice for fragment in arrived)
+        expected = Report(len(others) + 1, frozenset(f.index for f in others), digest)
         assert [(e.sequence, e.content) for e in decode(body).entries] == [(9, expected)]
         await alps.sends(2, Entry(9, first), way=Bearer.SATELLITE)
         (envelope,) = await collect(alps.mailbox(1))

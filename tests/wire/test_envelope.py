@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import cbor2
@@ -27,6 +29,7 @@ from fieldagent.wire.envelope import (
     _write_location,
     decode,
     derive_key,
+    digest_of,
     encode,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -36,6 +39,8 @@ TIME = 1_790_000_000
 MOMENT = datetime.fromtimestamp(TIME, UTC)
 KEY = derive_key(bytes(range(32)), "MO")
 ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
+
+DIGEST = bytes.fromhex("a1b2c3d4")
 
 CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "message 7": ([Entry(7, Message("Camp reached"), TIME)], 0, None),
@@ -54,12 +59,21 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "data 11": ([Entry(11, Data(b"\x00\xff\x10"), TIME)], 0, None),
     "messages 12": ([Entry(12, Message("a"), TIME), Entry(13, Message("b"), TIME - 30)], 0, None),
     "fragment 1": ([Entry(14, Fragment(1, 3, b"\x01\x02"))], 0, None),
-    "report on 14": ([Entry(14, Report(3, frozenset({0, 2})))], 0, None),
+    "report on 14": ([Entry(14, Report(3, frozenset({0, 2})), EPOCH)], 0, None),
     "introduction of 1": (
         [Entry(1, Introduction(ADA), TIME), Entry(20, Message("hi"), TIME)],
         1,
         None,
     ),
+    "12 of station 7 with digest": ([Entry(12, Ack(7, digest=DIGEST))], 5, None),
+    "all 9 of 13 of station 7": (
+        [Entry(13, Ack(7, 9, frozenset(range(9)), True, DIGEST))],
+        5,
+        None,
+    ),
+    "report on 14 with digest": ([Entry(14, Report(3, frozenset({0, 2}), DIGEST), TIME)], 0, None),
+    "receipt of 14 with digest": ([Entry(14, Receipt(digest=DIGEST), TIME)], 0, None),
+    "receipt of 14 by 1 with digest": ([Entry(14, Receipt(1, DIGEST), TIME)], 0, None),
     "12 of station 7 is stored": ([Entry(12, Ack(7))], 5, None),
     "0 and 2 of 3 of 13": ([Entry(13, Ack(7, 3, frozenset({0, 2})))], 5, None),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True))], 5, None),
@@ -103,13 +117,31 @@ def test_writes_the_vectors(name: str) -> None:
 def test_reads_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
-    untimed = (Introduction, Fragment, Report, Ack, RelayRequest, Source)
+    untimed = (Introduction, Fragment, Ack, RelayRequest, Source)
     expected = [
         Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
         for e in entries
     ]
     assert (list(envelope.entries), envelope.origin) == (expected, origin)
     assert not envelope.not_understood
+
+
+def test_what_a_confirmation_bears_is_the_items_own() -> None:
+    one, other = Entry(7, Message("help"), TIME, sos=True), Entry(7, Message("hello"), TIME)
+    assert digest_of(one).hex() == "7bd0e095"
+    assert len({digest_of(one), digest_of(other), digest_of(replace(one, sequence=8))}) == 3
+
+
+@pytest.mark.parametrize("kind", ["report on 14", "12 of station 7", "all 9 of 13 of station 7"])
+def test_a_reader_of_before_digests_reads_the_bits_alone(kind: str) -> None:
+    """It takes as many bits as there are fragments, whatever stands behind them."""
+    name = kind if kind.startswith("all") else f"{kind} with digest"
+    (entry,) = decode(vectors()[name]).entries
+    _, _, _, (_, _, *members) = cbor2.loads(vectors()[name])
+    count, bitmap = next(pair for pair in pairwise(members) if isinstance(pair[1], bytes))
+    bits = int.from_bytes(bitmap[:32], "little")
+    assert isinstance(entry.content, Ack | Report)
+    assert {i for i in range(count) if bits >> i & 1} == entry.content.arrived
 
 
 def test_every_cut_of_a_vector_is_refused_or_read() -> None:

@@ -345,6 +345,7 @@ def _metric_lines(status: Mapping[str, Any]) -> list[str]:
         f"fieldagent_dead_letters {status['deadLetters']['kept']}\n",
         f"fieldagent_dead_letters_total {status['deadLetters']['came']}\n",
         f"fieldagent_dead_letters_dropped_total {status['deadLetters']['dropped']}\n",
+        f"fieldagent_confirmations_refused_total {status['confirmationsRefused']}\n",
     ]
     for name, channel in status["channels"].items():
         label = f'{{channel="{name}"}}'

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 
 from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.piggyback import Piggyback
+from fieldagent.agent.outbound.proof import is_about
 from fieldagent.agent.outbound.repeat import repeat
 from fieldagent.agent.outbound.terms import TERMS, price
 from fieldagent.store.group import StoreFailed, StoreFull
@@ -18,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class HubReception:
-    """Implements `channels.contract.Reception`."""
+    """Implements `channels.contract.Reception`. `room` is that of a whole envelope."""
 
     def __init__(
         self,
@@ -27,12 +30,15 @@ class HubReception:
         queue: ChannelQueue,
         budget: Budget,
         piggyback: Piggyback,
+        *,
+        room: int,
     ) -> None:
         self._journal = journal
         self._inbox = inbox
         self._queue = queue
         self._budget = budget
         self._piggyback = piggyback
+        self._room = room
         self._terms = TERMS[queue.channel]
         self._failed: bytes | None = None
         """The message that failed to be taken in last."""
@@ -77,6 +83,15 @@ class HubReception:
             self._piggyback.look()
             self._queue.wake()
         for sequence, report in taken.reports:
+            try:
+                known = outbound.package(self._journal, sequence)
+            except DamagedPackage:
+                continue
+            if known is None:
+                continue
+            if not is_about(known, report, self._room):
+                self._inbox.note_mismatch(sequence)
+                continue
             missing = frozenset(range(report.count)) - report.arrived
             log.info("the peer lacks %d fragments of %d", len(missing), sequence)
             await repeat(self._journal, self._queue, sequence, missing)

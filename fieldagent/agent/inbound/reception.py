@@ -20,6 +20,8 @@ from fieldagent.agent.journal import dead_letters, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import DamagedPackage
+from fieldagent.agent.outbound.proof import is_about
 from fieldagent.package.package import Data, Item, recorded
 from fieldagent.package.payload import SOS_MARK, Identity, payload_json, stranger
 from fieldagent.wire.envelope import (
@@ -33,12 +35,16 @@ from fieldagent.wire.envelope import (
     Source,
     Unauthenticated,
     decode,
+    digest_of,
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join
 
 log = logging.getLogger(__name__)
+
+THE_HUB = 0
+"""As an origin."""
 
 
 @dataclass(slots=True)
@@ -55,6 +61,8 @@ class Taken:
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
+    mismatches: list[int] = field(default_factory=list)
+    """Numbers that were confirmed of other items than those that have them now."""
     sources: dict[int, Source] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
@@ -100,6 +108,8 @@ class Inbox:
         self.key_trouble = ""
         """What the last message over satellite showed to be wrong with satellite-key, for
         people."""
+        self.mismatches = 0
+        """Confirmations that counted for nothing, since the agent started."""
         self.news = trio.Event()
         """Set when payloads were spooled, and then replaced by another."""
 
@@ -209,6 +219,8 @@ class Inbox:
             )
         if taken.dropped:
             log.error("%d dead letters were dropped to make room for newer ones", taken.dropped)
+        for number in taken.mismatches:
+            self.note_mismatch(number)
         if taken.duplicates:
             log.info("%d came again and went no further", taken.duplicates)
         for payload in taken.payloads:
@@ -219,6 +231,14 @@ class Inbox:
             self.wake()
         for sequence in taken.receipts:
             log.info("Package number %d has reached its addressee", sequence)
+
+    def note_mismatch(self, sequence: int) -> None:
+        self.mismatches += 1
+        log.error(
+            "a confirmation of number %d is not of the Package that has this number now, and counts"
+            " for nothing: it is of a lost journal's, or of another kit with our number",
+            sequence,
+        )
 
     def wake(self) -> None:
         self.news.set()
@@ -238,9 +258,11 @@ class Inbox:
         if isinstance(content, Introduction):
             inbound.introduce(db, entry.sequence, content.identity)
         elif isinstance(content, Report):
-            taken.reports.append((entry.sequence, content))
+            self._take_report(db, entry, content, taken)
         elif isinstance(content, Receipt):
-            if outbound.note_receipt(db, entry.sequence, content.by, entry.time):
+            if confirms(db, entry.sequence, content, taken) and outbound.note_receipt(
+                db, entry.sequence, content.by, entry.time
+            ):
                 taken.receipts.append(entry.sequence)
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
@@ -250,13 +272,26 @@ class Inbox:
         elif not isinstance(content, Source):
             self.store_entry(db, origin, entry, taken)
 
+    def _take_report(
+        self, db: sqlite3.Connection, entry: Entry, report: Report, taken: Taken
+    ) -> None:
+        """A recording of one says nothing new: each brings fragments that cost only once."""
+        if inbound.seen(db, THE_HUB, entry.sequence, fingerprint(entry), taken.now):
+            taken.duplicates += 1
+        else:
+            taken.reports.append((entry.sequence, report))
+
     def store_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
         """Spool an item that was not there before, by whatever number it was known."""
-        known = inbound.seen(db, origin, entry.sequence, fingerprint(entry), taken.now)
+        known = inbound.seen(
+            db, origin, entry.sequence, fingerprint(entry), taken.now, sos=entry.sos
+        )
         source = taken.sources.get(entry.sequence)
         if source is not None:
             twin = replace(entry, sequence=source.sequence)
-            heard = inbound.seen(db, -source.station, twin.sequence, fingerprint(twin), taken.now)
+            heard = inbound.seen(
+                db, -source.station, twin.sequence, fingerprint(twin), taken.now, sos=twin.sos
+            )
             known = known or heard
         if known:
             taken.duplicates += 1
@@ -286,18 +321,21 @@ class Inbox:
             inbound.drop_slices(db, item, but=part.index)
             return None
         inbound.drop_slices(db, item)
+        # A fragment within fragments would be a peer's way to make us recurse.
+        entries = [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]
+        items = (e for e in entries if e.sequence == sequence and isinstance(e.content, Item))
+        digest = next(map(digest_of, items), None)
         # Only now may they come again in vain.
         for index, piece in slices.items():
-            fragment = Entry(sequence, Fragment(index, part.count, piece))
-            inbound.seen(db, origin, sequence, fingerprint(fragment), taken.now)
+            print_ = fingerprint(Entry(sequence, Fragment(index, part.count, piece)))
+            inbound.seen(db, origin, sequence, print_, taken.now, whole=digest)
         if whole.not_understood:
             taken.troubles += whole.not_understood
             if taken.channel is not None:
                 reason = "; ".join(whole.not_understood)
                 letter = DeadLetter(taken.channel, join(slices), reason, taken.now)
                 self._keep(db, letter, taken)
-        # A fragment within fragments would be a peer's way to make us recurse.
-        return [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]
+        return entries
 
     def _spool(
         self, db: sqlite3.Connection, origin: int, entry: Entry, item: Item, now: float
@@ -318,5 +356,20 @@ def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: 
 
 def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken) -> None:
     if taken.owes is not None:
-        inbound.owe(db, taken.owes, entry.sequence, int(taken.now), entry.sos)
+        owed = inbound.Owed(entry.sequence, int(taken.now), entry.sos, digest_of(entry))
+        inbound.owe(db, taken.owes, owed)
         taken.owed = True
+
+
+def confirms(
+    db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken, room: int = 0
+) -> bool:
+    """Whether it is about the Package that has this number now."""
+    try:
+        known = outbound.package_in(db, sequence)
+    except DamagedPackage:
+        return False
+    if known is None or is_about(known, said, room):
+        return known is not None
+    taken.mismatches.append(sequence)
+    return False

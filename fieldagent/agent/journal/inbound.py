@@ -29,19 +29,22 @@ class FragmentedItem(NamedTuple):
     parts: int
 
 
-class MissingFragments(NamedTuple):
-    """An item of which fragments are missing."""
-
-    item: FragmentedItem
-    at: float
-    """When the last fragment came, Unix time."""
-    arrived: frozenset[int]
-
-
-def seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes, now: float) -> bool:
-    """Whether the same was there before; from now on it was."""
+def seen(
+    db: sqlite3.Connection,
+    origin: int,
+    sequence: int,
+    digest: bytes,
+    now: float,
+    *,
+    whole: bytes | None = None,
+    sos: bool = False,
+) -> bool:
+    """Whether the same was there before; from now on it was. `whole` is of a fragment: the digest
+    of its item. An SOS is remembered longer than anything else."""
     cursor = db.execute(
-        "INSERT OR IGNORE INTO arrived VALUES (?, ?, ?, ?)", (origin, sequence, digest, now)
+        "INSERT OR IGNORE INTO arrived (origin, sequence, digest, at, whole, sos)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (origin, sequence, digest, now, whole, sos),
     )
     return cursor.rowcount == 0
 
@@ -52,6 +55,15 @@ def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) 
         (origin, sequence, digest),
     )
     return rows.fetchone() is not None
+
+
+def whole_of(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
+    """The digest of the item of which this fragment was a part; empty where it is not known."""
+    row = db.execute(
+        "SELECT whole FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
+        (origin, sequence, digest),
+    ).fetchone()
+    return b"" if row is None or row[0] is None else bytes(row[0])
 
 
 def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
@@ -79,17 +91,29 @@ def spool(db: sqlite3.Connection, payload: Received, hooks: Iterable[str]) -> No
     )
 
 
-def owe(db: sqlite3.Connection, channel: str, sequence: int, at: int, sos: bool) -> None:
-    """The peer is to be told that its `sequence` is stored here."""
-    db.execute("INSERT OR REPLACE INTO owed VALUES (?, ?, ?, ?)", (channel, sequence, at, sos))
+class Owed(NamedTuple):
+    """What the peer has not been told yet: that its `sequence` is stored here."""
+
+    sequence: int
+    at: int
+    sos: bool
+    digest: bytes
 
 
-def owed(journal: Journal, channel: str) -> list[tuple[int, int, bool]]:
-    """Sequence, time and urgency of what the peer has not been told yet, oldest first."""
+def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO owed (channel, sequence, at, sos, digest) VALUES (?, ?, ?, ?, ?)",
+        (channel, *what),
+    )
+
+
+def owed(journal: Journal, channel: str) -> list[Owed]:
+    """The oldest first."""
     return [
-        (sequence, at, bool(sos))
-        for sequence, at, sos in journal.read(
-            "SELECT sequence, at, sos FROM owed WHERE channel = ? ORDER BY at, sequence", channel
+        Owed(sequence, at, bool(sos), bytes(digest))
+        for sequence, at, sos, digest in journal.read(
+            "SELECT sequence, at, sos, digest FROM owed WHERE channel = ? ORDER BY at, sequence",
+            channel,
         )
     ]
 
@@ -107,20 +131,18 @@ def keep_slice(
     db.execute(
         "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, piece, now)
     )
-    return dict(
-        db.execute(
-            "SELECT position, slice FROM slice WHERE origin = ? AND sequence = ? AND count = ?",
-            item,
-        ).fetchall()
-    )
+    return slices_of(db, item)
 
 
-def arrived_of(db: sqlite3.Connection, item: FragmentedItem) -> frozenset[int]:
-    """The positions that are there; none once the item is whole."""
-    rows = db.execute(
-        "SELECT position FROM slice WHERE origin = ? AND sequence = ? AND count = ?", item
-    )
-    return frozenset(position for (position,) in rows)
+_SLICES = (
+    "SELECT position, slice FROM slice WHERE origin = ? AND sequence = ? AND count = ?"
+    " ORDER BY position"
+)
+
+
+def slices_of(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, bytes]:
+    """By position, those that are there; none once the item is whole."""
+    return dict(db.execute(_SLICES, item).fetchall())
 
 
 def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) -> None:
@@ -131,17 +153,17 @@ def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) 
     )
 
 
-def incomplete(journal: Journal) -> list[MissingFragments]:
+def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
+    """What lacks fragments, and when the last one of it came, Unix time."""
     rows = journal.read(
-        "SELECT origin, sequence, count, max(at), group_concat(position) FROM slice"
-        " GROUP BY origin, sequence, count"
+        "SELECT origin, sequence, count, max(at) FROM slice GROUP BY origin, sequence, count"
     )
-    return [
-        MissingFragments(
-            FragmentedItem(*item), at, frozenset(int(position) for position in listed.split(","))
-        )
-        for *item, at, listed in rows
-    ]
+    return {FragmentedItem(*item): at for *item, at in rows}
+
+
+def slices_there(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
+    """As `slices_of`, of what is committed."""
+    return dict(journal.read(_SLICES, *item))
 
 
 def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
@@ -252,11 +274,12 @@ def forget(*, before: float, keep: int) -> Operation[None]:
         (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
         if slices > SLICES_MAX:
             db.execute("DELETE FROM slice WHERE at < ?", (before,))
-        db.execute(
-            "DELETE FROM arrived WHERE at < (SELECT min(at) FROM (SELECT at FROM arrived"
-            " ORDER BY at DESC LIMIT ?))",
-            (SEEN_MAX,),
-        )
+        for sos, kept in ((0, SEEN_MAX), (1, SOS_SEEN_MAX)):
+            db.execute(
+                "DELETE FROM arrived WHERE sos = ?1 AND at < (SELECT min(at) FROM (SELECT at"
+                " FROM arrived WHERE sos = ?1 ORDER BY at DESC LIMIT ?2))",
+                (sos, kept),
+            )
 
     return store
 
@@ -265,3 +288,6 @@ SLICES_MAX = 4_096
 """Fragments of unfinished items that are kept however old they look: about 1 MB on disk."""
 SEEN_MAX = 50_000
 """How many arrivals are remembered: years of satellite traffic, 3 MB on disk."""
+SOS_SEEN_MAX = 2_000
+"""The same of an SOS, beside them: no traffic pushes one out, so that a recording of it stays one
+that is known."""

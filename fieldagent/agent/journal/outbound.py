@@ -60,6 +60,12 @@ def package(journal: Journal, sequence: int) -> Accepted | None:
     return _accepted(rows[0]) if rows else None
 
 
+def package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
+    """As `package`, within a transaction."""
+    row = db.execute(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", (sequence,)).fetchone()
+    return None if row is None else _accepted(row)
+
+
 def _known(rows: Sequence[Sequence[Any]]) -> Known | None:
     for sequence, id_, digest, accepted, status, ended in rows:
         known = None if status is None else Status(status)
@@ -386,15 +392,6 @@ def enter_relayed(db: sqlite3.Connection, sequence: int, origin: int, origin_seq
     """The Package is a neighbour's; its id comes back."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?)", (sequence, origin, origin_sequence))
     return -sequence
-
-
-def is_relayed(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
-    rows = db.execute(
-        "SELECT 1 FROM carried JOIN package USING (sequence)"
-        " WHERE origin = ? AND origin_sequence = ? AND digest = ?",
-        (origin, origin_sequence, digest),
-    )
-    return rows.fetchone() is not None
 
 
 def send_again(

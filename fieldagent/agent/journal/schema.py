@@ -109,6 +109,26 @@ DROP INDEX IF EXISTS leg_pending;
 {PENDING}
 """
 
+FIRST_NUMBER = 2**24
+"""Numbers below were given by journals that all began at 1."""
+
+# Nobody can have used the numbers of this journal, and none is beyond 32 bits, even below zero.
+NUMBERS = f"""
+CREATE TABLE beginning ( -- the number before this journal's first: it names the journal
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    number INTEGER NOT NULL
+) STRICT;
+INSERT INTO beginning VALUES (1, {FIRST_NUMBER} + abs(random() % 1879048192));
+DELETE FROM sqlite_sequence WHERE name = 'package';
+INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
+"""
+
+DIGESTS = """
+ALTER TABLE arrived ADD COLUMN whole BLOB; -- of a fragment: the digest of its item
+ALTER TABLE arrived ADD COLUMN sos INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE owed ADD COLUMN digest BLOB NOT NULL DEFAULT x''; -- of the item
+"""
+
 # Which station a fragment on the air was heard by was not known: those go again.
 FRAGMENTS_OF_ONE_PEER = f"""
 {HELD}
@@ -219,6 +239,8 @@ CREATE TABLE handover ( -- one payload to one hook
     PRIMARY KEY (hook, number)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
+{DIGESTS}
+{NUMBERS}
 """
 
 STEPS = {
@@ -228,5 +250,6 @@ STEPS = {
     4: FORGOTTEN,
     5: DEAD_LETTERS,
     6: CHECKED,
+    7: DIGESTS + NUMBERS,
 }
-JOURNAL = Schema(7, TABLES, STEPS)
+JOURNAL = Schema(8, TABLES, STEPS)

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
 from fieldagent.agent.journal import history, inbound, outbound
 from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.mesh.relay import Relay
@@ -28,6 +28,9 @@ from fieldagent.wire.envelope import (
     Report,
     Source,
     decode,
+    digest_of,
+    digest_of_slices,
+    fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -62,15 +65,22 @@ class Packet:
 
 class PacketReception:
     """`station` is our own number, `keys` are those of the group, none where it has none. `relay`
-    is there when this agent relays for others."""
+    is there when this agent relays for others. `room` is that of a whole envelope of ours."""
 
     def __init__(
-        self, inbox: Inbox, station: int, *, keys: Sequence[bytes] = (), relay: Relay | None = None
+        self,
+        inbox: Inbox,
+        station: int,
+        *,
+        keys: Sequence[bytes] = (),
+        relay: Relay | None = None,
+        room: int,
     ) -> None:
         self._inbox = inbox
         self._station = station
         self._keys = keys
         self._relay = relay
+        self._room = room
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
@@ -117,7 +127,7 @@ class PacketReception:
         elif isinstance(content, Fragment):
             self._store_fragment(db, entry.sequence, content, packet)
         else:
-            packet.acks.append((entry.sequence, Ack(station)))
+            packet.acks.append((entry.sequence, Ack(station, digest=digest_of(entry))))
             self._store_item(db, entry, packet)
 
     def _store_item(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
@@ -130,15 +140,11 @@ class PacketReception:
     def _store_fragment(
         self, db: sqlite3.Connection, sequence: int, part: Fragment, packet: Packet
     ) -> None:
-        station, everything = packet.station, frozenset(range(part.count))
+        station = packet.station
         if packet.relay:
             packet.asked_for.add((station, sequence))
         whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
-        arrived = everything
-        if whole is None:
-            item = inbound.FragmentedItem(-station, sequence, part.count)
-            arrived = inbound.arrived_of(db, item) or everything
-        packet.acks.append((sequence, Ack(station, part.count, arrived)))
+        packet.acks.append((sequence, _ack_of_fragments(db, station, sequence, part)))
         if whole is None:
             return
         packet.relay = packet.relay or (station, sequence) in self._asked_for
@@ -148,6 +154,8 @@ class PacketReception:
 
     def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
         station, now = packet.station, packet.taken.now
+        if not confirms(db, sequence, ack, packet.taken, self._room):
+            return
         if ack.by_hub:
             text = f"station {station} brought it to the hub"
             history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
@@ -156,6 +164,16 @@ class PacketReception:
         news = outbound.note_held(db, Channel.RADIO, sequence, station, ack.count, ack.arrived)
         if ack.whole or news:
             packet.heard.append((sequence, ack))
+
+
+def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part: Fragment) -> Ack:
+    """Of all that is there of its item."""
+    slices = inbound.slices_of(db, inbound.FragmentedItem(-station, sequence, part.count))
+    if slices:
+        digest = digest_of_slices(slices.values())
+        return Ack(station, part.count, frozenset(slices), digest=digest)
+    digest = inbound.whole_of(db, -station, sequence, fingerprint(Entry(sequence, part)))
+    return Ack(station, part.count, frozenset(range(part.count)), digest=digest)
 
 
 def _introduces_nobody(entry: Entry) -> bool:

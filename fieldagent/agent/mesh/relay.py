@@ -10,7 +10,7 @@ import logging
 import sqlite3
 from collections.abc import Collection
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.records import Accepted, Spent
 from fieldagent.agent.outbound.budget import utc_day
 from fieldagent.package.delivery import Leg
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 FOR_OTHERS = "others"
 """The channel under which the journal books credits that were promised to neighbours."""
+_RELAYED = b"relayed "
+"""Before the fingerprint of an item: not that it came, but that it was relayed."""
 
 
 class Relay:
@@ -48,12 +50,15 @@ class Relay:
         assert isinstance(item, Item)
         # Of the entry, as a neighbour without its journal uses its numbers anew.
         identity = fingerprint(entry)
-        if outbound.is_relayed(db, station, entry.sequence, identity):
+        request = _RELAYED + identity
+        if inbound.was_seen(db, -station, entry.sequence, request):
             return None
         channels = self._affordable(db, entry, now)
         if not channels:
             log.info("station %d asks for a relay, and no credits are left for others", station)
             return None
+        # Remembered beyond the Package: a recording of it costs nobody's credits.
+        inbound.seen(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else ITEMS[kind_of(item)][1]
         package = Package(item=item, channels=frozenset(channels), priority=priority)
         expires = None if entry.sos else now + self._time_to_live

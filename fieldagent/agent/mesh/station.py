@@ -76,7 +76,9 @@ def set_up(
     packing = Packing(journal, queue, key=key, station=terms.number)
     budget = Budget(Channel.RADIO, journal, clock=endings.clock)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
-    packets = PacketReception(inbox, terms.number, keys=terms.keys, relay=relay)
+    packets = PacketReception(
+        inbox, terms.number, keys=terms.keys, relay=relay, room=packing.whole_room
+    )
     neighbours = Neighbours(endings.clock)
     reception = RadioReception(journal, packets, neighbours, packing, words, intake, endings)
     return Station(outbox, reception, neighbours)

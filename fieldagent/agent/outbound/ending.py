@@ -17,10 +17,11 @@ from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
+from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg, legs_json
 from fieldagent.package.package import Channel, Status
-from fieldagent.wire.envelope import Ack
+from fieldagent.wire.envelope import Ack, digest_of
 
 
 class AgentStopping(Exception):
@@ -116,7 +117,8 @@ class Endings:
         if package is None or not package.origin or ended.leg.status is not Status.DELIVERED:
             return
         if self._neighbours is not None:
-            ack = Ack(package.origin, by_hub=True)
+            digest = digest_of(entry_of(package))
+            ack = Ack(package.origin, by_hub=True, digest=digest)
             self._neighbours.acknowledge(package.origin_sequence, ack)
             self._queues[Channel.RADIO].wake()
 

@@ -18,6 +18,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.idle_time import IdleTimes
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
+from fieldagent.wire.envelope import Entry, Report, digest_of_slices
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER
 
 log = logging.getLogger(__name__)
@@ -34,10 +35,9 @@ async def keep_asking(
     """How long each had been silent when it was last asked for."""
     while True:
         await trio.sleep(LOOK_EVERY)
-        gaps = {gap.item: gap for gap in inbound.incomplete(journal)}
-        last = {item: gap.at for item, gap in gaps.items()}
+        last = inbound.incomplete(journal)
         silent = silences.measure(last, trio.current_time(), clock())
-        asked = {item: asked.get(item, 0.0) for item in gaps}
+        asked = {item: asked.get(item, 0.0) for item in last}
         for item, seconds in silent.items():
             if seconds < asked[item]:
                 asked[item] = 0.0
@@ -45,10 +45,10 @@ async def keep_asking(
             if outbox is None or not max(ASK_AFTER, ASK_RARER * asked[item]) <= seconds < ASK_LAST:
                 continue
             asked[item] = seconds
-            origin, sequence, count = item
-            arrived = gaps[item].arrived
-            log.info("%d of %d fragments have come of %d", len(arrived), count, sequence)
-            outbox.report(origin, sequence, count, arrived)
+            there = inbound.slices_there(journal, item)
+            log.info("%d of %d fragments have come of %d", len(there), item.parts, item.sequence)
+            report = Report(item.parts, frozenset(there), digest_of_slices(there.values()))
+            outbox.report(item.origin, Entry(item.sequence, report, int(clock())))
 
 
 def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:

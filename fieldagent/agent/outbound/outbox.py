@@ -31,6 +31,7 @@ from fieldagent.agent.outbound.settlement import (
 from fieldagent.agent.outbound.terms import price
 from fieldagent.package.package import Package
 from fieldagent.wire.credit import CREDIT_BYTES
+from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
@@ -93,9 +94,9 @@ class ChannelOutbox:
         sizes = self.packing.sizes(package, self._endings.clock())
         return [price(self.channel, size) for size in sizes]
 
-    def report(self, origin: int, sequence: int, count: int, arrived: frozenset[int]) -> None:
-        """Tell the peer which fragments of its `sequence` have come."""
-        self._piggyback.report(origin, sequence, count, arrived)
+    def report(self, origin: int, report: Entry) -> None:
+        """Tell the peer which fragments of an item have come."""
+        self._piggyback.report(origin, report)
         self._queue.wake()
 
     def spent(self) -> Spent:

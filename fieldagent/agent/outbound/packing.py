@@ -18,8 +18,9 @@ from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
+from fieldagent.agent.outbound.proof import entry_of, numbered
 from fieldagent.agent.outbound.terms import TERMS
-from fieldagent.package.package import Package, recorded
+from fieldagent.package.package import Package
 from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, encode
 from fieldagent.wire.fragments import lacking, split
 
@@ -74,7 +75,7 @@ class Packing:
         self._station = station
         self.acks = AwaitedAcks() if self._terms.shared else None
         """Where only an acknowledgement shows that somebody heard."""
-        self._whole_room = self._terms.size - (0 if key is None else TAG_BYTES + 1)
+        self.whole_room = self._terms.size - (0 if key is None else TAG_BYTES + 1)
         """Bytes up to which an envelope without a tag goes whole."""
         self._prepared: _Next | None = None
         """Of the Package that was looked at last, when all of it goes at once."""
@@ -149,19 +150,18 @@ class Packing:
         if self._prepared is not None and self._prepared.piece.sequence == sequence:
             return self._prepared
         known, tries = outbound.to_send(self._journal, self._channel, sequence)
-        number = known.origin_sequence if known.origin else sequence
-        entry = _entry(number, known.package, known.accepted)
+        entry = entry_of(known)
         whole = encode([entry])
         draft = self._draft(known.origin)
-        if len(whole) <= self._whole_room:
+        if len(whole) <= self.whole_room:
             bare = self._key is None and not (known.origin or self._station)
             body = whole if bare else draft.encoded(entry)
             self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries)
             return self._prepared
-        fragments = split(whole, self._whole_room)
+        fragments = split(whole, self.whole_room)
         piece = Piece(sequence, 0, len(fragments))
         index = self._positions(piece, tries)[0]
-        entry = Entry(number, fragments[index])
+        entry = Entry(entry.sequence, fragments[index])
         return _Next(
             replace(piece, position=index), known.origin, entry, draft.encoded(entry), tries
         )
@@ -181,16 +181,10 @@ class Packing:
 
     def sizes(self, package: Package, now: float) -> list[int]:
         """Bytes of each transmission that it would take, alone; beside others it may take less."""
-        entry = _entry(outbound.next_sequence(self._journal), package, now)
+        entry = numbered(outbound.next_sequence(self._journal), package, now)
         whole = encode([entry])
         parts: list[Content] = [entry.content]
-        if len(whole) > self._whole_room:
-            parts = [*split(whole, self._whole_room)]
+        if len(whole) > self.whole_room:
+            parts = [*split(whole, self.whole_room)]
         draft = self._draft(0)
         return [len(draft.encoded(replace(entry, content=part))) for part in parts]
-
-
-def _entry(number: int, package: Package, accepted: float) -> Entry:
-    moment = recorded(package.item)
-    time = int(accepted if moment is None else moment.timestamp())
-    return Entry(number, package.item, time, package.sos)

@@ -46,8 +46,8 @@ class Piggyback(Protocol):
     def look(self) -> None:
         """Something in the journal is owed to the peer."""
 
-    def report(self, origin: int, sequence: int, count: int, arrived: frozenset[int]) -> None:
-        """Tell the peer which fragments of its `sequence` have come, so that it sends the rest."""
+    def report(self, origin: int, report: Entry) -> None:
+        """Tell the peer which fragments of an item have come, so that it sends the rest."""
 
     def is_worth_sending(self) -> bool:
         """Whether there is something to say that does not wait for a Package to ride with."""
@@ -76,12 +76,12 @@ class HubPiggyback:
 
     def look(self) -> None:
         """Receipts are owed: they go with the next transmission, and an SOS's at once."""
-        for sequence, at, sos in inbound.owed(self._journal, self._channel):
+        for sequence, at, sos, digest in inbound.owed(self._journal, self._channel):
             if sequence not in self._under_way:
-                self._owed[sequence] = Entry(sequence, Receipt(), at, sos)
+                self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
 
-    def report(self, origin: int, sequence: int, count: int, arrived: frozenset[int]) -> None:
-        self._reports[sequence] = Entry(sequence, Report(count, arrived))
+    def report(self, origin: int, report: Entry) -> None:
+        self._reports[report.sequence] = report
 
     def is_worth_sending(self) -> bool:
         at_once = self._at_once or any(entry.sos for entry in self._owed.values())
@@ -154,14 +154,18 @@ class RadioPiggyback:
         ours = self._acks.get((ack.station, sequence))
         if ours is None or ours.whole or ours.count != ack.count:
             return
-        if ours.arrived <= ack.arrived:
+        other = ours.arrived == ack.arrived and ours.digest != ack.digest != b""
+        if ours.arrived <= ack.arrived and not other:
             del self._acks[ack.station, sequence]
 
     def look(self) -> None:
         pass
 
-    def report(self, origin: int, sequence: int, count: int, arrived: frozenset[int]) -> None:
-        self.acknowledge(sequence, Ack(-origin, count, arrived))
+    def report(self, origin: int, report: Entry) -> None:
+        said = report.content
+        assert isinstance(said, Report)
+        ack = Ack(-origin, said.count, said.arrived, digest=said.digest)
+        self.acknowledge(report.sequence, ack)
 
     def is_worth_sending(self) -> bool:
         return bool(self._acks)

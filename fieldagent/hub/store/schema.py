@@ -46,6 +46,7 @@ CREATE TABLE device (
     created {real} NOT NULL,
     disabled {real},
     key_trouble TEXT NOT NULL DEFAULT '', -- what its last message showed to be wrong with its key
+    journal {int} NOT NULL DEFAULT 0, -- its number; 0 is of an agent that does not tell it
     UNIQUE (workspace, name)
 );
 CREATE INDEX device_of_member ON device (member, workspace);
@@ -171,7 +172,8 @@ CREATE TABLE receipt ( -- for a device: `member` has stored its Package
     at {real} NOT NULL,
     urgent {int} NOT NULL DEFAULT 0,
     state TEXT NOT NULL, -- waiting, sent
-    sent {real}
+    sent {real},
+    digest {blob} -- of the Package: its number may have been another's
 );
 CREATE INDEX receipt_waiting ON receipt (device, id) WHERE state = 'waiting';
 
@@ -189,6 +191,7 @@ CREATE TABLE arrived ( -- what a device sent, to recognise it when it comes agai
     sequence {int} NOT NULL,
     digest {blob} NOT NULL,
     at {real} NOT NULL,
+    sos {int} NOT NULL DEFAULT 0,
     PRIMARY KEY (device, origin, sequence, digest)
 );
 
@@ -282,9 +285,17 @@ DROP TABLE idempotency_of_keys;
 """From version 1, which did not tell apart who called with one key: a retry of anybody's counts."""
 
 
+_DIGESTS = """
+ALTER TABLE receipt ADD COLUMN digest {blob};
+ALTER TABLE arrived ADD COLUMN sos {int} NOT NULL DEFAULT 0;
+ALTER TABLE device ADD COLUMN journal {int} NOT NULL DEFAULT 0;
+"""
+"""From version 4, which knew an item by its number alone."""
+
+
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = _DIRECTORY + _IDEMPOTENCY + _PUSHED + _EXCHANGE + _DEAD_LETTERS
-    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED}
+    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED, 4: _DIGESTS}
     return Schema(
-        4, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
+        5, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
     )

@@ -171,7 +171,7 @@ async def test_no_tag_is_sent_or_asked_for_where_tls_has_spoken(
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), keys=[bytes(32)]) as k:
         assert await outcome(k, await k.post()) is Status.DELIVERED
-        assert hub.mailbox.copies == [encode([Entry(1, Message("hello"), START)])]
+        assert hub.mailbox.copies == [encode([Entry(k.sequence(), Message("hello"), START)])]
         hub.mailbox.put(mail(1, "untagged"))
         await until(lambda: messages(k) == ["untagged"])
 

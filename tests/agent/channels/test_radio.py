@@ -23,6 +23,7 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     decode,
     derive_key,
+    digest_of,
     encode,
 )
 from fieldagent.wire.fragments import split
@@ -277,11 +278,13 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
 
 async def test_who_has_it_whole_says_so_though_another_did(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
-        await ben.reception.receive(encode([Entry(1, Message("x"))], origin=9))
-        await ben.reception.receive(encode([Entry(1, Ack(9))], origin=8))
+        heard = Entry(1, Message("x"))
+        ack = Entry(1, Ack(9, digest=digest_of(heard)))
+        await ben.reception.receive(encode([heard], origin=9))
+        await ben.reception.receive(encode([ack], origin=8))
         transmission = ben.outbox.load(200)
         assert transmission is not None
-        assert Entry(1, Ack(9)) in decode(transmission.body).entries
+        assert ack in decode(transmission.body).entries
 
 
 async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
@@ -298,7 +301,8 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         await ada.post(timeToLive=30)
         await until(lambda: ada.standing(1).status is Status.ERROR)
-        await ada.reception.receive(encode([Entry(1, Ack(1))], origin=5))
+        late = Entry(ada.sequence(), Ack(1))
+        await ada.reception.receive(encode([late], origin=5))
         assert ada.standing(1).status is Status.ERROR
         (receipt,) = ada.receipts(1)
         assert (receipt.by.id, receipt.by.type) == ("5", "Device")

@@ -26,6 +26,7 @@ from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem, Volatile
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Supervisor
+from fieldagent.wire.envelope import Entry, Report, digest_of_slices
 from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
 from tests.kit import RATES, Kit, kit
 
@@ -684,7 +685,9 @@ async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
         sky.port.poke()
         await until(lambda: sky.gateway.waiting() == 0 and not sky.modem.session)
         await trio.sleep(60)
-        (((origin, sequence, count), _, arrived),) = inbound.incomplete(k.journal)
-        k.outbox.report(origin, sequence, count, arrived)
+        (item,) = inbound.incomplete(k.journal)
+        slices = inbound.slices_there(k.journal, item)
+        report = Report(item.parts, frozenset(slices), digest_of_slices(slices.values()))
+        k.outbox.report(item.origin, Entry(item.sequence, report, 1_790_000_000))
         await until(lambda: inbound.listing(k.journal, 9))
         assert await inbox_contents(k) == ["x" * 900]

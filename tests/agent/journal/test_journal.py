@@ -291,6 +291,8 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
         "DROP TABLE loss; DROP INDEX leg_pending; ALTER TABLE package DROP COLUMN crc;"
         "ALTER TABLE leg DROP COLUMN priority;"
         "CREATE INDEX leg_pending ON leg (channel, sequence) WHERE status IS NULL;"
+        "DROP TABLE beginning; ALTER TABLE arrived DROP COLUMN whole;"
+        "ALTER TABLE arrived DROP COLUMN sos; DELETE FROM sqlite_sequence;"
         "CREATE TABLE fragment_sent (sequence, channel, count, position);"
     )
     database.execute(

@@ -62,12 +62,13 @@ class Sky:
         has = self.has.setdefault(station, set())
         has |= set(positions)
         heard = Ack(1, self.count, frozenset(has))
+        sequence = self.k.sequence()
 
         def note(db: Any) -> bool:
-            return outbound.note_held(db, RADIO, 1, station, self.count, has)
+            return outbound.note_held(db, RADIO, sequence, station, self.count, has)
 
         if await self.k.journal.commit(note) or heard.whole:
-            await hear(self.k.outbox.packing, self.k.endings, 1, heard)
+            await hear(self.k.outbox.packing, self.k.endings, sequence, heard)
 
     async def settle(self, outcome: Outcome, *transmissions: Transmission) -> None:
         for transmission in transmissions:
@@ -205,7 +206,7 @@ async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_wa
         assert sky.k.status(1) is Status.DELIVERED
         await sky.settle(SENT, *(transmission for transmission, _ in flight[1:]))
         assert (len(sky.k.outbox), sky.k.outbox.load(200)) == (0, None)
-        assert ends == [1]
+        assert ends == [sky.k.sequence()]
 
 
 async def test_who_went_away_before_it_had_the_rest_does_not_stop_another(

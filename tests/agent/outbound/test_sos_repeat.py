@@ -57,11 +57,11 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         assert k.status(id_) is Status.DELIVERED
         gaps = [later - earlier for earlier, later in pairwise(times)]
         assert all(REPEAT <= gap <= REPEAT + 2 * LOOK_EVERY for gap in gaps)
-        await k.reception.receive(receipt(1))
+        await k.reception.receive(receipt(k.sequence()))
         with trio.move_on_after(3 * REPEAT) as waited:
             await k.outbox.ready()
         assert waited.cancelled_caught
-        assert sos.state(k.journal, 1) == "confirmed"
+        assert sos.state(k.journal, k.sequence()) == "confirmed"
 
 
 async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
@@ -71,7 +71,7 @@ async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         await sent_at(k)
         await k.outbox.ready()
-        await k.reception.receive(receipt(1))
+        await k.reception.receive(receipt(k.sequence()))
         await trio.sleep(2 * LOOK_EVERY)
         assert len(k.outbox) == 0
 
@@ -151,12 +151,12 @@ async def test_the_story_tells_it_in_order_and_counts_what_repeats(
         await trio.sleep(10)
         await k.send()
         await trio.sleep(10)
-        await k.reception.receive(receipt(1))
+        await k.reception.receive(receipt(k.sequence()))
         story = k.history(id_)
         assert [(line.event, line.detail, line.times) for line in story] == [
             ("accepted", "", 1),
             ("not sent", "no service", 3),
-            ("sent", "17 bytes, 1 credit", 1),
+            ("sent", "21 bytes, 1 credit", 1),
             ("Delivered", "", 1),
             ("answered", "Delivered", 1),
             ("confirmed", "stored by the hub", 1),
@@ -170,7 +170,7 @@ async def test_a_late_word_is_told_beside_the_answer(
         id_ = await k.post(timeToLive=60)
         await trio.sleep(120)
         assert (k.status(id_), k.reason(id_)) == (Status.ERROR, "expired")
-        await k.reception.receive(receipt(1))
+        await k.reception.receive(receipt(k.sequence()))
         standing = k.standing(id_)
         assert standing.status is Status.ERROR
         assert [storage.by.id for storage in k.receipts(id_)] == ["0"]

@@ -1,0 +1,49 @@
+"""Whether what a peer says of a number is said of the Package that has it.
+
+A number alone may have been another item's: before the journal was lost, of another kit with our
+station's number, or in a hub's database that was restored since.
+"""
+
+from __future__ import annotations
+
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.schema import FIRST_NUMBER
+from fieldagent.package.package import Package, recorded
+from fieldagent.wire.envelope import (
+    Ack,
+    Entry,
+    Receipt,
+    Report,
+    digest_of,
+    digest_of_slices,
+    encode,
+)
+from fieldagent.wire.fragments import split
+
+
+def entry_of(known: Accepted) -> Entry:
+    """As it travels, under the number that its sender gave it."""
+    number = known.origin_sequence if known.origin else known.sequence
+    return numbered(number, known.package, known.accepted)
+
+
+def numbered(number: int, package: Package, accepted: float) -> Entry:
+    moment = recorded(package.item)
+    time = int(accepted if moment is None else moment.timestamp())
+    return Entry(number, package.item, time, package.sos)
+
+
+def is_about(known: Accepted, said: Receipt | Report | Ack, room: int = 0) -> bool:
+    """`room` is that of a whole envelope on the channel: fragments are cut to it.
+
+    A peer of before digests is believed where nobody else can have used the number. Below that it
+    ends no SOS.
+    """
+    if not said.digest:
+        return known.sequence >= FIRST_NUMBER or not known.package.sos
+    entry = entry_of(known)
+    if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
+        return said.digest == digest_of(entry)
+    slices = [fragment.slice for fragment in split(encode([entry]), room)]
+    arrived = [piece for index, piece in enumerate(slices) if index in said.arrived]
+    return len(slices) == said.count and said.digest == digest_of_slices(arrived)

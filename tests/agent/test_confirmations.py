@@ -1,0 +1,228 @@
+"""What ends a Package over the air: the agent is a real process, and the test is its radio.
+
+A number that somebody confirms may have been another item's: of a journal that was lost, or of a
+cloned kit that is on the air as the same station.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from fieldagent.agent.channels.tnc import DESTINATION
+from fieldagent.package.package import Message
+from fieldagent.wire import ax25, kiss
+from fieldagent.wire.envelope import Ack, Entry, decode, derive_key, digest_of, encode
+from tests.processes import Agent
+
+MASTER = bytes(range(32))
+AIR = derive_key(MASTER, "AIR")
+KIT, BEN = 7, 8
+"""Stations: the agent, and whom the test plays."""
+
+
+@dataclass
+class Ether:
+    """A KISS modem on TCP: what the agent transmits, and what it is made to hear."""
+
+    port: int = 0
+    heard: list[bytes] = field(default_factory=list)
+    _stream: trio.SocketStream | None = None
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        deframer = kiss.KissDeframer()
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data := await stream.receive_some(4096):
+                for command, content in deframer.receive_data(bytes(data)):
+                    frame = ax25.decode(content) if command == kiss.DATA else None
+                    if frame is not None:
+                        self.heard.append(frame.info)
+
+    async def say(self, body: bytes) -> None:
+        assert self._stream is not None
+        call = ax25.read_call
+        frame = ax25.Frame(call("N0CALL-8"), DESTINATION, body)
+        await self._stream.send_all(kiss.encode(ax25.encode(frame)))
+
+    async def sos(self, after: int = 0) -> Entry:
+        """The SOS in what the agent has transmitted since."""
+        while True:
+            for body in self.heard[after:]:
+                for entry in decode(body, keys=[AIR]).entries:
+                    if entry.sos:
+                        return entry
+            await trio.sleep(0.02)
+
+
+@asynccontextmanager
+async def ether() -> AsyncIterator[Ether]:
+    played = Ether()
+    async with trio.open_nursery() as nursery:
+        serve = partial(trio.serve_tcp, played.serve, 0, host="127.0.0.1")
+        (listener,) = await nursery.start(serve)
+        played.port = listener.socket.getsockname()[1]
+        yield played
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def kit(home: Path, air: Ether) -> AsyncIterator[Agent]:
+    settings: dict[str, str | None] = {
+        "satellite-port": None,
+        "radio-port": f"tcp://127.0.0.1:{air.port}",
+        "radio-protocol": "kiss",
+        "radio-callsign": "N0CALL-7",
+        "radio-station": str(KIT),
+        "radio-key": MASTER.hex(),
+    }
+    await trio.Path(home).mkdir(exist_ok=True)
+    running = await in_thread(Agent, home, settings)
+    try:
+        yield running
+    finally:
+        await in_thread(running.stop)
+
+
+async def in_thread(what: Callable[..., Any], *arguments: Any) -> Any:
+    return await trio.to_thread.run_sync(what, *arguments)
+
+
+async def declare(agent: Agent, content: str = "help") -> int:
+    body = {"message": {"content": content}, "priority": 100}
+    return int((await in_thread(agent.call, "POST", "/api/package/async", body)).body["id"])
+
+
+async def standing(agent: Agent, id_: int) -> dict[str, Any]:
+    return dict((await in_thread(agent.call, "GET", f"/api/package/{id_}")).body)
+
+
+async def refused(agent: Agent) -> int:
+    """How many confirmations counted for nothing, as people see it."""
+    metrics = str((await in_thread(agent.call, "GET", "/metrics")).body)
+    return int(metrics.split("fieldagent_confirmations_refused_total ")[1].split()[0])
+
+
+def ack(entry: Entry, digest: bytes) -> bytes:
+    return encode([Entry(entry.sequence, Ack(KIT, digest=digest))], origin=BEN, key=AIR)
+
+
+async def ended(agent: Agent, id_: int) -> str:
+    while (status := (await standing(agent, id_))["status"]) not in ("Delivered", "Error"):
+        await trio.sleep(0.05)
+    return str(status)
+
+
+def begin_at(home: Path, number: int) -> None:
+    """What the next number is decided by; the agent is not running."""
+    with sqlite3.connect(home / "state" / "journal.sqlite3") as journal:
+        journal.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'package'", (number,))
+    journal.close()
+
+
+async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -> None:
+    home = tmp_path / "kit"
+    with trio.fail_after(60):
+        async with ether() as air:
+            async with kit(home, air) as agent:
+                first = await declare(agent)
+                entry = await air.sos()
+                recording = ack(entry, digest_of(entry))
+                await air.say(recording)
+                assert await ended(agent, first) == "Delivered"
+            shutil.rmtree(home)
+            since = len(air.heard)
+            async with kit(home, air) as agent:
+                second = await declare(agent, "nobody has this")
+                fresh = await air.sos(since)
+                assert fresh.sequence != entry.sequence, "a journal begins where none has been"
+                await air.say(recording)
+                await air.sos(len(air.heard))
+                assert (await standing(agent, second))["status"] not in ("Delivered", "Error")
+                await air.say(ack(fresh, digest_of(fresh)))
+                assert await ended(agent, second) == "Delivered"
+
+
+async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_path: Path) -> None:
+    """As of a cloned kit: the same station, the same journal, another SOS."""
+    home = tmp_path / "kit"
+    with trio.fail_after(60):
+        async with ether() as air, kit(home, air) as agent:
+            id_ = await declare(agent)
+            entry = await air.sos()
+            clones = Entry(entry.sequence, Message("of the clone"), entry.time, sos=True)
+            await air.say(ack(entry, digest_of(clones)))
+            await in_thread(agent.expect, "is not of the Package that has this number now")
+            assert await refused(agent) == 1
+            await air.sos(len(air.heard))
+            assert (await standing(agent, id_))["status"] not in ("Delivered", "Error")
+            await air.say(ack(entry, digest_of(entry)))
+            assert await ended(agent, id_) == "Delivered"
+
+
+async def test_a_word_without_a_digest_ends_no_sos_whose_number_others_may_have_used(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "kit"
+    with trio.fail_after(60):
+        async with ether() as air:
+            async with kit(home, air):
+                pass
+            begin_at(home, 4)
+            async with kit(home, air) as agent:
+                id_ = await declare(agent)
+                entry = await air.sos()
+                assert entry.sequence == 5
+                await air.say(ack(entry, b""))
+                await in_thread(agent.expect, "is not of the Package that has this number now")
+                assert (await standing(agent, id_))["status"] not in ("Delivered", "Error")
+                story = (await standing(agent, id_))["story"]
+                assert "confirmed" not in [line["event"] for line in story]
+
+
+async def test_of_a_number_that_is_ours_alone_an_older_neighbours_word_counts(
+    tmp_path: Path,
+) -> None:
+    with trio.fail_after(60):
+        async with ether() as air, kit(tmp_path / "kit", air) as agent:
+            id_ = await declare(agent)
+            await air.say(ack(await air.sos(), b""))
+            assert await ended(agent, id_) == "Delivered"
+
+
+async def test_an_sos_that_was_recorded_reaches_the_hook_once_however_much_came_since(
+    tmp_path: Path,
+) -> None:
+    """More came since than is remembered of ordinary items."""
+    home = tmp_path / "kit"
+    recording = encode([Entry(5, Message("help"), 1_785_000_000, sos=True)], origin=BEN, key=AIR)
+    with trio.fail_after(90):
+        async with ether() as air:
+            async with kit(home, air) as agent:
+                await declare(agent)
+                await air.sos()
+                await air.say(recording)
+                await in_thread(agent.expect, "an SOS has come from")
+            with sqlite3.connect(home / "state" / "journal.sqlite3") as journal:
+                journal.execute("UPDATE arrived SET at = at - 60 * 86400")
+                journal.execute(
+                    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+                    " WHERE i < 60000) INSERT INTO arrived (origin, sequence, digest, at)"
+                    " SELECT -9, i, x'00', 1e9 + i FROM n"
+                )
+            journal.close()
+            async with kit(home, air) as agent:
+                since = len(air.heard)
+                await air.sos(since)
+                await air.say(recording)
+                await in_thread(agent.expect, "came again and went no further")
+                inbound = (await in_thread(agent.call, "GET", "/api/inbound")).body
+                assert len(inbound["payloads"]) == 1
