@@ -1,0 +1,123 @@
+"""What a confirmation may end at the hub: the item that has the number, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.ledger import confirm_sos, forget
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Data, Message
+from fieldagent.wire.envelope import (
+    Entry,
+    Receipt,
+    Report,
+    decode,
+    derive_key,
+    digest_of,
+    digest_of_slices,
+    encode,
+)
+from fieldagent.wire.fragments import split
+from tests.hub.field import MASTER, Field, collect
+from tests.hub.field import field_of as field
+
+TIME = 1_790_000_000
+KEY, MT_KEY = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
+DAY = 86_400.0
+
+
+async def over_satellite(alps: Field) -> Entry:
+    """What the hub has sent to Cleo's kit last."""
+    await alps.satellite()
+    (entry,) = [
+        entry
+        for entry in decode(alps.sky.taken[-1][1], keys=[MT_KEY]).entries
+        if isinstance(entry.content, Message)
+    ]
+    return entry
+
+
+async def states(alps: Field) -> list[str]:
+    return [state for (state,) in await alps.rows("SELECT state FROM delivery ORDER BY sequence")]
+
+
+async def test_a_receipt_from_before_a_backup_was_restored_confirms_nothing(store: Store) -> None:
+    """The numbers that the database gives again are those that kits have confirmed already."""
+    async with field(store) as alps:
+        await alps.push(Message("lost with the database"), target=3)
+        alps.now += 60
+        lost = await over_satellite(alps)
+        await store.commit(lambda db: db.execute("DELETE FROM item"))
+        await store.commit(lambda db: db.execute("UPDATE device SET next_sequence = 1"))
+        await alps.push(Message("nobody has this"), target=3)
+        alps.now += 60
+        fresh = await over_satellite(alps)
+        assert fresh.sequence == lost.sequence
+        hub = alps.mobile_originated()
+        late = Entry(fresh.sequence, Receipt(digest=digest_of(lost)), TIME)
+        body = encode([late], key=KEY)
+        await hub.take_in(alps.device(3), body, Bearer.SATELLITE)
+        assert (await states(alps), hub.mismatches) == (["sent"], 1)
+        right = replace(late, content=Receipt(digest=digest_of(fresh)))
+        await alps.sends(3, right, way=Bearer.SATELLITE, key=KEY)
+        assert await states(alps) == ["stored"]
+
+
+async def test_a_receipt_without_a_digest_ends_no_sos(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(1, Entry(5, Message("help"), TIME, sos=True))
+        entry = await over_satellite(alps)
+        await alps.sends(3, Entry(entry.sequence, Receipt(), TIME), way=Bearer.SATELLITE, key=KEY)
+        assert "stored" not in await states(alps)
+
+
+async def test_the_sos_of_a_new_journal_is_confirmed_though_an_old_one_had_its_number(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await store.commit(lambda db: db.execute("UPDATE device SET journal = 9 WHERE id = 1"))
+        for text in ("help", "help again"):
+            entry = Entry(5, Message(text), TIME, sos=True)
+            await alps.sends(1, entry)
+            ((item,),) = await alps.rows("SELECT max(id) FROM item")
+            await store.commit(partial(confirm_sos, item=item, now=alps.now))
+            (envelope,) = await collect(alps.mailbox(1))
+            assert envelope.entries[-1].content == Receipt(0, digest_of(entry))
+
+
+async def test_a_recorded_report_costs_once(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.push(Data(bytes(700)), target=3)
+        alps.now += 60
+        for _ in range(4):
+            await alps.satellite()
+        whole = decode(alps.sky.taken[-1][1], keys=[MT_KEY]).entries[0]
+        ((body, sender),) = await alps.rows("SELECT body, sender FROM item")
+        (stored,) = decode(bytes(body)).entries
+        item = replace(stored, sequence=whole.sequence)
+        slices = [part.slice for part in split(encode([item], origin=sender), 340 - 9)]
+        said = Report(len(slices), frozenset([0]), digest_of_slices(slices[:1]))
+        recording = encode([Entry(whole.sequence, said, TIME)], key=KEY)
+        before = len(alps.sky.taken)
+        for _ in range(5):
+            hub = alps.mobile_originated()
+            await hub.take_in(alps.device(3), recording, Bearer.SATELLITE)
+            for _ in range(4):
+                await alps.satellite()
+        assert len(alps.sky.taken) - before == len(slices) - 1
+        other = replace(said, digest=b"else")
+        body = encode([Entry(whole.sequence, other, TIME + 1)], key=KEY)
+        await hub.take_in(alps.device(3), body, Bearer.SATELLITE)
+        assert hub.mismatches == 1
+
+
+async def test_a_tagged_sos_that_was_recorded_does_nothing_after_60_days(store: Store) -> None:
+    async with field(store) as alps:
+        sos = Entry(5, Message("help"), TIME, sos=True)
+        for later in (0.0, 60 * DAY):
+            alps.now += later
+            await store.commit(lambda db: forget(db, before=alps.now - 30 * DAY))
+            await alps.sends(3, sos, way=Bearer.SATELLITE, key=KEY)
+        assert await alps.rows("SELECT count(*) FROM item") == [(1,)]
