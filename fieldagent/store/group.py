@@ -77,6 +77,13 @@ class GroupCommit(Generic[C]):
         result: T = order.result
         return result
 
+    def fail(self, why: str) -> StoreFailed:
+        """Nothing more is accepted, and `run` ends."""
+        if self.failed is None:
+            self.failed = StoreFailed(why)
+            self._came.set()
+        return self.failed
+
     async def run(self) -> None:
         """Carry out what is ordered until cancelled; what is ordered by then is carried out still.
 

@@ -15,6 +15,7 @@ from fieldagent.store.group import Order, StoreFailed, StoreFull
 from fieldagent.store.schema import Schema
 from fieldagent.system.private import make_private_file, make_private_folder
 
+CHECK = "PRAGMA quick_check(1)"
 LOCKED = 5.0
 """Seconds that a writer waits for another program's: each takes milliseconds."""
 
@@ -46,9 +47,9 @@ def _in_our_words(error: BaseException) -> BaseException:
     return error
 
 
-def connect(path: Path, schema: Schema) -> sqlite3.Connection:
+def connect(path: Path, schema: Schema, *, checked: bool = False) -> sqlite3.Connection:
     """Open the file for writing, brought to `schema`; where there is none, it is made, its owner's
-    alone. SQLite gives the files beside it the same mode.
+    alone. SQLite gives the files beside it the same mode. One that was `checked` is not again.
 
     Raises sqlite3.DatabaseError for a damaged file, or one of a later version; OSError.
     """
@@ -63,8 +64,7 @@ def connect(path: Path, schema: Schema) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA cache_size=-512")
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if damage != "ok":
+        if not checked and (damage := connection.execute(CHECK).fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(damage)
         if _version(connection) != schema.version:
             _migrate(connection, schema)

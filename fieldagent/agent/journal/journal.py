@@ -11,15 +11,17 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.agent.journal import high_water
+from fieldagent.agent.journal.opening import open_journal
 from fieldagent.store.group import GroupCommit, Order, StoreFull
-from fieldagent.store.sqlite import connect, reader, transact
-from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.store.sqlite import reader, transact
+from fieldagent.store.trouble import is_damage
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +66,18 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._leaving = trio.Event()
         self._reserve_taken = False
         """In the transaction under way."""
-        self._writer = _open(path)
+        self._writer, self._mark = open_journal(path)
         self._reader = reader(path)
+        # A text that is damaged is read, and found to be so by its check.
+        self._reader.text_factory = partial(str, encoding="utf-8", errors="replace")
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
-        return self._reader.execute(sql, parameters).fetchall()
+        try:
+            return self._reader.execute(sql, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            raise self.fail(f"the journal is damaged: {error}") from error
 
     async def read_aside(self, sql: str) -> list[Any]:
         """What may take a while, without holding up who else reads."""
@@ -138,6 +147,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         transact(self._writer, orders)
         self.commits += 1
+        self._mark.follow(high_water.of(self._writer))
         if self._reserve_taken:
             self._reserve_taken = False
             # Only now is it in the file; and what follows is written over the log. Where that
@@ -149,31 +159,4 @@ class Journal(GroupCommit[sqlite3.Connection]):
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Raises Unusable for what is no damage: a good journal is never set aside."""
-    try:
-        return connect(path, JOURNAL)
-    except (sqlite3.Error, OSError) as error:
-        if not is_damage(error):
-            raise unusable(path, error) from error
-        _set_aside(path, str(error))
-        return _open(path)
-
-
-def _set_aside(path: Path, why: str) -> None:
-    number = 1
-    while (bad := path.with_name(f"{path.name}.{number}.bad")).exists():
-        number += 1
-    for suffix in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.rename(bad.with_name(bad.name + suffix))
-    log.error(
-        "the journal %s is damaged (%s): it was set aside as %s and a new one begun; Packages that"
-        " waited in it are not sent unless they are posted again",
-        path,
-        why,
-        bad.name,
-    )
+        self._mark.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from fieldagent.agent.journal.journal import Journal, Operation
+Note = Callable[[sqlite3.Connection], None]
 
 
 class Loss(NamedTuple):
@@ -20,7 +21,7 @@ def note(db: sqlite3.Connection, loss: Loss) -> None:
     db.execute("INSERT INTO loss (at, text, packages, payloads) VALUES (?, ?, ?, ?)", loss)
 
 
-def damaged(sequence: int, id_: int | None, at: float) -> Operation[None]:
+def damaged(sequence: int, id_: int | None, at: float) -> Note:
     """A Package whose row is not what was accepted; the row is kept for a look."""
     which = f"number {sequence}" if id_ is None else str(id_)
     text = f"Package {which} is damaged on the disk and was not sent: post it again"
@@ -31,15 +32,13 @@ def damaged(sequence: int, id_: int | None, at: float) -> Operation[None]:
     return store
 
 
-def listing(journal: Journal, limit: int = 100) -> list[Loss]:
+def listing(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
     """The newest first."""
-    rows = journal.read(
-        "SELECT at, text, packages, payloads FROM loss ORDER BY number DESC LIMIT ?", limit
-    )
+    rows = read("SELECT at, text, packages, payloads FROM loss ORDER BY number DESC LIMIT ?", limit)
     return [Loss(*row) for row in rows]
 
 
-def forget(*, before: float) -> Operation[None]:
+def forget(*, before: float) -> Note:
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM loss WHERE at < ?", (before,))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import sos
+from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import (
     Accepted,
@@ -27,8 +28,6 @@ from fieldagent.package.reading import InvalidPackage, read_package
 
 ONLY_PEER = 0
 """The holder on a channel where there is one peer."""
-CHOSEN_IDS = 2**30
-"""From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
 
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, crc, status, ended, origin,"

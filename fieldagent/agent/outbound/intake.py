@@ -12,6 +12,7 @@ from functools import cached_property
 import trio
 
 from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -159,7 +160,7 @@ class Intake:
         if package.id is None:
             id_, self._next_id = self._next_id, self._next_id + 1
             return id_
-        if self._next_id <= package.id < outbound.CHOSEN_IDS:
+        if self._next_id <= package.id < CHOSEN_IDS:
             self._next_id = package.id + 1
         return package.id
 

@@ -1,0 +1,89 @@
+"""How far the journal had come, kept in a small file beside it: what is lost with its log, or with
+the whole file, is known by that, and no number comes back.
+
+Two places are written in turn, each with a check: one that is torn leaves the other. It follows
+each commit without a sync of its own, which once a minute is enough: after a power cut it may be
+behind the journal, and is never ahead.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from fieldagent.system.private import make_private_file
+
+CHOSEN_IDS = 2**30
+"""From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
+SYNC_EVERY = 60.0
+"""Seconds."""
+_FORM = struct.Struct(">4sIQQQ")
+_MAGIC = b"FAhw"
+_PLACE = 64
+"""Bytes between the two."""
+
+
+class HighWater(NamedTuple):
+    """The highest number of a Package, its id, and the highest number of a payload."""
+
+    package: int = 0
+    id: int = 0
+    payload: int = 0
+
+
+def of(db: sqlite3.Connection) -> HighWater:
+    """In some microseconds: indexes hold them."""
+    numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    ((kept, forgotten),) = db.execute(
+        "SELECT (SELECT max(id) FROM package WHERE id < ?), (SELECT max(id) FROM forgotten)",
+        (CHOSEN_IDS,),
+    )
+    highest = max(kept or 0, forgotten or 0, 0)
+    return HighWater(numbers.get("package") or 0, highest, numbers.get("inbound") or 0)
+
+
+class HighWaterFile:
+    """Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        make_private_file(path)
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._turn, self.mark = max(
+            (self._read(place) for place in (0, 1)), default=(0, HighWater())
+        )
+        self._synced = time.monotonic()
+
+    def _read(self, place: int) -> tuple[int, HighWater]:
+        content = os.pread(self._file, _FORM.size + 4, place * _PLACE)
+        told, check = content[: _FORM.size], content[_FORM.size :]
+        if len(told) < _FORM.size or check != crc32(told).to_bytes(4, "big"):
+            return 0, HighWater()
+        magic, turn, *numbers = _FORM.unpack(told)
+        return (turn, HighWater(*numbers)) if magic == _MAGIC else (0, HighWater())
+
+    def follow(self, mark: HighWater) -> None:
+        """It is in the journal. What cannot be written is written with the next."""
+        if mark == self.mark:
+            return
+        turn = self._turn + 1
+        told = _FORM.pack(_MAGIC, turn & 0xFFFFFFFF, *mark)
+        with suppress(OSError):
+            os.pwrite(self._file, told + crc32(told).to_bytes(4, "big"), turn % 2 * _PLACE)
+            self._turn, self.mark = turn, mark
+            if time.monotonic() - self._synced >= SYNC_EVERY:
+                self.sync()
+
+    def sync(self) -> None:
+        os.fdatasync(self._file)
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.sync()
+        os.close(self._file)

@@ -1,0 +1,186 @@
+"""Opens the journal at a start, looks at it before anything is written, and mends what is damaged.
+
+Only damage is damage (`store.trouble`). A damaged journal is set aside as it is, and what is whole
+in it goes on in a new one: the new one is written beside it, and takes its place at once or not at
+all, however power fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+from fieldagent.agent.journal import high_water, losses
+from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
+from fieldagent.agent.journal.salvage import Saved, salvage
+from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.store.pages import Pages
+from fieldagent.store.sqlite import connect, reader
+from fieldagent.store.trouble import is_damage, unusable
+
+log = logging.getLogger(__name__)
+
+FILES = ("-wal", "-shm", "")
+"""What a journal consists of; the file itself last."""
+SETTLED = (16, 0), (0, 64, 32, 32)
+"""Bytes 16 and 17, and 20 to 23, of every file of ours (https://sqlite.org/fileformat2.html#1.3):
+SQLite itself takes others for another kind of file, or for one that is only to be read."""
+
+
+class DamageFound(sqlite3.DatabaseError):
+    """By a look of our own."""
+
+
+def open_journal(path: Path) -> tuple[sqlite3.Connection, HighWaterFile]:
+    """Raises Unusable for what is no damage: a good journal is never set aside."""
+    try:
+        _take_over(path)
+        mark = HighWaterFile(_beside(path, "-mark"))
+        try:
+            connection = _open(path, mark.mark)
+            mark.follow(high_water.of(connection))
+        except BaseException:
+            mark.close()
+            raise
+    except (sqlite3.Error, OSError) as error:
+        raise unusable(path, error) from error
+    return connection, mark
+
+
+def _open(path: Path, mark: HighWater) -> sqlite3.Connection:
+    try:
+        _look(path, mark)
+        connection = connect(path, JOURNAL, checked=True)
+        try:
+            _see_that_all_is_there(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        if not _speaks_of_damage(error):
+            raise
+        _mend(path, mark, " ".join(str(error).split()))
+        connection = connect(path, JOURNAL, checked=True)
+    return connection
+
+
+def _speaks_of_damage(error: sqlite3.Error) -> bool:
+    # A table or column that is not there was there: our own statements are right.
+    code = getattr(error, "sqlite_errorcode", None)
+    return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
+
+
+def _look(path: Path, mark: HighWater) -> None:
+    """Without writing anything: the log of a journal that is opened for writing may be gone
+    afterwards. Raises what it finds."""
+    if not path.exists() or not path.stat().st_size:
+        if mark != HighWater():
+            raise DamageFound("it is empty" if path.exists() else "the file is gone")
+        return
+    if path.is_dir():
+        return
+    with path.open("rb") as file:
+        head = file.read(24)
+    if (tuple(head[16:18]), tuple(head[20:24])) != SETTLED or not {*head[18:20]} <= {1, 2}:
+        raise DamageFound("its head is damaged")
+    with closing(reader(path)) as looker:
+        ((version,),) = looker.execute("PRAGMA user_version")
+        if version > JOURNAL.version:
+            return
+        ((found,),) = looker.execute("PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise DamageFound(found)
+        numbers = dict(looker.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        came = (numbers.get("package") or 0, numbers.get("inbound") or 0)
+        if came[0] < mark.package or came[1] < mark.payload:
+            raise DamageFound("what was written last is gone: its log was cut or damaged")
+
+
+def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
+    with closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(JOURNAL.tables)
+        names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for (name,) in ours.execute(names).fetchall():
+            columns = f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{name}')"
+            if ours.execute(columns).fetchall() != connection.execute(columns).fetchall():
+                raise DamageFound(f"the table {name} is not as it was made")
+
+
+def _mend(path: Path, mark: HighWater, why: str) -> None:
+    """Leaves a whole journal at `path`, with all that could be saved. Raises sqlite3.Error,
+    OSError."""
+    log.error("the journal %s is damaged (%s): what is whole in it is being saved", path, why)
+    new = _beside(path, "-mending")
+    for suffix in FILES:
+        _beside(new, suffix).unlink(missing_ok=True)
+    pages = Pages(_content(path), _content(_beside(path, "-wal")))
+    bad = _name_for(path)
+    connection = connect(new, JOURNAL, checked=True)
+    try:
+        saved = _save(pages, connection, mark, f"the journal was damaged ({why})", bad)
+    finally:
+        connection.close()
+    new.rename(_beside(path, "-mended"))
+    _take_over(path)
+    log.error(
+        "the journal was damaged (%s): %s. The damaged one is kept as %s; `fieldagent status`"
+        " shows this again",
+        why,
+        saved.in_words(),
+        bad.name,
+    )
+
+
+def _save(
+    pages: Pages, connection: sqlite3.Connection, mark: HighWater, why: str, bad: Path
+) -> Saved:
+    now = time.time()
+    connection.execute("PRAGMA foreign_keys=OFF")
+    connection.execute("BEGIN IMMEDIATE")
+    saved = salvage(pages, connection, mark, now)
+    text = f"{why}: {saved.in_words()}. The damaged one is kept as {bad.name}"
+    lost = len(saved.damaged) + saved.unknown
+    losses.note(connection, losses.Loss(now, text, lost, saved.payloads_lost))
+    connection.execute("COMMIT")
+    # All of it into the one file, which is going to be renamed.
+    connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+    return saved
+
+
+def _take_over(path: Path) -> None:
+    """Put a mended journal, if there is one, where the damaged one is, which is set aside."""
+    mended = _beside(path, "-mended")
+    if not mended.exists():
+        return
+    bad = _name_for(path)
+    for suffix in FILES:
+        part = _beside(path, suffix)
+        if part.exists():
+            part.rename(_beside(bad, suffix))
+    mended.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _name_for(path: Path) -> Path:
+    number = 1
+    while (bad := path.with_name(f"{path.name}.{number}.bad")).exists():
+        number += 1
+    return bad
+
+
+def _content(path: Path) -> bytes:
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

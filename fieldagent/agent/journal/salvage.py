@@ -1,0 +1,313 @@
+"""Saves from a damaged journal what is whole, row by row, into a new one.
+
+What ended stays ended. A Package of which something is known, and which is not what was accepted,
+ends as damaged. One of which the state on a channel is lost waits there: receivers know what they
+have had.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from fieldagent.agent.journal.high_water import HighWater
+from fieldagent.agent.journal.records import DAMAGED, crc_of
+from fieldagent.package.delivery import Leg, terminal_status
+from fieldagent.package.package import Channel, Status
+from fieldagent.package.reading import InvalidPackage, read_package
+from fieldagent.store.pages import Pages, Row, Value
+
+STATES: dict[str, dict[str, set[Value]]] = {
+    "package": {"status": {None, *Status}},
+    "leg": {"channel": {*Channel}, "status": {None, *Status}},
+    "handover": {"state": {"waiting", "handed", "dead"}},
+    "sos": {"state": {"declared", "confirmed", "canceled"}},
+    "inbound": {},
+    "dead_letter": {"channel": {*Channel}},
+    "intent": {"channel": {*Channel}},
+    "arrived": {},
+}
+"""The tables whose rows are known by what is in them, and what may be."""
+LATER = {
+    "package": "package.status IS NULL AND excluded.status IS NOT NULL",
+    "leg": "leg.status IS NULL AND excluded.status IS NOT NULL",
+    "handover": "handover.state = 'waiting' AND excluded.state <> 'waiting'",
+}
+"""Which of two rows with one key is the later one."""
+TYPES = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
+DEFAULTS: dict[str | None, Value] = {"0": 0, "1": 1, "''": ""}
+"""What a row has in a column that was not there yet, by the text in the schema."""
+CHANNELS = frozenset(Channel)
+NAMED_MAX = 20
+"""Ids that are told one by one."""
+
+Found = dict[str, Value]
+"""A row by the names of its columns."""
+
+
+@dataclass
+class Saved:
+    packages: int = 0
+    waiting: int = 0
+    payloads: int = 0
+    damaged: list[int] = field(default_factory=list)
+    """The ids of Packages that waited and cannot be sent any more."""
+    unknown: int = 0
+    """Packages accepted last, of which nothing is known any more."""
+    payloads_lost: int = 0
+
+    def in_words(self) -> str:
+        waited = f"{self.waiting} of them still to be sent"
+        text = f"{self.packages} Packages ({waited}) and {self.payloads} payloads are whole"
+        if self.damaged:
+            named = ", ".join(str(id_) for id_ in self.damaged[:NAMED_MAX])
+            more = len(self.damaged) - NAMED_MAX
+            text += f"; damaged and not sent: {named}" + (f" and {more} more" if more > 0 else "")
+        if self.unknown:
+            text += f"; unknown: the last {self.unknown} that were accepted"
+        if self.payloads_lost:
+            text += f"; payloads that came and are lost: {self.payloads_lost}"
+        if self.damaged or self.unknown:
+            text += ". Post those again"
+        return text
+
+
+class _Table:
+    """A table of the new journal, and how its rows look in a page."""
+
+    def __init__(self, db: sqlite3.Connection, name: str, sql: str) -> None:
+        self.name = name
+        columns = db.execute(f"PRAGMA table_info({name})").fetchall()
+        self._in_key_order = "WITHOUT ROWID" in sql
+        if self._in_key_order:
+            columns.sort(key=lambda column: column[5] or len(columns) + column[0])
+        self._columns = columns
+        names = ", ".join(column[1] for column in columns)
+        keys = ", ".join(column[1] for column in columns if column[5])
+        news = ", ".join(f"{column[1]} = excluded.{column[1]}" for column in columns)
+        then = f"ON CONFLICT ({keys}) DO UPDATE SET {news} WHERE {LATER.get(name)}"
+        self.insert = (
+            f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * len(columns))})"
+            f" {then if name in LATER else 'ON CONFLICT DO NOTHING'}"
+        )
+
+    def row(self, found: Row) -> Found | None:
+        """None where it is none of this table's."""
+        if (found.rowid is None) != self._in_key_order or len(found.values) > len(self._columns):
+            return None
+        row: Found = {}
+        for index, (_, name, kind, required, default, key) in enumerate(self._columns):
+            # A row from before the column was there lacks it.
+            value: Value = DEFAULTS.get(default)
+            if key and kind == "INTEGER" and not self._in_key_order:
+                value = found.rowid
+            elif index < len(found.values):
+                value = found.values[index]
+            if (value is None and required) or not isinstance(value, (type(None), *TYPES[kind])):
+                return None
+            row[name] = value
+        allowed = STATES.get(self.name, {})
+        return row if all(row[name] in values for name, values in allowed.items()) else None
+
+
+class _Salvage:
+    def __init__(self, db: sqlite3.Connection, now: float) -> None:
+        self._db = db
+        self._now = now
+        self._tables = {
+            name: _Table(db, name, sql)
+            for name, sql in db.execute(
+                "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"
+                " AND name NOT LIKE 'sqlite_%' AND name <> 'reserve'"
+            ).fetchall()
+        }
+        self._ids: dict[int, int] = {}
+        """Of Packages by sequence, as an index has them."""
+        self._pending: set[tuple[int, str]] = set()
+        """Sequence and channel of legs that wait, as an index has them."""
+        self._bad: dict[int, Found] = {}
+        """Packages that are not what was accepted."""
+
+    def take(self, pages: Pages) -> None:
+        for found in pages.rows():
+            match found:
+                case Row("package_by_id", None, (int(id_), int(sequence))):
+                    self._ids[sequence] = id_
+                case Row("leg_pending", None, (int(), int(sequence), str(channel))):
+                    self._pending.add((sequence, channel))
+                case _:
+                    for table, row in self._of(found):
+                        self._keep(table, row)
+
+    def _of(self, found: Row) -> Iterator[tuple[_Table, Found]]:
+        """Whose it is. Where its page cannot tell, what is in it must."""
+        for name in [found.table] if found.table in self._tables else STATES:
+            table = self._tables[name or ""]
+            row = table.row(found)
+            certain = found.table is not None or name != "inbound"
+            if row is not None and (certain or _is_inbound(row)):
+                yield table, row
+
+    def _keep(self, table: _Table, row: Found) -> None:
+        if table.name == "package" and not _is_whole(row):
+            sequence = row["sequence"]
+            assert isinstance(sequence, int)
+            self._bad.setdefault(sequence, row)
+            return
+        with suppress(sqlite3.IntegrityError):
+            self._db.execute(table.insert, tuple(row.values()))
+
+    def mend(self, before: HighWater, saved: Saved) -> None:
+        """Make one of what was found, and tell what could not be."""
+        db = self._db
+        known = {sequence for (sequence,) in db.execute("SELECT sequence FROM package")}
+        saved.packages = len(known)
+        orphans = {
+            sequence for (sequence,) in db.execute("SELECT sequence FROM leg WHERE status IS NULL")
+        }
+        orphans |= {sequence for sequence, channel in self._pending if channel in CHANNELS}
+        orphans |= {each for each, row in self._bad.items() if row["status"] is None}
+        for sequence in sorted(orphans - known):
+            saved.damaged.append(self._end(sequence))
+        self._mend_legs(known)
+        self._mend_payloads(saved)
+        for table in ("leg", "receipt", "story", "sos", "carried", "fragment_held"):
+            db.execute(f"DELETE FROM {table} WHERE sequence NOT IN (SELECT sequence FROM package)")
+        self._number_on(before, saved)
+        waiting = "SELECT count(DISTINCT sequence) FROM leg WHERE status IS NULL"
+        ((saved.waiting,),) = db.execute(waiting)
+
+    def _end(self, sequence: int) -> int:
+        """A Package of which too little is left; what is left is kept for a look."""
+        row: Found = {"accepted": 0.0, "expires": None, **self._bad.get(sequence, {})}
+        found = self._ids.get(sequence, row.get("id"))
+        # Without one it is found by its number alone.
+        id_ = found if isinstance(found, int) else -sequence
+        self._db.execute(
+            "INSERT INTO package (sequence, id, body, digest, accepted, expires, status, ended,"
+            " crc) VALUES (?, ?, ?, ?, ?, ?, 'Error', ?, 0)",
+            (
+                sequence,
+                id_,
+                row.get("body", ""),
+                row.get("digest", b""),
+                row["accepted"],
+                row["expires"],
+                self._now,
+            ),
+        )
+        channels = {channel for number, channel in self._pending if number == sequence}
+        for channel in channels & {*Channel}:
+            self._db.execute(
+                "INSERT OR IGNORE INTO leg (sequence, channel) VALUES (?, ?)", (sequence, channel)
+            )
+        self._db.execute(
+            "UPDATE leg SET status = ?, reason = ?, ended = ? WHERE sequence = ?"
+            " AND status IS NULL",
+            (DAMAGED.status, DAMAGED.reason, self._now, sequence),
+        )
+        return id_
+
+    def _mend_legs(self, known: set[int]) -> None:
+        """Whoever waits must wait somewhere."""
+        db = self._db
+        whole = "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
+        for sequence, channel in self._pending:
+            if sequence in known and channel in CHANNELS:
+                db.execute(f"{whole} FROM package WHERE sequence = ?", (channel, 0, sequence))
+        usual = {channel for (channel,) in db.execute("SELECT DISTINCT channel FROM leg")}
+        lost = db.execute(
+            "SELECT sequence, body FROM package WHERE status IS NULL"
+            " AND sequence NOT IN (SELECT sequence FROM leg)"
+        ).fetchall()
+        for sequence, body in lost:
+            channels = read_package(json.loads(body)).channels or usual or set(Channel)
+            for channel in channels:
+                db.execute(f"{whole} FROM package WHERE sequence = ?", (channel, 0, sequence))
+        db.execute(
+            "UPDATE leg SET priority = (SELECT json_extract(body, '$.priority') FROM package"
+            " WHERE package.sequence = leg.sequence) WHERE status IS NULL"
+            " AND sequence IN (SELECT sequence FROM package WHERE status IS NOT 'Error')"
+        )
+        over = db.execute(
+            "SELECT sequence FROM package WHERE status IS NULL AND sequence NOT IN"
+            " (SELECT sequence FROM leg WHERE status IS NULL)"
+        ).fetchall()
+        for (sequence,) in over:
+            rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
+            status = terminal_status(Leg(Status(each)) for (each,) in rows)
+            db.execute(
+                "UPDATE package SET status = ?, ended = ? WHERE sequence = ?",
+                (status, self._now, sequence),
+            )
+
+    def _mend_payloads(self, saved: Saved) -> None:
+        """One whose state is lost is handed over again: its `requestId` is the same."""
+        db = self._db
+        ((saved.payloads,),) = db.execute("SELECT count(*) FROM inbound")
+        ((saved.payloads_lost,),) = db.execute(
+            "SELECT count(DISTINCT number) FROM handover WHERE state = 'waiting'"
+            " AND number NOT IN (SELECT number FROM inbound)"
+        )
+        db.execute("DELETE FROM handover WHERE number NOT IN (SELECT number FROM inbound)")
+        db.execute(
+            "INSERT INTO handover (hook, number, sender, state)"
+            " SELECT hooks.hook, number, sender, 'waiting' FROM inbound,"
+            " (SELECT DISTINCT hook FROM handover) AS hooks"
+            " WHERE number NOT IN (SELECT number FROM handover)"
+        )
+
+    def _number_on(self, before: HighWater, saved: Saved) -> None:
+        """No number and no id comes back."""
+        db = self._db
+        for table, key, highest in (
+            ("package", "sequence", before.package),
+            ("inbound", "number", before.payload),
+        ):
+            ((found,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
+            if table == "package":
+                saved.unknown = max(0, highest - found)
+            else:
+                saved.payloads_lost += max(0, highest - found)
+            db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+            db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, max(found, highest)))
+        db.execute(
+            "INSERT INTO forgotten VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET id = max(id, ?1)",
+            (before.id,),
+        )
+
+
+TOLD = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expires")
+
+
+def _is_whole(row: Found) -> bool:
+    told: dict[str, Any] = {name: row[name] for name in TOLD}
+    if row["crc"] is not None:
+        return row["crc"] == crc_of(id_=told.pop("id"), **told)
+    try:
+        read_package(json.loads(str(row["body"])))
+    except (InvalidPackage, ValueError):
+        return False
+    return True
+
+
+def _is_inbound(row: Found) -> bool:
+    try:
+        document = json.loads(str(row["body"]))
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("requestId") == row["request_id"]
+
+
+def salvage(pages: Pages, db: sqlite3.Connection, before: HighWater, now: float) -> Saved:
+    """`db` is a new journal, in a transaction and without foreign keys; `before` is how far the
+    damaged one had come."""
+    saved = Saved()
+    work = _Salvage(db, now)
+    work.take(pages)
+    work.mend(before, saved)
+    return saved
