@@ -77,7 +77,11 @@ class Agent:
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
-            "journal": {"commits": journal.commits, "full": journal.full},
+            "journal": {
+                "commits": journal.commits,
+                "full": journal.full,
+                "losses": [loss._asdict() for loss in losses.listing(journal.read)],
+            },
             "deadLetters": self._dead_letters(),
             "notices": [self.parts.inbox.key_trouble] if self.parts.inbox.key_trouble else [],
             "confirmationsRefused": self.parts.inbox.mismatches,

@@ -94,6 +94,9 @@ def status(given: argparse.Namespace) -> int:
     lines = [f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s"]
     if answer["journal"]["full"]:
         lines.append("the disk is full: make room on it; nothing goes on before")
+    lines += [
+        escaped(f"{clock_time(loss['at'])}: {loss['text']}") for loss in answer["journal"]["losses"]
+    ]
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
     lines += [escaped(notice) for notice in answer["notices"]]

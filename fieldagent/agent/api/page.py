@@ -22,6 +22,7 @@ PAGE = """<!doctype html>
 <h1>fieldagent</h1>
 <p id="trouble" role="alert"></p>
 <p id="agent"></p>
+<table><tbody id="losses"></tbody></table>
 <h2>Channels</h2>
 <table><thead><tr><th>channel<th>state<th>signal<th>queued<th>credits today</thead>
 <tbody id="channels"></tbody></table>
@@ -45,6 +46,8 @@ async function look() {
     const [status, queue] = await Promise.all([get("/api/status"), get("/api/queue?limit=100")]);
     document.getElementById("agent").textContent =
       `version ${status.version}, up for ${Math.floor(status.uptime)} s`;
+    show("losses", status.journal.losses.map(loss =>
+      [new Date(loss.at * 1000).toLocaleString(), loss.text]));
     show("channels", Object.entries(status.channels).map(([name, channel]) =>
       [name, channel.configured ? `${channel.state} ${channel.reason}` : "not configured",
        channel.signal, channel.queued, channel.creditsToday]));

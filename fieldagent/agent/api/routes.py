@@ -342,6 +342,7 @@ def _metric_lines(status: Mapping[str, Any]) -> list[str]:
     lines = [
         f"fieldagent_uptime_seconds {status['uptime']}\n",
         f"fieldagent_journal_commits {status['journal']['commits']}\n",
+        f"fieldagent_journal_losses {len(status['journal']['losses'])}\n",
         f"fieldagent_dead_letters {status['deadLetters']['kept']}\n",
         f"fieldagent_dead_letters_total {status['deadLetters']['came']}\n",
         f"fieldagent_dead_letters_dropped_total {status['deadLetters']['dropped']}\n",

@@ -94,10 +94,17 @@ def _look(path: Path, mark: HighWater) -> None:
         ((found,),) = looker.execute("PRAGMA integrity_check(1)")
         if found != "ok":
             raise DamageFound(found)
-        numbers = dict(looker.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-        came = (numbers.get("package") or 0, numbers.get("inbound") or 0)
-        if came[0] < mark.package or came[1] < mark.payload:
+        if _is_behind(looker, mark):
             raise DamageFound("what was written last is gone: its log was cut or damaged")
+
+
+def _is_behind(looker: sqlite3.Connection, mark: HighWater) -> bool:
+    """Whether it has not come as far as was written down beside it."""
+    numbers: dict[str, int | None] = {}
+    if looker.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").fetchall():
+        numbers = dict(looker.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    package, payload = numbers.get("package") or 0, numbers.get("inbound") or 0
+    return package < mark.package or payload < mark.payload
 
 
 def _see_that_all_is_there(connection: sqlite3.Connection) -> None:

@@ -61,14 +61,14 @@ class Saved:
     payloads_lost: int = 0
 
     def in_words(self) -> str:
-        waited = f"{self.waiting} of them still to be sent"
-        text = f"{self.packages} Packages ({waited}) and {self.payloads} payloads are whole"
+        text = f"Packages that are whole: {self.packages}, {self.waiting} of them to be sent"
+        text += f"; payloads that are whole: {self.payloads}"
         if self.damaged:
             named = ", ".join(str(id_) for id_ in self.damaged[:NAMED_MAX])
             more = len(self.damaged) - NAMED_MAX
             text += f"; damaged and not sent: {named}" + (f" and {more} more" if more > 0 else "")
         if self.unknown:
-            text += f"; unknown: the last {self.unknown} that were accepted"
+            text += f"; unknown: the last {self.unknown} accepted"
         if self.payloads_lost:
             text += f"; payloads that came and are lost: {self.payloads_lost}"
         if self.damaged or self.unknown:

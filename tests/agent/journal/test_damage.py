@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import subprocess
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from tests.processes import agent, sky
+from tests.processes import MODULE, Agent, agent, sky
 
 JOURNAL = "state/journal.sqlite3"
 SECOND = "sequence = (SELECT number + 2 FROM beginning)"
@@ -49,3 +53,123 @@ def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None
     with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
         assert journal.execute(f"SELECT count(*) FROM package WHERE {SECOND}").fetchone() == (1,)
         assert journal.execute("SELECT packages FROM loss").fetchall() == [(1,)]
+
+
+def killed(home: Path, count: int) -> None:
+    """So many wait, and the agent was killed: all of it is in the log."""
+    with agent(home, {"satellite-port": str(home / "nobody")}) as kit:
+        for number in range(count):
+            body = {"message": {"content": f"number {number}"}}
+            assert kit.call("POST", "/api/package/async", body).status == 202
+        kit.kill()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+LOSSES: list[tuple[str, Callable[[Path], None], str]] = [
+    ("-wal", empty, "what was written last is gone"),
+    ("-wal", Path.unlink, "what was written last is gone"),
+    ("-wal", cut, "what was written last is gone"),
+    ("*", empty, "it is empty"),
+    ("*", Path.unlink, "the file is gone"),
+]
+
+
+@pytest.mark.parametrize(("what", "harm", "words"), LOSSES)
+def test_a_loss_is_told_and_no_number_comes_back(
+    tmp_path: Path, what: str, harm: Callable[[Path], None], words: str
+) -> None:
+    killed(tmp_path, 20)
+    for suffix in ["", "-wal", "-shm"] if what == "*" else [what]:
+        harm(tmp_path / f"{JOURNAL}{suffix}")
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
+        queued = kit.call("GET", "/api/queue").body["queued"]
+        assert words in loss["text"]
+        assert loss["packages"] == 20 - queued > 0
+        assert "post those again" in loss["text"].lower()
+        assert any(words in line for line in kit.output())
+        body = {"message": {"content": "the next"}}
+        assert kit.call("POST", "/api/package/async", body).body["id"] == 21
+        shown = command(kit, "status")
+        assert words in shown
+
+
+def test_an_end_in_good_order_and_a_kill_are_no_loss(tmp_path: Path) -> None:
+    killed(tmp_path, 20)
+    for _ in range(2):
+        with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+            assert kit.call("GET", "/api/queue").body["queued"] == 20
+            assert kit.call("GET", "/api/status").body["journal"]["losses"] == []
+            assert kit.stop() == 0
+
+
+def command(kit: Agent, *arguments: str) -> str:
+    done = subprocess.run(
+        [*MODULE, *arguments, "--port", str(kit.port)], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+JOURNAL_FILES = [JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"]
+WAITING = 120
+FLIPS = 24
+
+
+def flip(files: Sequence[Path], random: Random) -> str:
+    """One bit, anywhere in one of them; where."""
+    file = random.choice([file for file in files if file.exists() and file.stat().st_size])
+    content = bytearray(file.read_bytes())
+    place, bit = random.randrange(len(content)), random.randrange(8)
+    content[place] ^= 1 << bit
+    file.write_bytes(content)
+    return f"{file.name} byte {place} bit {bit}"
+
+
+def survive(home: Path, flips: int, seed: int) -> None:
+    """Each start succeeds, and at least 99 % of what is undamaged waits as before: a flip damages
+    one row at the most."""
+    kept = {}
+    for how in ("stopped", "killed"):
+        (home / how).mkdir()
+        if how == "killed":
+            killed(home / how, WAITING)
+        else:
+            accepted(home / how, *(f"number {number}" for number in range(WAITING)))
+        kept[how] = home / how / "state"
+    random = Random(seed)
+    there, losses = 0, []
+    for number in range(flips):
+        work = home / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        shutil.copytree(kept[random.choice(["stopped", "killed"])], work / "state")
+        where = flip([work / file for file in JOURNAL_FILES], random)
+        with agent(work, {"satellite-port": str(work / "nobody")}) as kit:
+            waiting = kit.call("GET", "/api/queue").body["packages"]
+            told = kit.call("GET", "/api/status").body["journal"]["losses"]
+        ids = {each["id"] for each in waiting}
+        assert ids <= set(range(1, WAITING + 1)), where
+        if len(ids) < WAITING:
+            losses.append(f"{where}: {WAITING - len(ids)}")
+            assert told, f"in silence: {where}"
+        there += min(len(ids), WAITING - 1)
+        print(f"{number + 1} {where}: {len(ids)} of {WAITING}", flush=True)
+    print(f"{there} of {flips * (WAITING - 1)} undamaged are there; {losses}")
+    assert there >= 0.99 * flips * (WAITING - 1), losses
+
+
+def test_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
+    survive(tmp_path, FLIPS, seed=11)
+
+
+@pytest.mark.long
+def test_a_thousand_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
+    survive(tmp_path, 1000, seed=3)
