@@ -548,6 +548,7 @@ def test_what_an_agent_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> N
             "state": 0o700,
             "agent.lock": 0o600,
             "journal.sqlite3": 0o600,
+            "journal.sqlite3-mark": 0o600,
             "journal.sqlite3-wal": 0o600,
             "journal.sqlite3-shm": 0o600,
         }
