@@ -318,6 +318,7 @@ def device_add(given: argparse.Namespace) -> int:
             air_key=air_key,
             credits_per_day=given.credits_per_day,
             sos_reserve=given.sos_reserve,
+            relay=given.relay,
             now=now,
         )
         text: Row = {"id": id_, "hub-token": token}
@@ -336,6 +337,16 @@ def device_token(given: argparse.Namespace) -> int:
         return show(given, {"id": device, "hub-token": token}, secret_names=("hub-token",))
 
     return once(given, renew)
+
+
+def device_relay(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> tuple[int, Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        directory.set_relay(db, device, not given.off, now=now)
+        return device, {"id": device, "relay": not given.off}
+
+    return _taking_dead_letters(given, change)
 
 
 def device_list(given: argparse.Namespace) -> int:

@@ -108,6 +108,7 @@ def _add_device(actions: Subparsers) -> None:
     add.add_argument("--imei", help="15 digits of its satellite modem")
     add.add_argument("--operator", choices=("directip", "rockblock"))
     add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
+    add.add_argument("--relay", action="store_true", help="it may bring what others sent")
     add.add_argument("--credits-per-day", type=int, help="most credits to it on a UTC day")
     add.add_argument("--sos-reserve", type=int, default=0, help="of these, for an SOS alone (0)")
     token = _action(device, "token", "device_token", "give a device a new link token")
@@ -122,6 +123,11 @@ def _add_device(actions: Subparsers) -> None:
         "--given", action="store_true", help="ask for the one that the kit has, or read a line"
     )
     which.add_argument("--remove", action="store_true", help="its messages bear no tag any more")
+    relay = _action(
+        device, "relay", "device_relay", "let a device bring what others sent, in their name"
+    )
+    relay.add_argument("device")
+    relay.add_argument("--off", action="store_true", help="it may not any more, but an SOS")
     _add_disabling(device, "device", "device")
     _action(device, "list", "device_list", "list devices")
 

@@ -172,6 +172,8 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
     entry = payload["body"]["payloads"][0]
     sender, event = entry["identity"], entry["events"][0]
     sos = "SOS " if event.get("sos") else ""
+    if event.get("unauthenticated"):
+        sos += "(unauthenticated) "
     what = event.get("content") or event.get("name") or event.get("latitude") or ""
     lines = [
         f"{payload['requestId']}  {clock_time(payload['received'])}  {sos}{event['type']} from"

@@ -133,6 +133,7 @@ def add_device(
     air_key: bytes | None = None,
     credits_per_day: int | None = None,
     sos_reserve: int = 0,
+    relay: bool = False,
     now: float,
 ) -> tuple[int, str]:
     """Its number and its link token, which is shown this once."""
@@ -153,6 +154,7 @@ def add_device(
         air_key=air_key,
         credits_per_day=credits_per_day,
         sos_reserve=sos_reserve,
+        relay=int(relay),
         created=now,
     )
     note(db, ADMINISTRATION, "device add", f"{id_} {name}", now)
@@ -182,6 +184,12 @@ def set_air_key(db: Db, device: int, key: bytes | None, *, now: float) -> None:
     note(db, ADMINISTRATION, "device key", f"{device} {'removed' if key is None else 'set'}", now)
 
 
+def set_relay(db: Db, device: int, allowed: bool, *, now: float) -> None:
+    """Whether it may bring what others of its workspace have sent, in their name."""
+    db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
+    note(db, ADMINISTRATION, f"device relay {'on' if allowed else 'off'}", str(device), now)
+
+
 def new_link_token(db: Db, device: int, *, now: float) -> str:
     token = secret.new_secret("link")
     db.execute("UPDATE device SET link_token = ? WHERE id = ?", secret.lookup(token), device)
@@ -194,7 +202,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
     return _rows(
         db,
         "SELECT device.id, device.name, device.member, member.name, imei, operator,"
-        " air_key IS NOT NULL, credits_per_day, sos_reserve, device.disabled,"
+        " air_key IS NOT NULL, relay = 1, credits_per_day, sos_reserve, device.disabled,"
         " EXISTS (SELECT 1 FROM lease WHERE lease.device = device.id AND lease.until > ?),"
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
         " AND delivery.state IN ('waiting', 'packed')),"
@@ -209,6 +217,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
             "imei",
             "operator",
             "tagged?",
+            "relay?",
             "creditsPerDay",
             "sosReserve",
             "disabled",

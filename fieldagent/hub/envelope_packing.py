@@ -13,7 +13,15 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.ledger import THE_HUB, WAITS, stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Entry, Introduction, Receipt, Source, encode
+from fieldagent.wire.envelope import (
+    Content,
+    Entry,
+    Introduction,
+    Receipt,
+    Source,
+    Unproved,
+    encode,
+)
 
 LOOK_AT = 64
 """Items looked at to fill one envelope."""
@@ -29,12 +37,15 @@ class Waiting:
     """Under the number it has on air to this device."""
     source: Source | None = None
     """Which agent's item it is: a device may have heard it by radio."""
+    unauthenticated: bool = False
 
     @property
     def entries(self) -> list[Entry]:
-        """It and, where an agent sent it, what that called it."""
-        text = [] if self.source is None else [Entry(self.entry.sequence, self.source)]
-        return [self.entry, *text]
+        """It, and what is to be known of it."""
+        beside: list[Content] = [] if self.source is None else [self.source]
+        if self.unauthenticated:
+            beside.append(Unproved())
+        return [self.entry, *(Entry(self.entry.sequence, each) for each in beside)]
 
 
 @dataclass(slots=True)
@@ -61,7 +72,7 @@ def waiting(
     """What waits for `device` and has not expired, the most urgent first. `due` is a condition."""
     rows = db.execute(
         "SELECT item.id, delivery.sequence, item.sender, item.body, item.source_device,"
-        " item.source_sequence FROM delivery"
+        " item.source_sequence, item.unauthenticated FROM delivery"
         " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
         f" AND delivery.state IN {WAITS} AND (item.expires IS NULL OR item.expires > ?) AND {due}"
         " ORDER BY item.priority DESC, delivery.sequence LIMIT ?",
@@ -76,8 +87,9 @@ def waiting(
             sender,
             replace(stored_entry(body), sequence=sequence),
             None if station is None else Source(station, number),
+            bool(unauthenticated),
         )
-        for item, sequence, sender, body, station, number in rows
+        for item, sequence, sender, body, station, number, unauthenticated in rows
     ]
 
 

@@ -35,6 +35,8 @@ class Posting:
     """Unix seconds."""
     priority: int
     sos: bool = False
+    unauthenticated: bool = False
+    """An SOS of which nobody has proved that it is its sender's."""
     target: int | None = None
     """The member a message is for; None is everyone in the workspace but the sender."""
     collapse_key: int | None = None
@@ -57,8 +59,8 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
     source = posting.source
     ((item,),) = db.execute(
         "INSERT INTO item (request_id, workspace, sender, target, body, sos, priority,"
-        " collapse_key, accepted, expires, source_device, source_sequence, contact, estimate)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " collapse_key, accepted, expires, source_device, source_sequence, contact, estimate,"
+        " unauthenticated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         str(uuid.uuid4()),
         posting.workspace,
         posting.sender,
@@ -73,6 +75,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
         source.sequence if source else None,
         posting.contact,
         "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
+        int(posting.unauthenticated),
     )
     for device, satellite in _addressees(db, posting):
         _deliver(db, item, device, satellite_from(posting, satellite, now, grace))

@@ -33,6 +33,7 @@ from fieldagent.wire.envelope import (
     Report,
     Source,
     Unauthenticated,
+    Unproved,
     decode,
     digest_of,
     fingerprint,
@@ -54,6 +55,10 @@ class _Taken:
     carrier: Device | None = None
     """Whose link brought them, where that is another's."""
     estimate: Estimate | None = None
+    proved: bool = True
+    """Who brought them has proved who they are: by a link's token, or a tag."""
+    doubt: str = ""
+    """Why these are not believed to be the device's: nothing but an SOS of theirs counts."""
     items: int = 0
     duplicates: int = 0
     mismatches: list[str] = field(default_factory=list)
@@ -167,7 +172,8 @@ class MobileOriginated:
 
         def take(db: Db) -> _Taken:
             # A transaction may be carried out anew: each time it begins with nothing.
-            taken = _Taken(device, way, self._clock(), estimate=estimate)
+            proved = way is Bearer.IP or bool(keys)
+            taken = _Taken(device, way, self._clock(), estimate=estimate, proved=proved)
             self._take(db, envelope, taken)
             taken.troubles += envelope.not_understood
             if taken.troubles:
@@ -216,7 +222,8 @@ class MobileOriginated:
         except RemoteProtocolError as error:
             dead_letters.stays(db, letter.id, device.id, _in_words(error)[1])
             return False
-        taken = _Taken(device, letter.way, self._clock())
+        proved = letter.way is Bearer.IP or bool(keys)
+        taken = _Taken(device, letter.way, self._clock(), proved=proved)
         # What fails by a mistake of ours undoes nothing else.
         db.execute("SAVEPOINT dead_letter")
         try:
@@ -240,13 +247,18 @@ class MobileOriginated:
                 taken.troubles.append(text)
                 return taken
             taken.carrier, taken.device = taken.device, neighbour
+            taken.doubt = _doubt(db, taken.carrier, neighbour, taken.proved)
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
         return taken
 
     def _take_entry(self, db: Db, entry: Entry, taken: _Taken) -> None:
         content, device = entry.content, taken.device
-        if isinstance(content, Introduction):
+        if taken.carrier is not None and isinstance(content, Report | Receipt):
+            taken.troubles.append("a confirmation in the name of another device")
+        elif taken.doubt and isinstance(content, Item) and not entry.sos:
+            taken.troubles.append(taken.doubt)
+        elif isinstance(content, Introduction):
             taken.troubles.append("an introduction: the hub knows who is who")
         elif isinstance(content, Report):
             # A recording of one says nothing new: what it asks for costs only once.
@@ -254,13 +266,13 @@ class MobileOriginated:
                 taken.duplicates += 1
             elif not send_fragments_again(db, device.id, entry.sequence, content, taken.now):
                 taken.mismatches.append(f"a report on {entry.sequence}")
-        elif isinstance(content, Ack | RelayRequest | Source):
+        elif isinstance(content, Ack | RelayRequest | Source | Unproved):
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             _take_receipt(db, entry, content, taken)
         elif isinstance(content, Fragment):
             self._take_fragment(db, entry, content, taken)
-        elif not _is_new(db, entry, taken):
+        elif (taken.doubt and _was_there(db, entry, taken)) or not _is_new(db, entry, taken):
             taken.duplicates += 1
         else:
             taken.items += 1
@@ -279,6 +291,7 @@ class MobileOriginated:
             entry.time,
             priority=SOS_PRIORITY if entry.sos else ITEMS[kind_of(item)][1],
             sos=entry.sos,
+            unauthenticated=bool(taken.doubt),
             expires=None if entry.sos else taken.now + self._time_to_live,
             source=Source(device.id, entry.sequence),
             estimate=_estimate_beside(item, taken),
@@ -349,6 +362,27 @@ def _neighbour(db: Db, carrier: Device, number: int) -> Device | None:
     return Device(*rows[0]) if rows else None
 
 
+def _doubt(db: Db, carrier: Device, neighbour: Device, proved: bool) -> str:
+    """Why what `carrier` brings is not taken for the neighbour's; empty where it is."""
+    ((relay, tagged),) = db.execute(
+        "SELECT carrier.relay, neighbour.air_key IS NOT NULL FROM device carrier, device neighbour"
+        " WHERE carrier.id = ? AND neighbour.id = ?",
+        carrier.id,
+        neighbour.id,
+    )
+    if not relay:
+        return (
+            f"an item of {neighbour.name}, for which {carrier.name} may not speak: `fieldagent hub"
+            f" device relay {carrier.id}` lets it, and takes in what it brought"
+        )
+    if tagged and not proved:
+        return (
+            f"an item of {neighbour.name}, whose messages bear a tag, in one of {carrier.name}"
+            " without: give that one a satellite-key too"
+        )
+    return ""
+
+
 def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:
     rows = db.execute(
         "SELECT item.id, item.body, item.sos FROM delivery JOIN item ON item.id = delivery.item"
@@ -370,8 +404,10 @@ def _is_new(db: Db, entry: Entry, taken: _Taken) -> bool:
     return bool(
         db.execute(
             "INSERT INTO arrived (device, origin, sequence, digest, at, sos)"
-            " VALUES (?, 0, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             taken.device.id,
+            # Apart, so that what somebody invents never stands in the way of what is true.
+            int(bool(taken.doubt)),
             entry.sequence,
             fingerprint(entry),
             taken.now,
@@ -393,9 +429,10 @@ def _was_there(db: Db, entry: Entry, taken: _Taken) -> bool:
 
 def _drop_slices(db: Db, taken: _Taken, sequence: int, count: int, *, but: int = -1) -> None:
     db.execute(
-        "DELETE FROM slice WHERE device = ? AND origin = 0 AND sequence = ? AND count = ?"
+        "DELETE FROM slice WHERE device = ? AND origin = ? AND sequence = ? AND count = ?"
         " AND position <> ?",
         taken.device.id,
+        int(bool(taken.doubt)),
         sequence,
         count,
         but,
@@ -406,9 +443,10 @@ def _keep_slice(db: Db, taken: _Taken, sequence: int, part: Fragment) -> dict[in
     """Store one fragment; all that are there of the same item come back."""
     db.execute(
         "INSERT INTO slice (device, origin, sequence, count, position, slice, at)"
-        " VALUES (?, 0, ?, ?, ?, ?, ?) ON CONFLICT (device, origin, sequence, count, position)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, origin, sequence, count, position)"
         " DO UPDATE SET slice = excluded.slice, at = excluded.at",
         taken.device.id,
+        int(bool(taken.doubt)),
         sequence,
         part.count,
         part.index,
@@ -416,9 +454,10 @@ def _keep_slice(db: Db, taken: _Taken, sequence: int, part: Fragment) -> dict[in
         taken.now,
     )
     rows = db.execute(
-        "SELECT position, slice FROM slice WHERE device = ? AND origin = 0 AND sequence = ?"
+        "SELECT position, slice FROM slice WHERE device = ? AND origin = ? AND sequence = ?"
         " AND count = ?",
         taken.device.id,
+        int(bool(taken.doubt)),
         sequence,
         part.count,
     )

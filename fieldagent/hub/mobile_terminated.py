@@ -248,7 +248,7 @@ def ask_for_fragments(db: Db, now: float) -> int:
     """
     rows = db.execute(
         "SELECT slice.device, slice.sequence, slice.count, device.air_key FROM slice"
-        " JOIN device ON device.id = slice.device WHERE device.imei IS NOT NULL"
+        " JOIN device ON device.id = slice.device WHERE origin = 0 AND device.imei IS NOT NULL"
         " AND device.operator IS NOT NULL GROUP BY slice.device, slice.sequence, slice.count,"
         " device.air_key HAVING max(slice.at) < ? AND max(slice.at) > ?"
         " AND ? - max(slice.at) >= ? * (max(slice.asked) - max(slice.at))",
@@ -259,7 +259,8 @@ def ask_for_fragments(db: Db, now: float) -> int:
     )
     for device, sequence, count, key in rows:
         there = db.execute(
-            "UPDATE slice SET asked = ? WHERE device = ? AND sequence = ? AND count = ?"
+            "UPDATE slice SET asked = ?"
+            " WHERE origin = 0 AND device = ? AND sequence = ? AND count = ?"
             " RETURNING position, slice",
             now,
             device,

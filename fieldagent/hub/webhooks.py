@@ -150,7 +150,7 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
     locked = db.skip_locked.replace("UPDATE", "UPDATE OF d")
     rows = db.execute(
         f"SELECT {_WEBHOOK}, item.id, item.request_id, item.sender, item.workspace, item.body,"
-        f" item.accepted, item.estimate, d.attempts {_DUE} AND d.webhook = ?"
+        f" item.accepted, item.estimate, item.unauthenticated, d.attempts {_DUE} AND d.webhook = ?"
         f" ORDER BY d.item LIMIT ?{locked}",
         now,
         now,
@@ -169,12 +169,14 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
 
 
 def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
-    item, request_id, sender, workspace, body, accepted, estimate, attempts = row[7:]
+    item, request_id, sender, workspace, body, accepted, estimate, unproved, attempts = row[7:]
     entry = stored_entry(body)
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
     moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
-    extra = {"estimatedPosition": _estimated(estimate)} if estimate else {}
+    extra: dict[str, Any] = {"estimatedPosition": _estimated(estimate)} if estimate else {}
+    if unproved:
+        extra["unauthenticated"] = True
     who = identity_of(db, sender, workspace)
     text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)

@@ -38,6 +38,10 @@ SOS_MARK = '"sos":true'
 quotes within a JSON string are escaped."""
 
 
+UNAUTHENTICATED_MARK = '"unauthenticated":true'
+"""The same of one of which nobody has proved that it is its sender's."""
+
+
 def payload_json(
     request_id: str,
     sender: Identity,

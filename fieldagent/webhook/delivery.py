@@ -14,7 +14,7 @@ from typing import Protocol
 
 import trio
 
-from fieldagent.package.payload import SOS_MARK
+from fieldagent.package.payload import SOS_MARK, UNAUTHENTICATED_MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,11 @@ class Delivery:
     @property
     def sos(self) -> bool:
         return SOS_MARK in self.body
+
+    @property
+    def unauthenticated(self) -> bool:
+        """Nobody has proved that it is its sender's."""
+        return UNAUTHENTICATED_MARK in self.body
 
 
 class HandoverOutcome(Enum):

@@ -34,7 +34,8 @@ async def post(
     remedy: str = REMEDY,
 ) -> HandoverResult:
     """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers. An SOS bears
-    the header `fieldagent-sos: 1`.
+    the header `fieldagent-sos: 1`, and one that nobody proved to be its sender's
+    `fieldagent-unauthenticated: 1`.
 
     `remedy` is what people should do where the URL itself is wrong.
     """
@@ -47,6 +48,7 @@ async def post(
                 ("Content-Type", "application/json"),
                 ("User-Agent", f"fieldagent/{__version__}"),
                 *((("fieldagent-sos", "1"),) if delivery.sos else ()),
+                *((("fieldagent-unauthenticated", "1"),) if delivery.unauthenticated else ()),
                 *extra,
                 *headers(delivery.request_id, body, now=clock(), secrets=secrets),
             ),

@@ -99,7 +99,12 @@ class Source:
     sequence: int
 
 
-Content = Item | Fragment | Report | Introduction | Receipt | Ack | RelayRequest | Source
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """Nobody has proved that the entry of the same sequence, an SOS, is its sender's."""
+
+
+Content = Item | Fragment | Report | Introduction | Receipt | Ack | RelayRequest | Source | Unproved
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +237,8 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
         return [13, entry.sequence, 0]
     if isinstance(content, Source):
         return [14, entry.sequence, content.station, content.sequence]
+    if isinstance(content, Unproved):
+        return [15, entry.sequence, 0]
     assert isinstance(content, Introduction)
     who = content.identity
     return [10, entry.sequence, who.id, who.name, who.type, who.email, who.account]
@@ -375,6 +382,11 @@ def _read_source(station: Any, sequence: Any) -> Source:
     return Source(station, sequence)
 
 
+def _read_unproved(proof: Any) -> Unproved:
+    _expect(_is_int(proof) and proof == 0, "kind of proof known here")
+    return Unproved()
+
+
 def _read_receipt(by: Any, digest: Any = b"") -> Receipt:
     by = 0 if by is None and digest else by
     _expect(_in_range(by, low=0), "number of who stored it")
@@ -414,4 +426,5 @@ _UNTIMED: dict[int, Callable[..., Content]] = {
     12: _read_ack,
     13: _read_relay_request,
     14: _read_source,
+    15: _read_unproved,
 }

@@ -148,8 +148,8 @@ def _settle_in(db: Db) -> None:
             int(name == "Cleo"),
         )
         db.execute(
-            "INSERT INTO device (id, workspace, member, name, imei, operator, air_key, created)"
-            " VALUES (?, 1, ?, ?, ?, 'directip', ?, 0)",
+            "INSERT INTO device (id, workspace, member, name, imei, operator, air_key, created,"
+            " relay) VALUES (?, 1, ?, ?, ?, 'directip', ?, 0, 1)",
             number,
             number,
             f"kit {number}",

@@ -25,7 +25,7 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
     for name in ("Ada", "Ben"):
         member = administer(database, "user", "add", name)["id"]
         devices[name] = administer(
-            database, "device", "add", f"kit of {name}", "--user", str(member)
+            database, "device", "add", f"kit of {name}", "--user", str(member), "--relay"
         )
     settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
 

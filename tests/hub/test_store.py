@@ -113,6 +113,8 @@ ALTER TABLE item DROP COLUMN estimate;
 ALTER TABLE receipt DROP COLUMN digest;
 ALTER TABLE arrived DROP COLUMN sos;
 ALTER TABLE device DROP COLUMN journal;
+ALTER TABLE device DROP COLUMN relay;
+ALTER TABLE item DROP COLUMN unauthenticated;
 DROP TABLE attempt;
 DROP TABLE idempotency;
 CREATE TABLE attempt (address TEXT PRIMARY KEY, tat REAL NOT NULL);

@@ -26,6 +26,7 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     Source,
+    Unproved,
     _write_location,
     decode,
     derive_key,
@@ -77,6 +78,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "12 of station 7 is stored": ([Entry(12, Ack(7))], 5, None),
     "0 and 2 of 3 of 13": ([Entry(13, Ack(7, 3, frozenset({0, 2})))], 5, None),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True))], 5, None),
+    "SOS message 31 that nobody": (
+        [Entry(31, Message("help"), TIME, sos=True), Entry(31, Unproved())],
+        1,
+        None,
+    ),
     "SOS message 12 of station 7": (
         [Entry(12, Message("help"), TIME, sos=True), Entry(0, RelayRequest())],
         7,
@@ -117,7 +123,7 @@ def test_writes_the_vectors(name: str) -> None:
 def test_reads_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
-    untimed = (Introduction, Fragment, Ack, RelayRequest, Source)
+    untimed = (Introduction, Fragment, Ack, RelayRequest, Source, Unproved)
     expected = [
         Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
         for e in entries

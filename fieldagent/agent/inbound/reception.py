@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -34,6 +34,7 @@ from fieldagent.wire.envelope import (
     Report,
     Source,
     Unauthenticated,
+    Unproved,
     decode,
     digest_of,
     fingerprint,
@@ -64,6 +65,8 @@ class Taken:
     mismatches: list[int] = field(default_factory=list)
     """Numbers that were confirmed of other items than those that have them now."""
     sources: dict[int, Source] = field(default_factory=dict)
+    unauthenticated: set[int] = field(default_factory=set)
+    """Numbers of which nobody has proved whose they are."""
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
     """Dead letters of it."""
@@ -250,6 +253,8 @@ class Inbox:
         for entry in entries:
             if isinstance(entry.content, Source):
                 taken.sources[entry.sequence] = entry.content
+            elif isinstance(entry.content, Unproved):
+                taken.unauthenticated.add(entry.sequence)
         for entry in entries:
             self._take_entry(db, origin, entry, taken)
 
@@ -269,7 +274,7 @@ class Inbox:
             self._store_all(db, origin, whole or (), taken)
         elif isinstance(content, Ack | RelayRequest):
             taken.troubles.append("a word of the air, which nobody says over this channel")
-        elif not isinstance(content, Source):
+        elif not isinstance(content, Source | Unproved):
             self.store_entry(db, origin, entry, taken)
 
     def _take_report(
@@ -297,7 +302,9 @@ class Inbox:
             taken.duplicates += 1
         else:
             assert isinstance(entry.content, Item)
-            spooled = self._spool(db, origin, entry, entry.content, taken.now)
+            doubtful = entry.sequence in taken.unauthenticated
+            extra = {"unauthenticated": True} if doubtful else {}
+            spooled = self._spool(db, origin, entry, entry.content, taken.now, extra)
             taken.payloads.append(spooled)
         # Also when it was sent again: the peer has not heard that it is here.
         _owe(db, entry, taken)
@@ -338,11 +345,17 @@ class Inbox:
         return entries
 
     def _spool(
-        self, db: sqlite3.Connection, origin: int, entry: Entry, item: Item, now: float
+        self,
+        db: sqlite3.Connection,
+        origin: int,
+        entry: Entry,
+        item: Item,
+        now: float,
+        extra: Mapping[str, Any],
     ) -> Received:
         sender = inbound.identity(db, origin) or stranger(origin)
         moment = recorded(item) or datetime.fromtimestamp(entry.time, UTC)
-        payload = _payload(sender, item, moment, now, sos=entry.sos)
+        payload = _payload(sender, item, moment, now, sos=entry.sos, extra=extra)
         inbound.spool(db, payload, self.hooks)
         return payload
 

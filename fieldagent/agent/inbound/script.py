@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from subprocess import PIPE
+from types import MappingProxyType
 
 import trio
 
@@ -41,6 +42,7 @@ _OURS = {
     "AGENT_PAYLOAD",
     "AGENT_PAYLOAD_OMITTED",
     "AGENT_PAYLOAD_SOS",
+    "AGENT_PAYLOAD_UNAUTHENTICATED",
 }
 """Of our own environment, what a hook must not mistake for its own."""
 
@@ -60,7 +62,7 @@ async def run_script(
 ) -> HandoverResult:
     """Hand `delivery` to `command`; `emit` gets each line that it writes to standard output."""
     try:
-        process = await _start(command, environment(delivery.body, os.environ, sos=delivery.sos))
+        process = await _start(command, environment(delivery.body, os.environ, marks(delivery)))
     except OSError as error:
         too_long = "; shorten inbound-hook" if error.errno == errno.E2BIG else ""
         return HandoverResult(
@@ -81,12 +83,21 @@ async def run_script(
     return judge(process.returncode)
 
 
-def environment(body: str, inherited: Mapping[str, str], *, sos: bool = False) -> dict[str, str]:
-    """The hook's environment: ours, with the payload when every shell can hold it, and
-    `AGENT_PAYLOAD_SOS=1` for an SOS."""
+def marks(delivery: Delivery) -> dict[str, str]:
+    """Variables that tell what a script should know before it reads the payload."""
+    told = {
+        "AGENT_PAYLOAD_SOS": delivery.sos,
+        "AGENT_PAYLOAD_UNAUTHENTICATED": delivery.unauthenticated,
+    }
+    return {name: "1" for name, is_so in told.items() if is_so}
+
+
+def environment(
+    body: str, inherited: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """The hook's environment: ours, with `marks`, and the payload when every shell can hold it."""
     ours = {name: value for name, value in inherited.items() if name not in _OURS}
-    if sos:
-        ours["AGENT_PAYLOAD_SOS"] = "1"
+    ours |= marks
     if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:
         return ours | {"AGENT_PAYLOAD": body}
     return ours | {"AGENT_PAYLOAD_OMITTED": "1"}

@@ -27,6 +27,7 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     Source,
+    Unproved,
     decode,
     digest_of,
     digest_of_slices,
@@ -114,7 +115,7 @@ class PacketReception:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(content, RelayRequest | Report | Receipt | Source):
+        if isinstance(content, RelayRequest | Report | Receipt | Source | Unproved):
             return
         if isinstance(content, Ack):
             if content.station == self._station:

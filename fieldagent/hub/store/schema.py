@@ -46,6 +46,7 @@ CREATE TABLE device (
     created {real} NOT NULL,
     disabled {real},
     key_trouble TEXT NOT NULL DEFAULT '', -- what its last message showed to be wrong with its key
+    relay {int} NOT NULL DEFAULT 0, -- whether it may bring what others of the workspace sent
     journal {int} NOT NULL DEFAULT 0, -- its number; 0 is of an agent that does not tell it
     UNIQUE (workspace, name)
 );
@@ -110,6 +111,7 @@ CREATE TABLE item (
     expires {real},
     source_device {int},
     source_sequence {int},
+    unauthenticated {int} NOT NULL DEFAULT 0, -- an SOS that nobody has proved to be its sender's
     contact TEXT NOT NULL DEFAULT '',
     estimate TEXT NOT NULL DEFAULT '' -- JSON of where the operator saw the modem
 );
@@ -289,8 +291,11 @@ _DIGESTS = """
 ALTER TABLE receipt ADD COLUMN digest {blob};
 ALTER TABLE arrived ADD COLUMN sos {int} NOT NULL DEFAULT 0;
 ALTER TABLE device ADD COLUMN journal {int} NOT NULL DEFAULT 0;
+ALTER TABLE device ADD COLUMN relay {int} NOT NULL DEFAULT 0;
+ALTER TABLE item ADD COLUMN unauthenticated {int} NOT NULL DEFAULT 0;
+UPDATE device SET relay = 1;
 """
-"""From version 4, which knew an item by its number alone."""
+"""From version 4, which knew an item by its number alone, and let every device relay."""
 
 
 def hub_schema(types: Mapping[str, str]) -> Schema:

@@ -1,0 +1,144 @@
+"""Who may bring what another device sent, and how an SOS comes through that nobody can prove."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.agent.channels.hub_connection import HubAddress, open_stream, open_web_socket
+from fieldagent.hub import directory
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry, Unproved, derive_key, encode
+from fieldagent.wire.link import Acknowledged, IpLink, LinkHello
+from tests.hub.field import MASTER, Field, collect, said
+from tests.hub.field import field_of as field
+from tests.hub.test_journey import folder, receiver
+from tests.processes import administer, agent, hub, until
+
+TIME = 1_790_000_000
+ADA, BEN, CLEO = 1, 2, 3
+"""Cleo's messages bear a tag."""
+HELLO, HELP = Entry(5, Message("hello"), TIME), Entry(6, Message("help"), TIME, sos=True)
+
+
+async def may_relay(alps: Field, device: int, allowed: bool) -> None:
+    await alps.store.commit(lambda db: directory.set_relay(db, device, allowed, now=alps.now))
+
+
+async def kept(alps: Field) -> list[str]:
+    return [reason for (reason,) in await alps.rows("SELECT reason FROM dead_letter")]
+
+
+async def test_who_may_not_relay_speaks_for_nobody_else_until_it_may(store: Store) -> None:
+    async with field(store) as alps:
+        await may_relay(alps, BEN, False)
+        await alps.sends(BEN, HELLO, origin=ADA)
+        assert await alps.rows("SELECT id FROM item") == []
+        (reason,) = await kept(alps)
+        assert "kit 2 may not speak: `fieldagent hub device relay 2`" in reason
+        await may_relay(alps, BEN, True)
+        hub = alps.mobile_originated()
+        assert await store.commit(lambda db: hub.replay(db, alps.device(BEN), ())) == 1
+        assert said(await collect(alps.mailbox(CLEO))) == [(ADA, "hello")]
+        assert await kept(alps) == []
+
+
+@pytest.mark.parametrize(
+    ("way", "key", "taken"),
+    [
+        (Bearer.SATELLITE, None, False),
+        (Bearer.IP, None, True),
+    ],
+    ids=["an untagged message", "a link"],
+)
+async def test_who_may_relay_speaks_for_a_tagged_device_where_it_proves_itself(
+    store: Store, way: Bearer, key: bytes | None, taken: bool
+) -> None:
+    async with field(store) as alps:
+        await alps.sends(BEN, HELLO, way=way, key=key, origin=CLEO)
+        assert len(await alps.rows("SELECT id FROM item")) == taken
+        assert len(await kept(alps)) == (not taken)
+
+
+async def test_an_sos_comes_through_and_says_that_it_is_not_proved(store: Store) -> None:
+    async with field(store) as alps:
+        await may_relay(alps, BEN, False)
+        for _ in range(2):
+            await alps.sends(BEN, HELP, way=Bearer.SATELLITE, origin=CLEO)
+        (envelope,) = await collect(alps.mailbox(ADA))
+        assert said([envelope]) == [(CLEO, "help")]
+        assert Unproved() in [entry.content for entry in envelope.entries]
+        # What is Cleo's own comes all the same, and nobody is told to doubt it.
+        key = derive_key(MASTER, "MO")
+        await alps.sends(CLEO, HELP, way=Bearer.SATELLITE, key=key)
+        (envelope,) = await collect(alps.mailbox(ADA))
+        assert said([envelope]) == [(CLEO, "help")]
+        assert Unproved() not in [entry.content for entry in envelope.entries]
+        # After that the doubtful copy is nothing new.
+        await alps.sends(BEN, HELP, way=Bearer.SATELLITE, origin=CLEO)
+        assert len(await alps.rows("SELECT id FROM item")) == 2
+
+
+def test_hook_and_webhook_are_told_to_doubt_it(tmp_path: Path) -> None:
+    """A real hub and a real kit; a stolen token is played by a second agent's journal."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    devices = {}
+    for name in ("Ada", "Ben", "Cleo"):
+        member = administer(database, "user", "add", name)["id"]
+        devices[name] = administer(database, "device", "add", name, "--user", str(member))
+    with ExitStack() as stack:
+        hooked = stack.enter_context(receiver())
+        settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        link = {"hub-address": running.address, "satellite-port": None}
+        kit = stack.enter_context(
+            agent(
+                folder(tmp_path / "ada"),
+                {
+                    **link,
+                    "hub-token": devices["Ada"]["hub-token"],
+                    "inbound-hook": 'echo "hook: ${AGENT_PAYLOAD_UNAUTHENTICATED:-none} done"',
+                },
+            )
+        )
+        kit.expect("linked to the hub")
+        trio.run(_brings, running.port, devices["Ben"]["hub-token"], devices["Cleo"]["id"])
+        kit.expect("hook: 1 done")
+        until(lambda: hooked.got)
+        (event,) = hooked.got[0]["payloads"][0]["events"]
+        assert (event["content"], event["sos"], event["unauthenticated"]) == ("help", True, True)
+        assert hooked.headers[0]["fieldagent-unauthenticated"] == "1"
+        (listed,) = kit.call("GET", "/api/inbound").body["payloads"]
+        assert '"unauthenticated": true' in json.dumps(listed)
+        (ben,) = [each for each in administer(database, "device", "list") if each["name"] == "Ben"]
+        assert ben["relay"] is False
+        assert ben["deadLetters"] == 1, "the message that was no SOS"
+        assert administer(database, "device", "relay", "Ben")["deadLettersTaken"] == 1
+
+
+async def _brings(port: int, token: str, cleo: int) -> None:
+    """Over Ben's link: an SOS and a message that say to be Cleo's."""
+    address = HubAddress(f"http://127.0.0.1:{port}", token)
+    stream = await open_stream(address)
+    socket = await open_web_socket(address, stream)
+    link = IpLink(LinkHello())
+    await socket.send(link.hello())
+    link.receive(await socket.receive())
+    for entry in (HELP, HELLO):
+        now = Entry(entry.sequence, entry.content, int(time.time()), entry.sos)
+        await socket.send(link.send(encode([now], origin=cleo))[1])
+    acknowledged = 0
+    while acknowledged < 2:
+        event = link.receive(await socket.receive())
+        if isinstance(event, Acknowledged):
+            acknowledged += len(event.numbers)
+    await trio.aclose_forcefully(stream)
