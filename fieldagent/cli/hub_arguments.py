@@ -218,8 +218,11 @@ def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser.add_argument("--hub", required=True, metavar="URL", help="such as https://hub.example")
     parser.add_argument("--workspace", required=True, help="its number")
     parser.add_argument("--source", required=True, help="the number of the user who sends")
-    if kind == "message":
-        parser.add_argument("--target", required=True, help="the number of the user who gets it")
+    whom = "the number of the user who gets it"
+    message = kind == "message"
+    parser.add_argument(
+        "--target", required=message, help=whom if message else f"{whom} (the whole workspace)"
+    )
     parser.add_argument("--priority", type=int)
     parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")

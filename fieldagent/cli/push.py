@@ -38,7 +38,7 @@ class _Answer(NamedTuple):
 
 
 def message(given: argparse.Namespace) -> int:
-    return _push(given, message_of, targetUserId=given.target)
+    return _push(given, message_of)
 
 
 def location(given: argparse.Namespace) -> int:
@@ -56,13 +56,12 @@ def data(given: argparse.Namespace) -> int:
 def _push(
     given: argparse.Namespace,
     item_of: Callable[[argparse.Namespace], dict[str, Any]],
-    **routing: str,
 ) -> int:
     try:
         body = {
             "sourceUserId": given.source,
             "workspaceId": given.workspace,
-            **routing,
+            "targetUserId": given.target,
             **item_of(given),
             "priority": given.priority,
             "collapseKey": given.collapse_key,

@@ -6,6 +6,7 @@ An envelope holds the items of one sender. Receipts and introductions ride in an
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from fieldagent.hub.ledger import THE_HUB, WAITS, stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
+    Contact,
     Content,
     Entry,
     Introduction,
@@ -38,11 +40,14 @@ class Waiting:
     source: Source | None = None
     """Which agent's item it is: a device may have heard it by radio."""
     unauthenticated: bool = False
+    contact: Contact | None = None
+    """Of a pushed message, where that tells it."""
 
     @property
     def entries(self) -> list[Entry]:
         """It, and what is to be known of it."""
-        beside: list[Content] = [] if self.source is None else [self.source]
+        told: list[Content | None] = [self.source, self.contact]
+        beside = [each for each in told if each is not None]
         if self.unauthenticated:
             beside.append(Unproved())
         return [self.entry, *(Entry(self.entry.sequence, each) for each in beside)]
@@ -72,7 +77,7 @@ def waiting(
     """What waits for `device` and has not expired, the most urgent first. `due` is a condition."""
     rows = db.execute(
         "SELECT item.id, delivery.sequence, item.sender, item.body, item.source_device,"
-        " item.source_sequence, item.unauthenticated FROM delivery"
+        " item.source_sequence, item.unauthenticated, item.contact FROM delivery"
         " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
         f" AND delivery.state IN {WAITS} AND (item.expires IS NULL OR item.expires > ?) AND {due}"
         " ORDER BY item.priority DESC, delivery.sequence LIMIT ?",
@@ -88,8 +93,9 @@ def waiting(
             replace(stored_entry(body), sequence=sequence),
             None if station is None else Source(station, number),
             bool(unauthenticated),
+            Contact(**json.loads(contact)) if contact else None,
         )
-        for item, sequence, sender, body, station, number, unauthenticated in rows
+        for item, sequence, sender, body, station, number, unauthenticated, contact in rows
     ]
 
 

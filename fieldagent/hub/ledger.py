@@ -44,7 +44,7 @@ class Posting:
     source: Source | None = None
     """Where it came from when an agent posted it."""
     contact: str = ""
-    """JSON of what a pushed message says of its writer beside the content; not sent on air."""
+    """JSON of how the writer of a pushed message is reached: `phone`, `email`, what there is."""
     estimate: Estimate | None = None
     """Where the satellite operator saw the sender, for an item that does not say so itself."""
 

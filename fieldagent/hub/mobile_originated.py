@@ -24,6 +24,7 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import brief
 from fieldagent.wire.envelope import (
     Ack,
+    Contact,
     Entry,
     Envelope,
     Fragment,
@@ -266,7 +267,7 @@ class MobileOriginated:
                 taken.duplicates += 1
             elif not send_fragments_again(db, device.id, entry.sequence, content, taken.now):
                 taken.mismatches.append(f"a report on {entry.sequence}")
-        elif isinstance(content, Ack | RelayRequest | Source | Unproved):
+        elif isinstance(content, Ack | RelayRequest | Source | Unproved | Contact):
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             _take_receipt(db, entry, content, taken)

@@ -7,7 +7,7 @@ Field names are those of the interface document, "Cloud push request". Beside th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from fieldagent.hub.contract import NUMBER_MAX, number_of
 from fieldagent.package.package import SOS_PRIORITY, Item, Location, Message
 from fieldagent.package.reading import (
+    ITEM_BYTES_MAX,
     ITEMS,
     Fault,
     Field,
@@ -37,14 +38,14 @@ class Push:
     source: int
     workspace: int
     target: int | None
-    """The user that a message is for; the other kinds go to the whole workspace."""
+    """The user that it is for; None, which a message never has, is the whole workspace."""
     priority: int
     timestamp: datetime | None = None
     """Of a message; positions carry their own."""
     collapse_key: int | None = None
     time_to_live: int | None = None
     contact: str = ""
-    """JSON of the phone and e-mail that a message names; kept, and not sent on air."""
+    """JSON of the phone and e-mail that a message names; they reach its addressee's event."""
 
     @property
     def kind(self) -> str:
@@ -73,6 +74,20 @@ def _id(value: Any) -> int:
     return value
 
 
+PHONE_MAX, EMAIL_MAX = 100, 254
+"""Bytes: both travel beside the message. The longest address of e-mail is RFC 5321's."""
+
+
+def _at_most(size: int) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        text = read_text(value)
+        if len(text.encode()) > size:
+            raise WrongValue(f"must be at most {size} bytes of UTF-8, is {len(text.encode())}")
+        return text
+
+    return read
+
+
 ITEM_KINDS: Items = {
     **ITEMS,
     "message": (
@@ -80,8 +95,8 @@ ITEM_KINDS: Items = {
         ITEMS["message"][1],
         {
             **ITEMS["message"][2],
-            "phone": Field(read_text, "phone"),
-            "email": Field(read_text, "email"),
+            "phone": Field(_at_most(PHONE_MAX), "phone"),
+            "email": Field(_at_most(EMAIL_MAX), "email"),
             "timestamp": Field(read_timestamp, "timestamp"),
         },
     ),
@@ -102,13 +117,14 @@ def parse_push(body: bytes) -> Push:
     document = load_document(body)
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
-    message = isinstance(item, _PushedMessage)
-    if message != (push["target"] is not None):
-        detail = "is required for a message" if message else "belongs to a message only"
-        raise InvalidPackage([Fault(detail, "/targetUserId")])
+    if isinstance(item, _PushedMessage) and push["target"] is None:
+        raise InvalidPackage([Fault("is required for a message", "/targetUserId")])
     if isinstance(item, _PushedMessage):
         contact = {"phone": item.phone, "email": item.email}
-        text = {name: value for name, value in contact.items() if value is not None}
+        text = {name: value for name, value in contact.items() if value}
+        if sum(len(each.encode()) for each in (item.content, *text.values())) > ITEM_BYTES_MAX:
+            detail = f"content, phone and email are at most {ITEM_BYTES_MAX} bytes together"
+            raise InvalidPackage([Fault(detail, "/message/content")])
         push |= {"timestamp": item.timestamp, "contact": json.dumps(text) if text else ""}
         item = Message(item.content)
     return Push(item=item, **push)

@@ -104,7 +104,29 @@ class Unproved:
     """Nobody has proved that the entry of the same sequence, an SOS, is its sender's."""
 
 
-Content = Item | Fragment | Report | Introduction | Receipt | Ack | RelayRequest | Source | Unproved
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Where the writer of the message of the same sequence can be reached; empty is not told.
+
+    An entry of its own: who does not know it still has the message.
+    """
+
+    phone: str = ""
+    email: str = ""
+
+
+Content = (
+    Item
+    | Contact
+    | Fragment
+    | Report
+    | Introduction
+    | Receipt
+    | Ack
+    | RelayRequest
+    | Source
+    | Unproved
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +261,8 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
         return [14, entry.sequence, content.station, content.sequence]
     if isinstance(content, Unproved):
         return [15, entry.sequence, 0]
+    if isinstance(content, Contact):
+        return _trimmed([5, entry.sequence, content.phone or None, content.email or None])
     assert isinstance(content, Introduction)
     who = content.identity
     return [10, entry.sequence, who.id, who.name, who.type, who.email, who.account]
@@ -394,6 +418,10 @@ def _read_receipt(by: Any, digest: Any = b"") -> Receipt:
     return Receipt(by, digest)
 
 
+def _read_contact(phone: Any = None, email: Any = None) -> Contact:
+    return Contact(*("" if value is None else _read_text(value) for value in (phone, email)))
+
+
 def _read_introduction(*members: Any) -> Introduction:
     return Introduction(Identity(*(_read_text(member) for member in members)))
 
@@ -420,6 +448,7 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
 """Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
 
 _UNTIMED: dict[int, Callable[..., Content]] = {
+    5: _read_contact,
     8: _read_fragment,
     9: _read_report,
     10: _read_introduction,

@@ -17,6 +17,7 @@ from fieldagent.package.package import Data, Location, Message
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.wire.envelope import (
+    Contact,
     Entry,
     Fragment,
     Introduction,
@@ -221,6 +222,23 @@ async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
         await alps.sends(3, Entry(1, Message("forged"), TIME), way=Bearer.SATELLITE)
         assert await alps.rows("SELECT * FROM item") == []
         assert "tag is missing" in caplog.text
+
+
+@pytest.mark.parametrize("way", list(Bearer))
+async def test_how_its_writer_is_reached_goes_with_a_message(store: Store, way: Bearer) -> None:
+    async with field(store) as alps:
+        kept = '{"phone": "+41 79 000", "email": "ada@example.org"}'
+        await alps.push(Message("call me"), target=2, contact=kept)
+        await alps.push(Message("no more than this"), target=2)
+        if way is Bearer.IP:
+            (envelope,) = await collect(alps.mailbox(2))
+        else:
+            alps.now += GRACE + 1
+            await alps.satellite()
+            ((_, body),) = alps.sky.taken
+            envelope = decode(body)
+        told = [(e.sequence, e.content) for e in envelope.entries if isinstance(e.content, Contact)]
+        assert told == [(1, Contact("+41 79 000", "ada@example.org"))]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NOT_SENT, Outcome.DOUBTFUL])

@@ -264,7 +264,6 @@ async def test_without_one_nobody_chooses_the_address_that_is_blamed(store: Stor
         (b"{", 400, []),
         ({}, 422, ["", "/sourceUserId", "/workspaceId"]),
         ({**MESSAGE, "location": LOCATION["location"]}, 422, ["/message", "/location"]),
-        ({**LOCATION, "targetUserId": 2}, 422, ["/targetUserId"]),
         ({**MESSAGE, "targetUserId": None}, 422, ["/targetUserId"]),
         ({**MESSAGE, "colapseKey": 1}, 422, ["/colapseKey"]),
         ({**MESSAGE, "sourceUserId": "me"}, 422, ["/sourceUserId"]),
@@ -368,6 +367,41 @@ async def test_phone_and_email_are_kept_beside_the_message(store: Store) -> None
         assert (await hub.push(body)).status == 200
         ((kept,),) = await hub.rows("SELECT contact FROM item")
         assert json.loads(kept) == contact
+
+
+@pytest.mark.parametrize(
+    ("message", "pointer"),
+    [
+        ({"content": "x", "phone": "1" * 101}, "/message/phone"),
+        ({"content": "x", "email": "é" * 128}, "/message/email"),
+        ({"content": "x" * 65_000, "phone": "1"}, "/message/content"),
+    ],
+)
+async def test_what_does_not_fit_beside_a_message_is_refused(
+    store: Store, message: dict[str, str], pointer: str
+) -> None:
+    async with cloud(store) as hub:
+        reply = await hub.push({**MESSAGE, "message": message})
+        assert reply.status == 422
+        assert [each["pointer"] for each in json.loads(reply.body)["errors"]] == [pointer]
+
+
+async def test_a_target_narrows_the_other_kinds_to_one_person(store: Store) -> None:
+    async with cloud(store) as hub:
+        await store.commit(partial(ben_has_a_kit, now=START))
+        await hub.push(LOCATION)
+        assert await hub.rows("SELECT device FROM delivery ORDER BY device") == [(1,), (2,)]
+        payload = {"data": {"payload": "AAE="}}
+        waypoint = {"waypoint": {"latitude": 47.1, "longitude": 8.2, "name": "Hut"}}
+        for item in ({"location": LOCATION["location"]}, waypoint, payload):
+            body = {"sourceUserId": 1, "workspaceId": 1, "targetUserId": "3", **item}
+            assert (await hub.push(body)).status == 200
+        rows = await hub.rows("SELECT device FROM delivery WHERE item > 1 ORDER BY item")
+        assert rows == [(2,)] * 3
+
+
+def ben_has_a_kit(db: Db, now: float) -> None:
+    directory.add_device(db, 1, 3, "of Ben", now=now)
 
 
 AWKWARD = "\0 \x1b[2J \x7f \u0085 \u202e \U0001f600 \ufffe ' \" \\ ; -- %s ? {}"

@@ -19,6 +19,7 @@ from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     EPOCH,
     Ack,
+    Contact,
     Entry,
     Fragment,
     Introduction,
@@ -93,6 +94,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         1,
         None,
     ),
+    "message 31": (
+        [Entry(31, Message("call me"), TIME), Entry(31, Contact("+41 79 000"))],
+        1,
+        None,
+    ),
     "receipt of 14": ([Entry(14, Receipt(), TIME)], 0, None),
     "receipt of 14 by 1": ([Entry(14, Receipt(1), TIME)], 0, None),
     "message 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 0, KEY),
@@ -123,7 +129,7 @@ def test_writes_the_vectors(name: str) -> None:
 def test_reads_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
-    untimed = (Introduction, Fragment, Ack, RelayRequest, Source, Unproved)
+    untimed = (Introduction, Fragment, Ack, RelayRequest, Source, Unproved, Contact)
     expected = [
         Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
         for e in entries

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from fieldagent.package.package import Data, Item, recorded
 from fieldagent.package.payload import SOS_MARK, Identity, payload_json, stranger
 from fieldagent.wire.envelope import (
     Ack,
+    Contact,
     Entry,
     Fragment,
     Introduction,
@@ -67,6 +68,7 @@ class Taken:
     sources: dict[int, Source] = field(default_factory=dict)
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of which nobody has proved whose they are."""
+    contacts: dict[int, Contact] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
     """Dead letters of it."""
@@ -255,6 +257,8 @@ class Inbox:
                 taken.sources[entry.sequence] = entry.content
             elif isinstance(entry.content, Unproved):
                 taken.unauthenticated.add(entry.sequence)
+            elif isinstance(entry.content, Contact):
+                taken.contacts[entry.sequence] = entry.content
         for entry in entries:
             self._take_entry(db, origin, entry, taken)
 
@@ -274,7 +278,7 @@ class Inbox:
             self._store_all(db, origin, whole or (), taken)
         elif isinstance(content, Ack | RelayRequest):
             taken.troubles.append("a word of the air, which nobody says over this channel")
-        elif not isinstance(content, Source | Unproved):
+        elif not isinstance(content, Source | Unproved | Contact):
             self.store_entry(db, origin, entry, taken)
 
     def _take_report(
@@ -302,8 +306,7 @@ class Inbox:
             taken.duplicates += 1
         else:
             assert isinstance(entry.content, Item)
-            doubtful = entry.sequence in taken.unauthenticated
-            extra = {"unauthenticated": True} if doubtful else {}
+            extra = _beside(entry.sequence, taken)
             spooled = self._spool(db, origin, entry, entry.content, taken.now, extra)
             taken.payloads.append(spooled)
         # Also when it was sent again: the peer has not heard that it is here.
@@ -358,6 +361,13 @@ class Inbox:
         payload = _payload(sender, item, moment, now, sos=entry.sos, extra=extra)
         inbound.spool(db, payload, self.hooks)
         return payload
+
+
+def _beside(sequence: int, taken: Taken) -> dict[str, Any]:
+    """What the envelope says of that item, as members of its event."""
+    contact = taken.contacts.get(sequence, Contact())
+    told: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
+    return told | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
 
 
 def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: Any) -> Received:

@@ -19,6 +19,7 @@ from fieldagent.agent.mesh.relay import Relay
 from fieldagent.package.package import Channel
 from fieldagent.wire.envelope import (
     Ack,
+    Contact,
     Entry,
     Envelope,
     Fragment,
@@ -115,7 +116,7 @@ class PacketReception:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(content, RelayRequest | Report | Receipt | Source | Unproved):
+        if isinstance(content, RelayRequest | Report | Receipt | Source | Unproved | Contact):
             return
         if isinstance(content, Ack):
             if content.station == self._station:

@@ -18,7 +18,7 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Entry, Introduction, derive_key, encode
+from fieldagent.wire.envelope import Contact, Entry, Introduction, derive_key, encode
 from fieldagent.wire.fragments import split
 
 TIME = 1_790_000_000
@@ -130,6 +130,28 @@ async def test_an_introduction_holds_for_later_messages_and_after_a_restart(tmp_
     async with spool(tmp_path) as (inbox, journal):
         await take_in(inbox, encode([Entry(1, Message("x"), TIME)], origin=5))
         assert bodies(journal)[0]["payloads"][0]["identity"]["name"] == "Ada"
+
+
+@pytest.mark.parametrize(
+    "contact", [{"phone": "+41 79 000"}, {"phone": "1", "email": "a@b.example"}]
+)
+async def test_how_its_writer_is_reached_stands_in_the_event(
+    tmp_path: Path, contact: dict[str, str]
+) -> None:
+    body = encode(
+        [
+            Entry(7, Message("call me"), TIME),
+            Entry(7, Contact(**contact)),
+            Entry(8, Message("plain"), TIME),
+        ]
+    )
+    async with spool(tmp_path) as (inbox, journal):
+        await take_in(inbox, body)
+        common = {"type": "Message", "timestamp": "2026-09-21T14:13:20Z"}
+        assert events(journal) == [
+            {**common, "content": "call me", **contact},
+            {**common, "content": "plain"},
+        ]
 
 
 async def test_a_duplicate_goes_no_further_even_after_a_restart(tmp_path: Path) -> None:
