@@ -111,14 +111,11 @@ def _running(settings: Settings) -> Running:
         text = f"fieldagent {version} runs and answers on port {port}"
         return Running(Finding(True, text), status)
     if held:
-        directory = settings.state_directory
-        return Running(
-            Finding(
-                port == 0,
-                f"an agent runs in {directory} and does not answer on port {port}: was api-port"
-                " changed since it began? Restart it",
-            )
-        )
+        where = f"an agent runs in {settings.state_directory}"
+        if port == 0:
+            return Running(Finding(True, f"{where}; with api-port=0 only its log tells its port"))
+        mend = "was api-port changed since it began? Restart it"
+        return Running(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
     return Running()
 
 

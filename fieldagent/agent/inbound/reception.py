@@ -208,7 +208,7 @@ class Inbox:
         taken.buried += 1
         taken.dropped += dead_letters.keep(db, letter)
         if self._hand_unread:
-            sender = Identity(letter.channel, "cannot be read", "Integration")
+            sender = Identity(letter.channel, letter.channel, "Integration")
             moment = datetime.fromtimestamp(letter.received, UTC)
             extra = {"source": letter.channel, "reason": letter.reason}
             payload = _payload(sender, Data(letter.body), moment, letter.received, extra=extra)
