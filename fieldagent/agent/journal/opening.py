@@ -21,6 +21,7 @@ from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.pages import Pages
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.system.private import make_private_folder
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class DamageFound(sqlite3.DatabaseError):
 def open_journal(path: Path) -> tuple[sqlite3.Connection, HighWaterFile]:
     """Raises Unusable for what is no damage: a good journal is never set aside."""
     try:
+        make_private_folder(path.parent)
         _take_over(path)
         mark = HighWaterFile(_beside(path, "-mark"))
         try:

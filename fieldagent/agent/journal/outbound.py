@@ -151,6 +151,7 @@ def note_receipt(db: sqlite3.Connection, sequence: int, by: int, at: float) -> b
 Place = tuple[int, int]
 """Of a Package among those that wait: its priority negated, and its sequence."""
 FIRST: Place = (-(2**40), 0)
+_PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 
 
 def next_waiting(
@@ -158,12 +159,16 @@ def next_waiting(
 ) -> tuple[list[int], Place | None]:
     """The next that wait on some channel, the most urgent first, then the oldest, with a sequence
     `up_to` that; and the place of the last of them, None where no more wait."""
+    # Two steps along the index: SQLite compares a pair with an expression in it row by row.
     places: list[Place] = journal.read(
-        "SELECT -priority, sequence FROM leg WHERE status IS NULL AND (-priority, sequence) >"
-        " (?, ?) ORDER BY -priority, sequence LIMIT ?",
-        *after,
-        limit,
+        f"{_PLACES} AND -priority = ? AND sequence > ? ORDER BY sequence LIMIT ?", *after, limit
     )
+    if len(places) < limit:
+        places += journal.read(
+            f"{_PLACES} AND -priority > ? ORDER BY -priority, sequence LIMIT ?",
+            after[0],
+            limit - len(places),
+        )
     sequences = dict.fromkeys(sequence for _, sequence in places if sequence <= up_to)
     return list(sequences), places[-1] if len(places) == limit else None
 

@@ -18,7 +18,7 @@ from fieldagent.package.package import Channel, Status
 SETTLED_WITHIN = 120.0
 """Seconds that a transmission under way may take, at the longest."""
 BY_CALL = "by a call"
-SLICE = 200
+SLICE = 100
 """Packages that are canceled in one commit: some milliseconds."""
 
 

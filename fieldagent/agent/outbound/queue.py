@@ -53,8 +53,8 @@ class Queue:
         self._held: set[int] = set()
         self._collapse = CollapseIndex()
         self._ready: list[Place] = []
-        self._delayed = Timers(lambda timer: self._terms.get(timer[1], _PLAIN).due == timer[0])
-        self._expiries = Timers(lambda timer: self._terms.get(timer[1], _PLAIN).expires == timer[0])
+        self._delayed = Timers(self._terms, _Terms._fields.index("due"))
+        self._expiries = Timers(self._terms, _Terms._fields.index("expires"))
 
     def __len__(self) -> int:
         return len(self._places)
@@ -234,13 +234,13 @@ class Queue:
         self._expiries.bound(most)
         if len(self._ready) > most:
             places, taken = self._places, self._taken
-            self._ready = list(
-                {
-                    place
-                    for place in self._ready
-                    if places.get(place[2]) is place and place[2] not in taken
-                }
-            )
+            live = [
+                place
+                for place in self._ready
+                if places.get(place[2]) is place and place[2] not in taken
+            ]
+            # Once each, and nearly in order still.
+            self._ready = list(dict.fromkeys(live))
             heapify(self._ready)
 
 

@@ -22,7 +22,7 @@ from fieldagent.package.package import Channel
 
 log = logging.getLogger(__name__)
 
-SLICE = 100
+SLICE = 50
 """Packages that are put back at once: some milliseconds."""
 
 

@@ -1,22 +1,30 @@
 """Moments at which something happens to a key, soonest first. Pure.
 
-Entries are plain tuples; one that `runs` no longer knows is dead, and skipped.
+Entries are plain tuples; one that is not the key's moment any more is dead, and skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
+from typing import Any
 
 Timer = tuple[float, int]
 """A moment and the key that it is about."""
 
 
 class Timers:
-    def __init__(self, runs: Callable[[Timer], bool]) -> None:
-        self._runs = runs
+    """`terms` are the keys' own, and their `place`-th member is the moment that counts."""
+
+    def __init__(self, terms: Mapping[int, Sequence[Any]], place: int) -> None:
+        self._terms = terms
+        self._place = place
         self._heap: list[Timer] = []
+
+    def _runs(self, timer: Timer) -> bool:
+        terms = self._terms.get(timer[1])
+        return terms is not None and terms[self._place] == timer[0]
 
     def __len__(self) -> int:
         """Of the heap, the dead among them."""
@@ -41,5 +49,9 @@ class Timers:
     def bound(self, most: int) -> None:
         """Drop the dead once there are more than so many entries."""
         if len(self._heap) > most:
-            self._heap = list({timer for timer in self._heap if self._runs(timer)})
+            # Without a call for each: there may be very many.
+            terms, place, none = self._terms, self._place, (None,) * (self._place + 1)
+            live = [each for each in self._heap if terms.get(each[1], none)[place] == each[0]]
+            # Once each, and nearly in order still.
+            self._heap = list(dict.fromkeys(live))
             heapify(self._heap)

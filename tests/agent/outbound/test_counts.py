@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from fieldagent.agent.outbound import draft, packing
+from fieldagent.agent.outbound import cancel, draft, packing
+from fieldagent.agent.outbound.resume import SLICE, Resume
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.outcome import Outcome
@@ -65,3 +67,37 @@ async def test_a_message_for_the_kit_and_its_cost_are_one_commit(tmp_path: Path)
         await k.reception.receive(encode([Entry(7, Message("to the kit"), int(START))]))
         assert k.journal.commits - before == 1
         assert k.outbox.spent().credits == 1
+
+
+async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, steps = [], []
+    for count in (2 * SLICE, 4 * SLICE):
+        async with kit(tmp_path / str(count)) as k:
+            for _ in range(count):
+                await k.post()
+        async with kit(tmp_path / str(count)) as k:
+            for queue in k.queues.values():
+                for sequence in queue.waiting():
+                    queue.finish(sequence)
+            reads = counted(k, monkeypatch)
+            resumed = trio.Event()
+            resume = Resume(k.journal, k.queues, k.intake, k.endings, resumed)
+            resume.begin()
+            begun.append(reads["reads"])
+            assert not resumed.is_set()
+            await resume.run()
+            steps.append(reads["reads"])
+            assert len(k.outbox) == count
+    assert begun[0] == begun[1] == SLICE
+    assert steps == [2 * SLICE, 4 * SLICE], "each is read once"
+
+
+async def test_a_long_queue_is_cleared_in_slices(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        for _ in range(3 * cancel.SLICE + 1):
+            await k.post()
+        before = k.journal.commits
+        assert await k.cancellation.clear() == 3 * cancel.SLICE + 1
+        assert k.journal.commits - before == 4
