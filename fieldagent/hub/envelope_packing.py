@@ -20,6 +20,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Introduction,
     Receipt,
+    SeenAt,
     Source,
     Unproved,
     encode,
@@ -42,11 +43,14 @@ class Waiting:
     unauthenticated: bool = False
     contact: Contact | None = None
     """Of a pushed message, where that tells it."""
+    seen_at: SeenAt | None = None
+    """Of an SOS that came over satellite and tells no position; anything else does without what
+    that costs."""
 
     @property
     def entries(self) -> list[Entry]:
         """It, and what is to be known of it."""
-        told: list[Content | None] = [self.source, self.contact]
+        told: list[Content | None] = [self.source, self.contact, self.seen_at]
         beside = [each for each in told if each is not None]
         if self.unauthenticated:
             beside.append(Unproved())
@@ -77,7 +81,8 @@ def waiting(
     """What waits for `device` and has not expired, the most urgent first. `due` is a condition."""
     rows = db.execute(
         "SELECT item.id, delivery.sequence, item.sender, item.body, item.source_device,"
-        " item.source_sequence, item.unauthenticated, item.contact FROM delivery"
+        " item.source_sequence, item.unauthenticated, item.contact,"
+        " CASE WHEN item.sos = 1 THEN item.estimate END FROM delivery"
         " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
         f" AND delivery.state IN {WAITS} AND (item.expires IS NULL OR item.expires > ?) AND {due}"
         " ORDER BY item.priority DESC, delivery.sequence LIMIT ?",
@@ -94,8 +99,9 @@ def waiting(
             None if station is None else Source(station, number),
             bool(unauthenticated),
             Contact(**json.loads(contact)) if contact else None,
+            SeenAt(**json.loads(seen)) if seen else None,
         )
-        for item, sequence, sender, body, station, number, unauthenticated, contact in rows
+        for item, sequence, sender, body, station, number, unauthenticated, contact, seen in rows
     ]
 
 

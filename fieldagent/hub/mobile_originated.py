@@ -24,7 +24,7 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import brief
 from fieldagent.wire.envelope import (
     Ack,
-    Contact,
+    Beside,
     Entry,
     Envelope,
     Fragment,
@@ -34,7 +34,6 @@ from fieldagent.wire.envelope import (
     Report,
     Source,
     Unauthenticated,
-    Unproved,
     decode,
     digest_of,
     fingerprint,
@@ -267,7 +266,7 @@ class MobileOriginated:
                 taken.duplicates += 1
             elif not send_fragments_again(db, device.id, entry.sequence, content, taken.now):
                 taken.mismatches.append(f"a report on {entry.sequence}")
-        elif isinstance(content, Ack | RelayRequest | Source | Unproved | Contact):
+        elif isinstance(content, Ack | RelayRequest | Beside):
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             _take_receipt(db, entry, content, taken)

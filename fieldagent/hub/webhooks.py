@@ -22,14 +22,13 @@ import trio
 
 from fieldagent.http.client import Opener
 from fieldagent.hub.audit import note
-from fieldagent.hub.contract import Estimate
 from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
 from fieldagent.hub.envelope_packing import identity_of
 from fieldagent.hub.ledger import confirm_sos, stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import persist
 from fieldagent.package.package import Item, Message, recorded
-from fieldagent.package.payload import Identity, decimal, payload_json
+from fieldagent.package.payload import Identity, estimated_position, payload_json
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
@@ -174,24 +173,15 @@ def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
     moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
-    extra: dict[str, Any] = {"estimatedPosition": _estimated(estimate)} if estimate else {}
+    extra: dict[str, Any] = {}
+    if estimate:
+        extra["estimatedPosition"] = estimated_position(**json.loads(estimate))
     if unproved:
         extra["unauthenticated"] = True
     who = identity_of(db, sender, workspace)
     text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
     return WebhookPost(_webhook(row[:7]), item, delivery, claimed_until)
-
-
-def _estimated(stored: str) -> dict[str, Any]:
-    """Marked as what it is: the satellite operator's, and not the sender's word."""
-    estimate = Estimate(**json.loads(stored))
-    return {
-        "latitude": decimal(estimate.latitude),
-        "longitude": decimal(estimate.longitude),
-        "radius": estimate.radius * 1000,
-        "by": "operator",
-    }
 
 
 def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> str:

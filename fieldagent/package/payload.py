@@ -77,15 +77,26 @@ def event(item: Item, timestamp: datetime) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def decimal(degrees: float) -> str:
+def _decimal(degrees: float) -> str:
     """Decimal degrees as text with the seven places that the on-air format carries."""
     return f"{degrees:.7f}".rstrip("0").rstrip(".")
 
 
+def estimated_position(latitude: float, longitude: float, radius: int) -> dict[str, Any]:
+    """The satellite operator's guess, within `radius` kilometres, marked as what it is: it is not
+    the sender's word."""
+    return {
+        "latitude": _decimal(latitude),
+        "longitude": _decimal(longitude),
+        "radius": radius * 1000,
+        "by": "operator",
+    }
+
+
 def _location(item: Location) -> dict[str, Any]:
     return {
-        "latitude": decimal(item.latitude),
-        "longitude": decimal(item.longitude),
+        "latitude": _decimal(item.latitude),
+        "longitude": _decimal(item.longitude),
         "altitude": item.altitude,
         "speedOverGround": item.speed_over_ground,
         "courseOverGround": item.course_over_ground,
@@ -94,8 +105,8 @@ def _location(item: Location) -> dict[str, Any]:
 
 def _waypoint(item: Waypoint) -> dict[str, Any]:
     return {
-        "latitude": decimal(item.latitude),
-        "longitude": decimal(item.longitude),
+        "latitude": _decimal(item.latitude),
+        "longitude": _decimal(item.longitude),
         "name": item.name,
         "notes": item.notes,
     }

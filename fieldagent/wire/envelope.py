@@ -115,9 +115,22 @@ class Contact:
     email: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SeenAt:
+    """Where the satellite operator saw the sender of the entry of the same sequence, which has no
+    position of its own: a guess, within `radius` kilometres."""
+
+    latitude: float
+    longitude: float
+    radius: int
+
+
+Beside = Contact | SeenAt | Source | Unproved
+"""What is said of the item of the same sequence, which stands without it too."""
 Content = (
     Item
     | Contact
+    | SeenAt
     | Fragment
     | Report
     | Introduction
@@ -263,6 +276,8 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
         return [15, entry.sequence, 0]
     if isinstance(content, Contact):
         return _trimmed([5, entry.sequence, content.phone or None, content.email or None])
+    if isinstance(content, SeenAt):
+        return [6, entry.sequence, _write_position(content), content.radius]
     assert isinstance(content, Introduction)
     who = content.identity
     return [10, entry.sequence, who.id, who.name, who.type, who.email, who.account]
@@ -318,7 +333,7 @@ _POSITION = struct.Struct(">ii")
 """Latitude and longitude in 1e-7 degree."""
 
 
-def _write_position(item: Location | Waypoint) -> bytes:
+def _write_position(item: Location | Waypoint | SeenAt) -> bytes:
     return _POSITION.pack(round(item.latitude * 1e7), round(item.longitude * 1e7))
 
 
@@ -406,6 +421,11 @@ def _read_source(station: Any, sequence: Any) -> Source:
     return Source(station, sequence)
 
 
+def _read_seen_at(position: Any, radius: Any) -> SeenAt:
+    _expect(_in_range(radius, low=0), "radius in kilometres")
+    return SeenAt(*_read_position(position), radius)
+
+
 def _read_unproved(proof: Any) -> Unproved:
     _expect(_is_int(proof) and proof == 0, "kind of proof known here")
     return Unproved()
@@ -449,6 +469,7 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
 
 _UNTIMED: dict[int, Callable[..., Content]] = {
     5: _read_contact,
+    6: _read_seen_at,
     8: _read_fragment,
     9: _read_report,
     10: _read_introduction,

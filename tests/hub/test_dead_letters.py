@@ -24,8 +24,8 @@ from fieldagent.hub.dead_letters import COUNT_MAX, OF_ONE_MAX
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Location, Message
 from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
-from fieldagent.wire.envelope import Entry, derive_key, encode
-from tests.hub.field import START, field_of
+from fieldagent.wire.envelope import Entry, SeenAt, derive_key, encode
+from tests.hub.field import START, collect, field_of
 from tests.hub.test_journey import receiver
 from tests.processes import PATIENCE, Hub, administer, free_port, hub, until
 from tests.wire.test_rockblock import FORM, PRIVATE, claims, token
@@ -279,9 +279,15 @@ async def test_what_came_as_somebody_was_given_its_imei_is_found(store: Store) -
         assert await store.read(dead_letters.claimable) == []
 
 
-async def test_an_estimate_is_kept_as_json(store: Store) -> None:
+async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store) -> None:
     async with field_of(store) as alps:
-        estimate = Estimate(1.5, 2.5, 4)
-        await alps.mobile_originated().take_in_from(alps.device(1).imei or "", said("x"), estimate)
-        ((kept,),) = await alps.rows("SELECT estimate FROM item")
-        assert Estimate(**json.loads(kept)) == estimate
+        sos = encode([Entry(5, Message("help"), MOMENT, sos=True)])
+        for body in (said("not urgent"), sos):
+            imei = alps.device(1).imei or ""
+            await alps.mobile_originated().take_in_from(imei, body, Estimate(46.5, 7.25, 3))
+        (envelope,) = await collect(alps.mailbox(2))
+        (urgent,) = [entry for entry in envelope.entries if entry.sos]
+        told = [e for e in envelope.entries if isinstance(e.content, SeenAt)]
+        assert told == [Entry(urgent.sequence, SeenAt(46.5, 7.25, 3))]
+        kept = await alps.rows("SELECT estimate FROM item")
+        assert [Estimate(**json.loads(text)) for (text,) in kept] == [Estimate(46.5, 7.25, 3)] * 2

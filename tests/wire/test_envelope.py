@@ -26,6 +26,7 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    SeenAt,
     Source,
     Unproved,
     _write_location,
@@ -99,6 +100,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         1,
         None,
     ),
+    "SOS message 32": (
+        [Entry(32, Message("help"), TIME, sos=True), Entry(32, SeenAt(46.5, 7.25, 3))],
+        1,
+        None,
+    ),
     "receipt of 14": ([Entry(14, Receipt(), TIME)], 0, None),
     "receipt of 14 by 1": ([Entry(14, Receipt(1), TIME)], 0, None),
     "message 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 0, KEY),
@@ -129,7 +135,7 @@ def test_writes_the_vectors(name: str) -> None:
 def test_reads_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
-    untimed = (Introduction, Fragment, Ack, RelayRequest, Source, Unproved, Contact)
+    untimed = (Introduction, Fragment, Ack, RelayRequest, Source, Unproved, Contact, SeenAt)
     expected = [
         Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
         for e in entries

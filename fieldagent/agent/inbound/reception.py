@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,9 +23,16 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.proof import is_about
 from fieldagent.package.package import Data, Item, recorded
-from fieldagent.package.payload import SOS_MARK, Identity, payload_json, stranger
+from fieldagent.package.payload import (
+    SOS_MARK,
+    Identity,
+    estimated_position,
+    payload_json,
+    stranger,
+)
 from fieldagent.wire.envelope import (
     Ack,
+    Beside,
     Contact,
     Entry,
     Fragment,
@@ -33,6 +40,7 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    SeenAt,
     Source,
     Unauthenticated,
     Unproved,
@@ -69,6 +77,7 @@ class Taken:
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of which nobody has proved whose they are."""
     contacts: dict[int, Contact] = field(default_factory=dict)
+    seen_at: dict[int, SeenAt] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
     """Dead letters of it."""
@@ -259,6 +268,8 @@ class Inbox:
                 taken.unauthenticated.add(entry.sequence)
             elif isinstance(entry.content, Contact):
                 taken.contacts[entry.sequence] = entry.content
+            elif isinstance(entry.content, SeenAt):
+                taken.seen_at[entry.sequence] = entry.content
         for entry in entries:
             self._take_entry(db, origin, entry, taken)
 
@@ -278,7 +289,7 @@ class Inbox:
             self._store_all(db, origin, whole or (), taken)
         elif isinstance(content, Ack | RelayRequest):
             taken.troubles.append("a word of the air, which nobody says over this channel")
-        elif not isinstance(content, Source | Unproved | Contact):
+        elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
 
     def _take_report(
@@ -367,6 +378,8 @@ def _beside(sequence: int, taken: Taken) -> dict[str, Any]:
     """What the envelope says of that item, as members of its event."""
     contact = taken.contacts.get(sequence, Contact())
     told: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
+    if (seen := taken.seen_at.get(sequence)) is not None:
+        told["estimatedPosition"] = estimated_position(*astuple(seen))
     return told | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
 
 

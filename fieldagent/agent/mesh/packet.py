@@ -19,7 +19,7 @@ from fieldagent.agent.mesh.relay import Relay
 from fieldagent.package.package import Channel
 from fieldagent.wire.envelope import (
     Ack,
-    Contact,
+    Beside,
     Entry,
     Envelope,
     Fragment,
@@ -27,8 +27,6 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
-    Source,
-    Unproved,
     decode,
     digest_of,
     digest_of_slices,
@@ -116,7 +114,7 @@ class PacketReception:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(content, RelayRequest | Report | Receipt | Source | Unproved | Contact):
+        if isinstance(content, RelayRequest | Report | Receipt | Beside):
             return
         if isinstance(content, Ack):
             if content.station == self._station:

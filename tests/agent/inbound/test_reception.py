@@ -18,7 +18,7 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Contact, Entry, Introduction, derive_key, encode
+from fieldagent.wire.envelope import Contact, Entry, Introduction, SeenAt, derive_key, encode
 from fieldagent.wire.fragments import split
 
 TIME = 1_790_000_000
@@ -135,7 +135,7 @@ async def test_an_introduction_holds_for_later_messages_and_after_a_restart(tmp_
 @pytest.mark.parametrize(
     "contact", [{"phone": "+41 79 000"}, {"phone": "1", "email": "a@b.example"}]
 )
-async def test_how_its_writer_is_reached_stands_in_the_event(
+async def test_what_the_hub_knows_of_an_item_stands_in_its_event(
     tmp_path: Path, contact: dict[str, str]
 ) -> None:
     body = encode(
@@ -143,14 +143,18 @@ async def test_how_its_writer_is_reached_stands_in_the_event(
             Entry(7, Message("call me"), TIME),
             Entry(7, Contact(**contact)),
             Entry(8, Message("plain"), TIME),
+            Entry(9, Message("help"), TIME, sos=True),
+            Entry(9, SeenAt(46.5, -7.25, 3)),
         ]
     )
     async with spool(tmp_path) as (inbox, journal):
         await take_in(inbox, body)
         common = {"type": "Message", "timestamp": "2026-09-21T14:13:20Z"}
+        where = {"latitude": "46.5", "longitude": "-7.25", "radius": 3000, "by": "operator"}
         assert events(journal) == [
             {**common, "content": "call me", **contact},
             {**common, "content": "plain"},
+            {**common, "content": "help", "estimatedPosition": where, "sos": True},
         ]
 
 
