@@ -299,6 +299,7 @@ def _cellular(agent: Agent) -> Part:
         outbox.link,
         random=random.Random(),
         ping=settings.cellular_ping,
+        journal=outbound.journal_number(agent.parts.journal),
         recovery=None if command is None else Recovery(command, after),
         progress=agent.progress.watch("cellular"),
     )

@@ -50,6 +50,10 @@ Outgoing = TypeVar("Outgoing", bound=Sendable)
 class Post(Protocol[Outgoing]):
     """Where an end's messages come from and go to."""
 
+    async def greeted(self, journal: int) -> None:
+        """The peer has said hello, and the number of its journal, 0 where it does not tell.
+        Nothing was sent before."""
+
     async def next(self, *, urgent: bool) -> Outgoing:
         """Wait for the next to be sent (with `urgent`, for an SOS). Cancelled, it loses nothing."""
 
@@ -83,7 +87,8 @@ class _InFlight(NamedTuple, Generic[Outgoing]):
 
 
 class LinkSession(Generic[Outgoing]):
-    """One link from hello to end. `ping` is in seconds, 0 for never."""
+    """One link from hello to end. `ping` is in seconds, 0 for never; `journal` is the number of
+    this end's."""
 
     def __init__(
         self,
@@ -91,6 +96,7 @@ class LinkSession(Generic[Outgoing]):
         post: Post[Outgoing],
         *,
         ping: float = 0,
+        journal: int = 0,
         opened: Callable[[], None] = lambda: None,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
@@ -103,7 +109,7 @@ class LinkSession(Generic[Outgoing]):
         self._ping = ping
         self._opened = opened
         self._progress = progress
-        self._link = IpLink(LinkHello(silence=round(ping)))
+        self._link = IpLink(LinkHello(silence=round(ping), journal=journal))
         self._in_flight: dict[int, _InFlight[Outgoing]] = {}
         self._peer_silence = inf
         now = trio.current_time()
@@ -150,6 +156,7 @@ class LinkSession(Generic[Outgoing]):
             assert isinstance(peer, LinkOpened)
             self._peer_silence = 2 * peer.silence + ANSWER_WITHIN if peer.silence else inf
             self._heard = self._said = trio.current_time()
+            await self._post.greeted(peer.journal)
             self._opened()
             return
         raise _Silent(f"no hello within {ANSWER_WITHIN:g} s")

@@ -72,6 +72,9 @@ class Mailbox(Protocol):
 
     device: Device
 
+    async def greeted(self, journal: int) -> None:
+        """The agent's journal has that number; 0 is of an agent that does not tell."""
+
     def news(self) -> trio.Event:
         """Set at the next change that may bring `load` something; ask for it before `load`."""
 

@@ -180,6 +180,23 @@ def identity_of(db: Db, member: int, workspace: int) -> Identity:
     return Identity(str(member), name, type_, email or "", str(workspace))
 
 
+def journal_of(db: Db, device: int) -> int:
+    rows = db.execute("SELECT journal FROM device WHERE id = ?", device)
+    return int(rows[0][0]) if rows else 0
+
+
+def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
+    """The device has that journal: another was told nothing yet. `anew`: it lacks names."""
+    changed = db.execute(
+        "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
+        journal,
+        device,
+        journal,
+    )
+    if changed or anew:
+        db.execute("DELETE FROM introduced WHERE device = ?", device)
+
+
 def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:
     for member, digest in introduced:
         db.execute(

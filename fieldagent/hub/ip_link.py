@@ -99,6 +99,9 @@ class _MailboxPost:
 
     mailbox: Mailbox
 
+    async def greeted(self, journal: int) -> None:
+        await self.mailbox.greeted(journal)
+
     async def next(self, *, urgent: bool) -> OutgoingMessage:
         if urgent:  # a mailbox does not tell; what is in flight to an agent is little
             await trio.sleep_forever()

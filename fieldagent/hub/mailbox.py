@@ -11,8 +11,10 @@ from fieldagent.hub.envelope_packing import (
     LOOK_AT,
     Load,
     fill,
+    journal_of,
     mark_introduced,
     mark_receipts_sent,
+    note_journal,
     receipts_for,
     waiting,
 )
@@ -45,6 +47,11 @@ class IpMailbox:
         self._clock = clock
         self._loads: dict[int, Load] = {}
         self._next_number = 1
+        self._journal = 0
+
+    async def greeted(self, journal: int) -> None:
+        self._journal = journal
+        await self._store.commit(lambda db: note_journal(db, self.device.id, journal))
 
     def news(self) -> trio.Event:
         return self._store.heard(mail_topic(self.device.id))
@@ -78,7 +85,9 @@ class IpMailbox:
         def settle(db: Db) -> None:
             for item in load.items:
                 confirm(db, item, self.device.id, Bearer.IP, now)
-            mark_introduced(db, self.device.id, load.introduced)
+            if journal_of(db, self.device.id) == self._journal:
+                # A newer link may be of another journal, which was told nothing.
+                mark_introduced(db, self.device.id, load.introduced)
             mark_receipts_sent(db, load.receipts, now)
 
         await self._store.commit(settle)

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from fieldagent.hub import dead_letters
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
+from fieldagent.hub.envelope_packing import note_journal
 from fieldagent.hub.ledger import Posting, confirm, enter, stored_entry
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store.contract import Db, Store
@@ -29,6 +30,7 @@ from fieldagent.wire.envelope import (
     Envelope,
     Fragment,
     Introduction,
+    JournalNumber,
     Receipt,
     RelayRequest,
     Report,
@@ -258,6 +260,9 @@ class MobileOriginated:
             taken.troubles.append("a confirmation in the name of another device")
         elif taken.doubt and isinstance(content, Item) and not entry.sos:
             taken.troubles.append(taken.doubt)
+        elif isinstance(content, JournalNumber):
+            if taken.carrier is None:
+                note_journal(db, device.id, entry.sequence, anew=content.asks)
         elif isinstance(content, Introduction):
             taken.troubles.append("an introduction: the hub knows who is who")
         elif isinstance(content, Report):

@@ -127,6 +127,16 @@ class SeenAt:
 
 Beside = Contact | SeenAt | Source | Unproved
 """What is said of the item of the same sequence, which stands without it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalNumber:
+    """The entry's sequence is the number of the sender's journal."""
+
+    asks: bool = False
+    """It lacks names: everybody is to be introduced to it anew."""
+
+
 Content = (
     Item
     | Contact
@@ -139,6 +149,7 @@ Content = (
     | RelayRequest
     | Source
     | Unproved
+    | JournalNumber
 )
 
 
@@ -272,6 +283,8 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
         return [13, entry.sequence, 0]
     if isinstance(content, Source):
         return [14, entry.sequence, content.station, content.sequence]
+    if isinstance(content, JournalNumber):
+        return [7, entry.sequence, int(content.asks)]
     if isinstance(content, Unproved):
         return [15, entry.sequence, 0]
     if isinstance(content, Contact):
@@ -426,6 +439,11 @@ def _read_seen_at(position: Any, radius: Any) -> SeenAt:
     return SeenAt(*_read_position(position), radius)
 
 
+def _read_journal(asks: Any) -> JournalNumber:
+    _expect(_is_int(asks) and asks in (0, 1), "question known here")
+    return JournalNumber(bool(asks))
+
+
 def _read_unproved(proof: Any) -> Unproved:
     _expect(_is_int(proof) and proof == 0, "kind of proof known here")
     return Unproved()
@@ -470,6 +488,7 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
 _UNTIMED: dict[int, Callable[..., Content]] = {
     5: _read_contact,
     6: _read_seen_at,
+    7: _read_journal,
     8: _read_fragment,
     9: _read_report,
     10: _read_introduction,

@@ -63,6 +63,8 @@ class LinkHello:
     """Most unacknowledged messages that it takes."""
     silence: int = 0
     """Seconds after which it says something at the latest; 0 promises nothing."""
+    journal: int = 0
+    """The number of its journal, so that the peer knows what it was told; 0 tells none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class LinkOpened:
     size: int
     window: int
     silence: int
+    journal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,8 @@ class IpLink:
         """The first thing to send."""
         ours = self._hello
         known = [ours.lowest, ours.highest, ours.features, ours.size, ours.window, ours.silence]
-        return cbor2.dumps([LinkKind.HELLO, *known])
+        named = [ours.journal] if ours.journal else []
+        return cbor2.dumps([LinkKind.HELLO, *known, *named])
 
     @property
     def free(self) -> int:
@@ -157,7 +161,9 @@ class IpLink:
             raise RemoteProtocolError("a second hello")
         if len(members) < 6 or not all(_is_uint(member) for member in members[:6]):
             raise RemoteProtocolError("the hello is damaged")
-        peer = LinkHello(*members[:6])
+        # Who names no journal may have something else there, some day.
+        journal = [member for member in members[6:7] if _is_uint(member)]
+        peer = LinkHello(*members[:6], *journal)
         version = min(peer.highest, self._hello.highest)
         if version < max(peer.lowest, self._hello.lowest):
             raise NoCommonVersion(
@@ -167,7 +173,9 @@ class IpLink:
         if peer.size < BODY_BYTES or peer.window < 1:
             raise RemoteProtocolError("the hello promises to take less than it must")
         features = peer.features & self._hello.features
-        self._peer = LinkOpened(version, features, peer.size, peer.window, peer.silence)
+        self._peer = LinkOpened(
+            version, features, peer.size, peer.window, peer.silence, peer.journal
+        )
         return self._peer
 
     def _take(self, number: int, members: list[Any]) -> Arrived:

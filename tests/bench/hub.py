@@ -177,6 +177,7 @@ def _devices(database: str) -> list[str]:
 class _Silence:
     """A post that has nothing to send."""
 
+    async def greeted(self, journal: int) -> None: ...
     async def next(self, *, urgent: bool) -> Any:
         await trio.sleep_forever()
 

@@ -25,6 +25,8 @@ class MemoryMailbox:
     waiting: deque[OutgoingMessage] = field(default_factory=deque)
     loaded: list[OutgoingMessage] = field(default_factory=list)
     delivered: list[bytes] = field(default_factory=list)
+    journals: list[int] = field(default_factory=list)
+    """Numbers of the agent's journals, by link."""
     reasons: list[str] = field(default_factory=list)
     copies: list[bytes] = field(default_factory=list)
     """Every envelope that came in, duplicates too."""
@@ -45,6 +47,10 @@ class MemoryMailbox:
     def _wake(self) -> None:
         self._news.set()
         self._news = trio.Event()
+
+    async def greeted(self, journal: int) -> None:
+        await trio.lowlevel.checkpoint()
+        self.journals.append(journal)
 
     def news(self) -> trio.Event:
         return self._news

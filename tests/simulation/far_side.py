@@ -22,6 +22,7 @@ from fieldagent.wire.envelope import (
     Envelope,
     Fragment,
     Introduction,
+    JournalNumber,
     Receipt,
     RelayRequest,
     Report,
@@ -62,7 +63,7 @@ class Collector:
                     self._take(inner, origin)
         elif isinstance(content, Receipt):
             self.receipts[entry.sequence] += 1
-        elif isinstance(content, Ack | RelayRequest | Report | Introduction):
+        elif isinstance(content, Ack | RelayRequest | Report | Introduction | JournalNumber):
             pass
         elif origin in (0, AGENT):
             self.items.setdefault(entry.sequence, set()).add(encode([entry]))
@@ -201,6 +202,9 @@ class HubPost:
         self.waiting.append(item)
         self.news.set()
         self.news = trio.Event()
+
+    async def greeted(self, journal: int) -> None:
+        await trio.lowlevel.checkpoint()
 
     async def next(self, *, urgent: bool) -> Any:
         await trio.lowlevel.checkpoint()

@@ -23,6 +23,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Introduction,
+    JournalNumber,
     Receipt,
     RelayRequest,
     Report,
@@ -80,6 +81,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "12 of station 7 is stored": ([Entry(12, Ack(7))], 5, None),
     "0 and 2 of 3 of 13": ([Entry(13, Ack(7, 3, frozenset({0, 2})))], 5, None),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True))], 5, None),
+    "journal 70000001": ([Entry(70_000_001, JournalNumber(asks=True))], 0, None),
     "SOS message 31 that nobody": (
         [Entry(31, Message("help"), TIME, sos=True), Entry(31, Unproved())],
         1,
@@ -135,7 +137,17 @@ def test_writes_the_vectors(name: str) -> None:
 def test_reads_the_vectors(name: str) -> None:
     entries, origin, key = CONTENTS[name]
     envelope = decode(vectors()[name], keys=[key] if key else [])
-    untimed = (Introduction, Fragment, Ack, RelayRequest, Source, Unproved, Contact, SeenAt)
+    untimed = (
+        Introduction,
+        JournalNumber,
+        Fragment,
+        Ack,
+        RelayRequest,
+        Source,
+        Unproved,
+        Contact,
+        SeenAt,
+    )
     expected = [
         Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
         for e in entries

@@ -53,6 +53,9 @@ def acknowledged_after(link: IpLink, peer: IpLink, count: int) -> bytes:
 
 
 VECTORS = {
+    "hello of an agent whose journal": lambda: IpLink(
+        LinkHello(silence=300, journal=70_000_001)
+    ).hello(),
     "hello of an agent": lambda: IpLink(LinkHello(silence=300)).hello(),
     "hello of a hub": lambda: IpLink(LinkHello()).hello(),
     "message 1,": lambda: pair()[0].send(ENVELOPE)[1],

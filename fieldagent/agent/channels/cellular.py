@@ -62,6 +62,9 @@ class _OutboxPost:
     again: deque[Transmission] = field(default_factory=deque)
     """What the last link left unacknowledged, SOS first."""
 
+    async def greeted(self, journal: int) -> None:
+        pass
+
     async def next(self, *, urgent: bool) -> Transmission:
         if self.again and (self.again[0].urgent or not (urgent or await self._urgent_waits())):
             return self.again.popleft()
@@ -96,11 +99,14 @@ async def run(
     random: randomness.Random,
     ping: float = 300.0,
     recovery: Recovery | None = None,
+    journal: int = 0,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Link to the hub for ever. `ping` is in seconds, 0 for never; `progress` is called at least
-    once in two minutes."""
-    await CellularDriver(hub, outbox, reception, link, random, ping, recovery, progress).work()
+    """Link to the hub for ever. `ping` is in seconds, 0 for never; `journal` is the number of ours;
+    `progress` is called at least once in two minutes."""
+    await CellularDriver(
+        hub, outbox, reception, link, random, ping, recovery, journal, progress
+    ).work()
 
 
 @dataclass(slots=True)
@@ -112,6 +118,7 @@ class CellularDriver:
     random: randomness.Random
     ping: float
     recovery: Recovery | None
+    journal: int
     progress: Callable[[], None]
     post: _OutboxPost = field(init=False)
     tries: int = 0
@@ -147,6 +154,7 @@ class CellularDriver:
                         socket,
                         self.post,
                         ping=self.ping,
+                        journal=self.journal,
                         opened=self._opened,
                         progress=self.progress,
                     )

@@ -79,6 +79,9 @@ class HubReception:
             owes=None if self._terms.confirms else self._queue.channel,
             tagged=not self._terms.authentic,
         )
+        if taken.nameless:
+            self._piggyback.ask_names()
+            self._queue.wake()
         if taken.owed:
             self._piggyback.look()
             self._queue.wake()

@@ -37,6 +37,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Introduction,
+    JournalNumber,
     Receipt,
     RelayRequest,
     Report,
@@ -74,6 +75,8 @@ class Taken:
     mismatches: list[int] = field(default_factory=list)
     """Numbers that were confirmed of other items than those that have them now."""
     sources: dict[int, Source] = field(default_factory=dict)
+    nameless: bool = False
+    """Something came from somebody whom nobody has introduced."""
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of which nobody has proved whose they are."""
     contacts: dict[int, Contact] = field(default_factory=dict)
@@ -287,7 +290,7 @@ class Inbox:
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
             self._store_all(db, origin, whole or (), taken)
-        elif isinstance(content, Ack | RelayRequest):
+        elif isinstance(content, Ack | RelayRequest | JournalNumber):
             taken.troubles.append("a word of the air, which nobody says over this channel")
         elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
@@ -318,6 +321,7 @@ class Inbox:
         else:
             assert isinstance(entry.content, Item)
             extra = _beside(entry.sequence, taken)
+            taken.nameless |= origin > 0 and inbound.identity(db, origin) is None
             spooled = self._spool(db, origin, entry, entry.content, taken.now, extra)
             taken.payloads.append(spooled)
         # Also when it was sent again: the peer has not heard that it is here.
@@ -367,7 +371,7 @@ class Inbox:
         now: float,
         extra: Mapping[str, Any],
     ) -> Received:
-        sender = inbound.identity(db, origin) or stranger(origin)
+        sender = inbound.identity(db, origin) or _by_number(origin)
         moment = recorded(item) or datetime.fromtimestamp(entry.time, UTC)
         payload = _payload(sender, item, moment, now, sos=entry.sos, extra=extra)
         inbound.spool(db, payload, self.hooks)
@@ -381,6 +385,13 @@ def _beside(sequence: int, taken: Taken) -> dict[str, Any]:
     if (seen := taken.seen_at.get(sequence)) is not None:
         told["estimatedPosition"] = estimated_position(*astuple(seen))
     return told | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
+
+
+def _by_number(origin: int) -> Identity:
+    """Somebody who is not known by name yet."""
+    unknown = stranger(origin)
+    kind = "station" if origin < 0 else "user"
+    return unknown if origin == 0 else replace(unknown, name=f"{kind} {unknown.id}")
 
 
 def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: Any) -> Received:

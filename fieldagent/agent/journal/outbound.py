@@ -107,6 +107,12 @@ def next_id(journal: Journal) -> int:
     return max(1, int(kept) + 1, int(forgotten) + 1)
 
 
+def journal_number(journal: Journal) -> int:
+    """What names the journal to others."""
+    ((number,),) = journal.read("SELECT number FROM beginning")
+    return int(number)
+
+
 def next_sequence(journal: Journal) -> int:
     ((last,),) = journal.read("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
     return int(last or 0) + 1

@@ -24,6 +24,7 @@ from fieldagent.wire.envelope import (
     Envelope,
     Fragment,
     Introduction,
+    JournalNumber,
     Receipt,
     RelayRequest,
     Report,
@@ -114,7 +115,7 @@ class PacketReception:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(content, RelayRequest | Report | Receipt | Beside):
+        if isinstance(content, RelayRequest | Report | Receipt | Beside | JournalNumber):
             return
         if isinstance(content, Ack):
             if content.station == self._station:

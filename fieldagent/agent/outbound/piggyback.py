@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
+from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
 from fieldagent.wire.credit import CREDIT_BYTES
@@ -22,6 +23,7 @@ from fieldagent.wire.envelope import (
     Ack,
     Entry,
     Introduction,
+    JournalNumber,
     Receipt,
     RelayRequest,
     Report,
@@ -40,6 +42,8 @@ class Piggybacked:
     reports: dict[int, Entry] = field(default_factory=dict)
     receipts: dict[int, Entry] = field(default_factory=dict)
     introduced: bool = False
+    asked: bool = False
+    """It was asked who is who."""
 
 
 class Piggyback(Protocol):
@@ -48,6 +52,9 @@ class Piggyback(Protocol):
 
     def report(self, origin: int, report: Entry) -> None:
         """Tell the peer which fragments of an item have come, so that it sends the rest."""
+
+    def ask_names(self) -> None:
+        """Something came from somebody who was not introduced."""
 
     def is_worth_sending(self) -> bool:
         """Whether there is something to say that does not wait for a Package to ride with."""
@@ -72,6 +79,7 @@ class HubPiggyback:
         self._reports: dict[int, Entry] = {}
         self._owed: dict[int, Entry] = {}
         self._under_way: set[int] = set()
+        self._asks = False
         self.look()
 
     def look(self) -> None:
@@ -83,6 +91,10 @@ class HubPiggyback:
     def report(self, origin: int, report: Entry) -> None:
         self._reports[report.sequence] = report
 
+    def ask_names(self) -> None:
+        # Over a link the hub is told the journal before anything else, and tells names by it.
+        self._asks = not TERMS[self._channel].authentic
+
     def is_worth_sending(self) -> bool:
         at_once = self._at_once or any(entry.sos for entry in self._owed.values())
         return bool(self._reports) or (bool(self._owed) and at_once)
@@ -93,6 +105,11 @@ class HubPiggyback:
             if draft.add(report, room):
                 words.reports[sequence] = self._reports.pop(sequence)
         self._fill_receipts(draft, room, words)
+        if self._asks and draft.entries:
+            # No credit more than is paid already.
+            free = min(room, -(-len(draft) // CREDIT_BYTES) * CREDIT_BYTES)
+            number = outbound.journal_number(self._journal)
+            words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
         return words
 
     def _fill_receipts(self, draft: Draft, room: int, words: Piggybacked) -> None:
@@ -112,6 +129,8 @@ class HubPiggyback:
 
     def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         self._under_way -= words.receipts.keys()
+        if words.asked and sent:
+            self._asks = False
         if not sent:
             self._owed |= words.receipts
         if not sent and beside_packages:
@@ -166,6 +185,9 @@ class RadioPiggyback:
         assert isinstance(said, Report)
         ack = Ack(-origin, said.count, said.arrived, digest=said.digest)
         self.acknowledge(report.sequence, ack)
+
+    def ask_names(self) -> None:
+        pass
 
     def is_worth_sending(self) -> bool:
         return bool(self._acks)
