@@ -78,7 +78,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
         Break(f"{HUB}.mobile_terminated:settle"),
         Break(f"{HUB}.operator.directip:DirectIp.send"),
         Break(f"{HUB}.operator.directip:read_mobile_originated"),
-        Break(f"{HUB}.hub:Hub.take_in"),
+        Break(f"{HUB}.mobile_originated:MobileOriginated.take_in_from"),
     ]
 
     def message(text: str) -> dict[str, Any]:
