@@ -37,6 +37,7 @@ NEWER = (
 KINDS = {
     "ci": (("Debian 13", "build/debian", "trixie", "tests/run", *NEWER), *CHECKS),
     "long": (ZIPAPP, ("long tests", PYTHON, "-m", "pytest", "-m", "long")),
+    "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }
 """The last step of each takes the arguments."""

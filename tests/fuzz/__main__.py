@@ -1,0 +1,100 @@
+"""Fuzzes every decoder, a process each, as many at once as there are processors:
+
+    tests/run fuzz [--seconds 3600] [NAME ...]
+
+Input begins with what stands in `corpus/NAME`. What a decoder did not survive is written beside it,
+as `crash-…`: `pytest tests/fuzz` tries all of it at every change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+CORPUS = Path(__file__).parent / "corpus"
+INPUT_MAX = 4096
+"""Bytes of one input."""
+SLOW = 5
+"""Seconds after which one input is a fault."""
+KEPT = 40
+"""Inputs of each decoder that are kept in the repository: the smallest of those that show most."""
+
+
+def fuzz_one(name: str) -> None:
+    """In a process of its own: libFuzzer never returns."""
+    atheris: Any = importlib.import_module("atheris")
+    with atheris.instrument_imports(include=["fieldagent", "tests.fuzz.decoders"]):
+        from tests.fuzz.decoders import DECODERS
+
+    atheris.Setup([sys.argv[0], *sys.argv[3:]], DECODERS[name])
+    atheris.Fuzz()
+
+
+def run(name: str, seconds: int) -> str:
+    """How it went, in a line."""
+    own = CORPUS / name
+    own.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as news:
+        options = [f"-max_total_time={seconds}", f"-max_len={INPUT_MAX}", f"-timeout={SLOW}"]
+        done = _libfuzzer(name, *options, f"-artifact_prefix={own}/", news, str(own))
+        tried = re.findall(r"stat::number_of_executed_units: *([0-9]+)", done.stderr)
+        covered = re.findall(r"cov: ([0-9]+)", done.stderr)
+        _keep_the_smallest(name, Path(news))
+    inputs, edges = (int(told[-1]) if told else 0 for told in (tried, covered))
+    figures = f"{inputs:>12,} inputs, {edges:>5} edges"
+    if done.returncode:
+        return f"{name:<12}{figures}  FAILED\n{done.stderr[-4000:]}"
+    return f"{name:<12}{figures}"
+
+
+def _libfuzzer(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.fuzz", "--one", name, *arguments]
+    return subprocess.run(
+        [*command, "-print_final_stats=1"], capture_output=True, text=True, errors="replace"
+    )
+
+
+def _keep_the_smallest(name: str, found: Path) -> None:
+    """Of what was found and what is kept, the few that reach the most."""
+    own = CORPUS / name
+    with tempfile.TemporaryDirectory() as merged:
+        _libfuzzer(name, "-merge=1", merged, str(own), str(found))
+        small = sorted(Path(merged).iterdir(), key=lambda path: path.stat().st_size)[:KEPT]
+        if not small:
+            return
+        kept = {path.name: path.read_bytes() for path in small}
+    for old in own.iterdir():
+        if not old.name.startswith(("crash-", "timeout-", "oom-")):
+            old.unlink()
+    for new, content in kept.items():
+        (own / new[:12]).write_bytes(content)
+
+
+def main() -> int:
+    from tests.fuzz.decoders import DECODERS
+
+    parser = argparse.ArgumentParser(prog="tests/run fuzz")
+    parser.add_argument("--seconds", type=int, default=3600, help="for each decoder (3600)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(DECODERS))
+    chosen = parser.parse_args()
+    failed = False
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        runs = [pool.submit(run, name, chosen.seconds) for name in chosen.names or DECODERS]
+        for each in runs:
+            print(each.result(), flush=True)
+            failed |= "FAILED" in each.result()
+    return int(failed)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        fuzz_one(sys.argv[2])
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""Each decoder as one function of the bytes that somebody else sent.
+
+It returns, or raises what the decoder says that it raises; anything else is a fault. Where a stream
+is cut into frames, what comes out must not depend on how the bytes arrive.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h11
+
+from fieldagent.agent import settings as agent_settings
+from fieldagent.http import target
+from fieldagent.http.limits import Limits
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.protocol import Wait
+from fieldagent.package.reading import InvalidPackage, parse_package
+from fieldagent.package.strict_json import NotJson
+from fieldagent.package.writing import canonical
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.wire import (
+    ax25,
+    cobs,
+    directip,
+    envelope,
+    fragments,
+    gpsd,
+    jwt,
+    kiss,
+    link,
+    node,
+    rockblock,
+    sbd,
+    strict_cbor,
+)
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from tests.http.serving import Requests
+
+Decoder = Callable[[bytes], None]
+
+
+def in_pieces(data: bytes) -> Iterator[bytes]:
+    """As long as the first byte says, so that the fuzzer chooses."""
+    size = (data[0] if data else 0) % 16 + 1
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+def read_envelope(data: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        found = envelope.decode(data)
+        if found.entries:
+            # What was understood can be said again, and means the same.
+            again = envelope.decode(envelope.encode(found.entries, origin=found.origin))
+            assert again.entries == found.entries
+
+
+def read_tagged(data: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        envelope.decode(data, keys=[bytes(32)])
+
+
+def read_cbor(data: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        strict_cbor.loads(data)
+
+
+def join_slices(data: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        envelope.decode(fragments.join(dict(enumerate(in_pieces(data)))))
+
+
+def read_link(data: bytes) -> None:
+    """Messages, each behind its length in a byte."""
+    hello = link.LinkHello()
+    ours = link.IpLink(hello)
+    ours.receive(ours.hello())
+    with suppress(RemoteProtocolError, LocalProtocolError):
+        ours.send(b"one")
+        while data:
+            size = data[0]
+            event = ours.receive(data[1 : 1 + size])
+            if isinstance(event, link.Arrived):
+                ours.acknowledge(event.number)
+            data = data[1 + size :]
+
+
+def converse(data: bytes) -> None:
+    """A modem's words after each of the commands that a driver gives."""
+    for command in (sbd.AT, sbd.STATUS, sbd.READ_BINARY, sbd.write_binary(2), sbd.SESSION):
+        conversation = sbd.Conversation()
+        conversation.send(command)
+        for piece in in_pieces(data):
+            conversation.receive_data(piece)
+            while (event := conversation.next_event()) is not sbd.NEED_DATA:
+                if isinstance(event, sbd.Ready):
+                    conversation.send_payload(b"ab")
+                elif isinstance(event, sbd.ModemReply):
+                    _judge(event)
+
+
+def _judge(reply: sbd.ModemReply) -> None:
+    parsers: tuple[Callable[[sbd.ModemReply], Any], ...] = (
+        sbd.parse_session,
+        sbd.parse_status,
+        sbd.parse_write,
+        sbd.parse_serial_number,
+        sbd.parse_number,
+    )
+    for parse in parsers:
+        with suppress(RemoteProtocolError):
+            parse(reply)
+
+
+def read_kiss(data: bytes) -> None:
+    whole, cut = kiss.KissDeframer(), kiss.KissDeframer()
+    frames = list(whole.receive_data(data))
+    assert frames == [frame for piece in in_pieces(data) for frame in cut.receive_data(piece)]
+    assert whole.damaged == cut.damaged
+    for _, content in frames:
+        with suppress(RemoteProtocolError):
+            ax25.decode(content)
+
+
+def read_cobs(data: bytes) -> None:
+    whole, cut = cobs.CobsDeframer(300), cobs.CobsDeframer(300)
+    frames = list(whole.receive_data(data))
+    assert frames == [frame for piece in in_pieces(data) for frame in cut.receive_data(piece)]
+    for coded in frames:
+        with suppress(RemoteProtocolError):
+            frame = cobs.decode(coded)
+            assert cobs.decode(cobs.encode(frame)) == frame
+
+
+def read_node(data: bytes) -> None:
+    """A node that says hello properly, and then anything, in frames whose sums are right."""
+    ours, other = node.NodeLink(node.NodeHello(boot=1)), node.NodeLink(node.NodeHello(boot=2))
+    ours.open(0.0)
+    other.open(0.0)
+    other.receive_data(ours.data_to_send(), 0.0)
+    ours.receive_data(other.data_to_send(), 0.0)
+    while data:
+        plain, data = data[1 : 1 + data[0]], data[1 + data[0] :]
+        coded = cobs.encode(plain + zlib.crc32(plain).to_bytes(4, "big"))
+        ours.receive_data(coded + cobs.DELIMITER, 0.0)
+    while ours.next_event() is not None:
+        pass
+    ours.tick(1.0)
+
+
+def read_directip(data: bytes) -> None:
+    buffer = bytearray(data)
+    with suppress(RemoteProtocolError):
+        elements = directip.take_message(buffer)
+        if elements is None:
+            return
+        readers: tuple[Callable[[bytes], Any], ...] = (
+            directip.read_mobile_originated,
+            directip.read_mobile_terminated,
+            directip.read_confirmation,
+            directip.read_mo_confirmation,
+        )
+        for read in readers:
+            with suppress(RemoteProtocolError):
+                read(elements)
+
+
+def read_rockblock(data: bytes) -> None:
+    text = data.decode("latin-1")
+    form = dict(urllib.parse.parse_qsl(text))
+    with suppress(RemoteProtocolError):
+        rockblock.read_mobile_originated(form)
+    with suppress(RemoteProtocolError):
+        rockblock.check_token(form, jwt.PublicKey(2**2047 + 1, 65537), now=0.0)
+    with suppress(RemoteProtocolError):
+        rockblock.read_answer(data)
+
+
+def read_key(data: bytes) -> None:
+    with suppress(LocalProtocolError):
+        jwt.read_public_key(data.decode("latin-1"))
+
+
+def read_gps(data: bytes) -> None:
+    for line in data.split(b"\n"):
+        with suppress(RemoteProtocolError):
+            gpsd.read_line(line)
+
+
+def read_package(data: bytes) -> None:
+    with suppress(NotJson, InvalidPackage):
+        found = parse_package(data)
+        # An id is no part of what is said.
+        assert parse_package(canonical(found).encode()) == replace(found, id=None)
+
+
+def read_settings(data: bytes) -> None:
+    with suppress(InvalidSettings):
+        agent_settings.parse(data.decode("utf-8", "replace"), Path("agent.properties"), {})
+
+
+def serve(data: bytes) -> None:
+    """The same requests are read, and the rest is refused or not, whatever pieces they come in."""
+    assert _requests([data]) == _requests(in_pieces(data))
+
+
+def _requests(pieces: Iterable[bytes]) -> list[Request | None]:
+    """What a handler would see; None in the end for what is refused."""
+    requests = Requests(Limits())
+    seen: list[Request | None] = []
+    with suppress(h11.LocalProtocolError):
+        try:
+            for piece in filter(None, pieces):
+                requests.protocol.receive(piece)
+                while not isinstance(request := requests.next(), Wait):
+                    seen.append(request)
+                    answer = Response(204)
+                    requests.protocol.respond(answer, date=b"", close=False, head_only=False)
+                    if not requests.protocol.next_cycle():
+                        return seen
+        except Problem:
+            seen.append(None)
+    return seen
+
+
+def read_target(data: bytes) -> None:
+    text = data.decode("ascii", "ignore")
+    with suppress(Problem):
+        target.segments(target.origin_form(text, "localhost", False))
+    with suppress(Problem):
+        target.query_pairs(text)
+
+
+DECODERS: dict[str, Decoder] = {
+    "envelope": read_envelope,
+    "tagged": read_tagged,
+    "cbor": read_cbor,
+    "fragments": join_slices,
+    "link": read_link,
+    "modem": converse,
+    "kiss": read_kiss,
+    "cobs": read_cobs,
+    "node": read_node,
+    "directip": read_directip,
+    "rockblock": read_rockblock,
+    "key": read_key,
+    "gps": read_gps,
+    "package": read_package,
+    "settings": read_settings,
+    "http": serve,
+    "target": read_target,
+}
