@@ -1,13 +1,14 @@
-"""docs/hub.md and docs/radio.md do what they say: their commands and settings, in their order.
+"""The pages below docs/ do what they say: their commands and settings, in their order.
 
 Only what a reader puts in by hand is put in here: keys and tokens as they were shown, and a folder
-of the test's own for /tmp.
+of the test's own for /tmp, /root and /var/lib.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,11 +18,15 @@ from typing import Any
 
 import pytest
 
+from tests.machine import tool
 from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Running
 
 DOCS = Path(__file__).parents[1] / "docs"
-HUB, RADIO = ((DOCS / name).read_text() for name in ("hub.md", "radio.md"))
+HUB, RADIO, SATELLITE, LOCAL_API, OPERATING = (
+    (DOCS / f"{name}.md").read_text()
+    for name in ("hub", "radio", "satellite", "local-api", "operating")
+)
 PATH = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
 RECEIVER = """
 import http.server
@@ -34,6 +39,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
 server = http.server.HTTPServer(("127.0.0.1", 8080), Handler)
 print("ready", flush=True)
 server.serve_forever()
+"""
+
+
+GPSD = """
+import socket
+listener = socket.create_server(("127.0.0.1", 2947))
+print("ready", flush=True)
+peer, _ = listener.accept()
+peer.recv(100)
+fix = b'{"class":"TPV","mode":3,"time":"2026-11-21T10:00:00Z","lat":47.1,"lon":8.2,"altMSL":400}'
+peer.sendall(fix + b"\\r\\n")
+peer.recv(100)
 """
 
 
@@ -50,14 +67,16 @@ class Reader:
 
     def blocks(self, page: str) -> list[str]:
         return [
-            re.sub(r"^ {4}", "", block, flags=re.MULTILINE).replace("/tmp/", f"{self.home}/")
+            re.sub(r"/(?:tmp|root|var/lib)/", f"{self.home}/", re.sub(r"(?m)^ {4}", "", block))
             for block in re.findall(r"(?:^ {4}.*\n)+", page, re.MULTILINE)
         ]
 
-    def types(self, commands: str, **environment: str) -> str:
+    def types(self, commands: str, typed: str = "", **environment: str) -> str:
+        """What they print; `typed` is what they ask for."""
         done = subprocess.run(
             [*self.inside, "sh", "-e", "-c", commands],
             cwd=self.home,
+            input=typed,
             env={**os.environ, **self.environment, **environment},
             capture_output=True,
             text=True,
@@ -92,7 +111,7 @@ def kit(reader: Reader, settings: str, command: str) -> Iterator[Running]:
 
 
 def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
-    set_up, push, settings, programs, webhook = reader.blocks(HUB)
+    set_up, push, settings, programs, webhook, letters = reader.blocks(HUB)
     *first, run_hub = set_up.strip().splitlines()
     told = reader.types("\n".join(first))
     proof: Any = {
@@ -123,6 +142,7 @@ def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
         terminals.enter_context(receiver)
         reader.types(webhook)
         receiver.expect("From the ice")
+        reader.types(letters, typed=f"{'5a' * 32}\n")
 
 
 def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> None:
@@ -140,3 +160,73 @@ def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> No
     ):
         assert reader.types(send) == "Package 1: Delivered\n"
         assert '"content":"hello"' in camp.expect("hello")
+
+
+TNC = """
+import socket
+listener = socket.create_server(("127.0.0.1", 8001))
+print("ready", flush=True)
+peer, _ = listener.accept()
+while data := peer.recv(4096):
+    print(data.hex(), flush=True)
+"""
+
+
+def test_a_kiss_modem_is_reached_by_the_settings_for_dire_wolf(reader: Reader) -> None:
+    _, _, settings = reader.blocks(RADIO)
+    with (
+        Running([*reader.inside, sys.executable, "-c", TNC], "ready") as tnc,
+        kit(reader, settings, "fieldagent run --config agent.properties"),
+    ):
+        reader.types("fieldagent send message hello --no-wait")
+        tnc.expect(b"hello".hex())
+
+
+@contextmanager
+def simulated(reader: Reader) -> Iterator[Running]:
+    """A kit on the modem that docs/satellite.md puts on a pty."""
+    (simulator,) = reader.blocks(SATELLITE)
+    (setting,) = re.findall(r"`(satellite-port=/tmp/[^`]+)`", SATELLITE)
+    setting = setting.replace("/tmp/", f"{reader.home}/")
+    with (
+        reader.starts(simulator.strip(), "satellite-port="),
+        kit(reader, setting, "fieldagent run --config agent.properties") as running,
+    ):
+        yield running
+
+
+def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
+    *_, commands, track = reader.blocks(LOCAL_API)
+    text, place, dry_run, sos, confirmed, cancel, show, status = commands.strip().splitlines()
+    with simulated(reader):
+        assert reader.types(text) == "Package 1: Delivered\n"
+        assert reader.types(place) == "Package 2: Delivered\n"
+        assert "1 credit" in reader.types(dry_run)
+        assert reader.types(on_a_terminal(sos), typed="SOS\n").count("Delivered") == 2
+        with reader.starts(f"{confirmed.split('#')[0]} --yes", "nobody") as waiting:
+            assert "called off" in reader.types(cancel)
+            waiting.expect("called off")
+        assert "accepted" in reader.types(show)
+        assert "Satellite" in reader.types(status)
+        with (
+            Running([*reader.inside, sys.executable, "-c", GPSD], "ready"),
+            reader.starts(track.strip(), "Package"),
+        ):
+            pass
+
+
+def on_a_terminal(command: str) -> str:
+    """`script` of util-linux is one."""
+    return f"script --quiet --return --command {shlex.quote(command.split('#')[0])} /dev/null"
+
+
+def test_a_hub_is_copied_while_it_runs(reader: Reader) -> None:
+    tool("sqlite3", "sqlite3")
+    (backup,) = reader.blocks(OPERATING)
+    folder = reader.home / "fieldagent-hub"
+    folder.mkdir()
+    with reader.starts(f"fieldagent hub run --database {folder}/hub.sqlite3", "the hub answers"):
+        reader.types(f"fieldagent hub init Alps --database {folder}/hub.sqlite3")
+        reader.types(backup)
+    copy = f"--database {reader.home / 'hub.sqlite3'}"
+    assert "Alps" in reader.types(f"fieldagent hub workspace list {copy}")

@@ -161,16 +161,17 @@ def add_device(
     return id_, token
 
 
-def _check_imei(db: Db, imei: str) -> None:
+def _check_imei(db: Db, imei: str, device: int = 0) -> None:
+    """`device` may have it already."""
     if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
         raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
-    if _one(db, "SELECT id FROM device WHERE imei = ?", imei):
+    if _one(db, "SELECT id FROM device WHERE imei = ? AND id <> ?", imei, device):
         raise Refused(f"there is a device with the IMEI {imei} already")
 
 
 def set_imei(db: Db, device: int, imei: str, *, now: float) -> None:
     """Of another modem, or mistyped before."""
-    _check_imei(db, imei)
+    _check_imei(db, imei, device)
     db.execute(
         "UPDATE device SET imei = ?, operator = coalesce(operator, 'directip') WHERE id = ?",
         imei,
