@@ -203,9 +203,9 @@ def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
         assert reader.types(place) == "Package 2: Delivered\n"
         assert "1 credit" in reader.types(dry_run)
         assert reader.types(on_a_terminal(sos), typed="SOS\n").count("Delivered") == 2
-        with reader.starts(f"{confirmed.split('#')[0]} --yes", "nobody") as waiting:
+        with reader.starts(f"{confirmed.split('#')[0]} --yes", "Delivered") as waiting:
             assert "called off" in reader.types(cancel)
-            waiting.expect("called off")
+            waiting.expect("called off before anybody confirmed it")
         assert "accepted" in reader.types(show)
         assert "Satellite" in reader.types(status)
         with (

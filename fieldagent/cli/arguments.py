@@ -263,7 +263,7 @@ def _add_help(commands: Subparsers) -> None:
 
 
 def _several(value: str) -> int:
-    if not value.isdigit() or not 1 <= int(value[:4]) <= 100:
+    if not value.isdecimal() or not 1 <= int(value[:4]) <= 100:
         raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 100")
     return int(value)
 

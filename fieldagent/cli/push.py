@@ -181,7 +181,7 @@ def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> _A
         connection.request("POST", where.path.rstrip("/") + "/api/package", body, headers)
         response = connection.getresponse()
         seconds = response.getheader("Retry-After", "")
-        retry_after = float(seconds) if seconds.isdigit() else None
+        retry_after = float(seconds) if seconds.isdecimal() else None
         location = response.getheader("Location")
         return _Answer(response.status, retry_after, response.read(), location)
     finally:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fieldagent.cli.exit_codes import OF_STATUS, OK, USAGE
+from fieldagent.cli.exit_codes import CANCELED, OF_STATUS, OK, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
 from fieldagent.cli.terminal import counted, escaped
@@ -49,22 +49,29 @@ def sos(given: argparse.Namespace) -> int:
         # All are queued before any is waited for: they share a session.
         posted = [_post(given, {**item, "priority": SOS_PRIORITY}) for item in items]
         code = max([_finish(given, package) for package in posted])
-        if given.until_confirmed:
-            print(_confirmation(given.port, posted[-1]))
-        return code
+        return _until_confirmed(given.port, posted[-1]) if given.until_confirmed else code
     except CallFailed as failed:
         return report(failed)
 
 
-def _confirmation(port: int, package: dict[str, Any]) -> str:
-    """Wait until somebody's agent has stored it; the agent repeats it meanwhile."""
+def _until_confirmed(port: int, package: dict[str, Any]) -> int:
+    """Wait until somebody's agent has stored it, or it is called off; the agent repeats it
+    meanwhile."""
+    number = package["id"]
     if sys.stderr.isatty():
         print("waiting until somebody confirms it; Ctrl-C does not end the SOS", file=sys.stderr)
-    while not (receipts := call(port, "GET", f"/api/package/{package['id']}").body["receipts"]):
+    while True:
+        # In this order: one that is confirmed in between is not taken for called off.
+        declared = [each["id"] for each in call(port, "GET", "/api/sos").body["packages"]]
+        receipts = call(port, "GET", f"/api/package/{number}").body["receipts"]
+        if receipts:
+            who = escaped(receipts[0]["name"] or str(receipts[0]["id"]))
+            print(f"confirmed: {who} has it since {clock_time(receipts[0]['at'])}")
+            return OK
+        if number not in declared:
+            print("called off before anybody confirmed it")
+            return CANCELED
         time.sleep(CONFIRMED_EVERY)
-    first = receipts[0]
-    who = escaped(first["name"] or str(first["id"]))
-    return f"confirmed: {who} has it since {clock_time(first['at'])}"
 
 
 def _call_off(given: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def satellite(given: argparse.Namespace) -> int:
 
 def _endpoint(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         print(f"fieldagent: --hub takes HOST:PORT, not {text!r}", file=sys.stderr)
         raise SystemExit(USAGE)
     return host, int(port)

@@ -116,7 +116,7 @@ def _position(words: list[str]) -> tuple[float, float]:
 
 
 def _number(text: str, low: int, high: int, what: str) -> int:
-    if not text.isdigit() or not low <= int(text) <= high:
+    if not text.isdecimal() or not low <= int(text) <= high:
         raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
     return int(text)
 

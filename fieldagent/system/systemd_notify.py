@@ -29,4 +29,4 @@ def watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float |
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     microseconds = environ.get("WATCHDOG_USEC", "")
-    return int(microseconds) / 1e6 if microseconds.isdigit() and int(microseconds) else None
+    return int(microseconds) / 1e6 if microseconds.isdecimal() and int(microseconds) else None

@@ -5,6 +5,7 @@ Source: docs.groundcontrol.com, RockBLOCK web services.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,6 @@ def read_answer(body: bytes) -> RockBlockAnswer:
     if word == "OK":
         return RockBlockAnswer(None, rest.strip())
     code, _, why = rest.partition(",")
-    if word != "FAILED" or not code.strip().isdigit():
+    if word != "FAILED" or not re.fullmatch(r"\s*[0-9]{1,9}\s*", code, re.ASCII):
         raise RemoteProtocolError(f"not an answer of RockBLOCK's: {text[:60]!r}")
     return RockBlockAnswer(int(code), why.strip())
