@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from fieldagent.store.group import Order, StoreFailed, StoreFull
@@ -120,7 +121,11 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def reader(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, check_same_thread=False)
+    place = f"file:{_quoted(path)}?mode=ro"
+    connection = sqlite3.connect(place, uri=True, check_same_thread=False)
+    # A text that is damaged can be read, and so be found to be.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    return connection
 
 
 def _quoted(path: Path) -> str:

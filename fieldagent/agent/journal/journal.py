@@ -11,7 +11,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,8 +67,6 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """In the transaction under way."""
         self._writer, self._mark = open_journal(path)
         self._reader = reader(path)
-        # A text that is damaged is read, and found to be so by its check.
-        self._reader.text_factory = partial(str, encoding="utf-8", errors="replace")
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
         try:

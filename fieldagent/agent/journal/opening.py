@@ -62,8 +62,8 @@ def _open(path: Path, mark: HighWater) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
-    except sqlite3.Error as error:
-        if not _speaks_of_damage(error):
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.Error) and not _speaks_of_damage(error):
             raise
         _mend(path, mark, " ".join(str(error).split()))
         connection = connect(path, JOURNAL, checked=True)

@@ -55,6 +55,15 @@ def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None
         assert journal.execute("SELECT packages FROM loss").fetchall() == [(1,)]
 
 
+@pytest.mark.parametrize("name", [b"handover_waiting", b"package_ended", b"identity"])
+def test_a_name_that_is_no_text_stops_no_start(tmp_path: Path, name: bytes) -> None:
+    accepted(tmp_path, "first", "second", "third")
+    journal = tmp_path / JOURNAL
+    journal.write_bytes(journal.read_bytes().replace(name, b"\xf3" + name[1:], 1))
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        assert kit.call("GET", "/api/queue").body["queued"] == 3
+
+
 def killed(home: Path, count: int) -> None:
     """So many wait, and the agent was killed: all of it is in the log."""
     with agent(home, {"satellite-port": str(home / "nobody")}) as kit:
