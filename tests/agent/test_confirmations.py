@@ -123,9 +123,8 @@ async def ended(agent: Agent, id_: int) -> str:
 
 def begin_at(home: Path, number: int) -> None:
     """What the next number is decided by; the agent is not running."""
-    for path in (home / "state").iterdir():
-        if not path.name.startswith("journal.sqlite3"):
-            path.unlink()  # which keeps numbers from going back
+    # What keeps numbers from going back.
+    (home / "state" / "journal.sqlite3-mark").unlink()
     with sqlite3.connect(home / "state" / "journal.sqlite3") as journal:
         journal.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'package'", (number,))
     journal.close()
