@@ -7,6 +7,7 @@ import errno
 import grp
 import json
 import os
+import pwd
 import shlex
 import shutil
 import socket
@@ -122,11 +123,23 @@ def _running(settings: Settings) -> Running:
 def _state_directory(directory: Path) -> Finding:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        return Finding(False, f"{existing} cannot be written: change its owner or state-directory")
+        return Finding(False, _not_writable(directory, existing))
     free = shutil.disk_usage(existing).free
     if free < 20_000_000:
         return Finding(False, f"{existing} has {free // 1000} kB left: the journal needs 20 MB")
     return Finding(True, f"the journal can be written in {directory}")
+
+
+def _not_writable(directory: Path, existing: Path) -> str:
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    if existing != directory:
+        make = f"sudo install --directory --owner={me} --mode=0700 {directory}"
+        return (
+            f"{directory} is not there, and {me} may not make it: `{make}`, or set state-directory"
+        )
+    owner = existing.stat().st_uid
+    mend = f"run this as user {owner}" if owner != os.geteuid() else f"`chmod u+rwx {existing}`"
+    return f"{existing} cannot be written by {me}: {mend}, or set state-directory"
 
 
 def _api_port(port: int) -> Finding:
@@ -152,9 +165,25 @@ def _serial_port(port: Path) -> Finding:
     if not stat.S_ISCHR(mode.st_mode):
         return Finding(False, f"{port} is no serial port")
     if not os.access(port, os.R_OK | os.W_OK):
-        group = grp.getgrgid(mode.st_gid).gr_name
-        return Finding(False, f"{port} may not be opened: add this user to the group {group}")
+        return Finding(False, f"{port} may not be opened: {_right_to(port, mode)}")
     return Finding(True, f"{port} can be opened")
+
+
+def _right_to(port: Path, mode: os.stat_result) -> str:
+    group = _named(mode.st_gid)
+    if mode.st_mode & 0o060 == 0o060 and mode.st_gid:
+        return f"`sudo usermod --append --groups {group} $USER`, and log in again"
+    # As a line is on which Linux has a console: its getty takes it back to root alone.
+    getty = f"sudo systemctl disable --now serial-getty@{port.name}"
+    shown = f"{stat.S_IMODE(mode.st_mode):04o}"
+    return f"its mode is {shown}, for root alone. Is it a console? `{getty}`, and restart"
+
+
+def _named(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)
 
 
 def _satellite(port: str, baud: int, running: Running) -> Iterator[Finding]:

@@ -9,23 +9,26 @@ import socket
 import subprocess
 import threading
 import tty
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.breaking import Put, environment
+from tests.machine import tool
 from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, sky, until
 
 IMEI = "300234010000001"
 ANSWERS = {"AT+CGSN": IMEI, "AT+CGMR": "TA16005", "AT+CSQF": "+CSQF:3", "AT+CULK?": "+CULK:0"}
 
 
-def check(properties: Path, **environment: str) -> tuple[int, list[str], list[str]]:
+def check(
+    properties: Path, before: Sequence[str] = (), **environment: str
+) -> tuple[int, list[str], list[str]]:
     """The exit code, what is good, and what is not."""
     done = subprocess.run(
-        [*MODULE, "check", "--json", "--config", str(properties)],
+        [*before, *MODULE, "check", "--json", "--config", str(properties)],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -171,3 +174,34 @@ def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
         code, _, bad = check(settings(tmp_path / "here", port, kit.port))
     assert code == 78
     assert any("taken by an agent with another state-directory" in each for each in bad)
+
+
+ORDINARY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+"""Root, for whom rights count as for anybody else."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "remedy"),
+    [
+        (0o600, 0, "its mode is 0600, for root alone. Is it a console? `sudo systemctl disable"),
+        (0o660, 20, "`sudo usermod --append --groups dialout $USER`, and log in again"),
+    ],
+)
+def test_a_port_that_may_not_be_opened_is_told_with_what_helps(
+    tmp_path: Path, mode: int, group: int, remedy: str
+) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    tool("setpriv", "util-linux")
+    away = tmp_path / "away"
+    away.mkdir(mode=0o755)
+    with modem({}) as (port, _):
+        os.chown(port, 65534, group)
+        Path(port).chmod(mode)
+        properties = settings(away, port)
+        os.chown(away, 65534, 65534)
+        code, _, bad = check(properties, before=ORDINARY)
+    assert code == 78
+    assert any(f"{port} may not be opened: {remedy}" in text for text in bad), bad
+    wanted = f"{away}/state is not there, and root may not make it: `sudo install --directory"
+    assert any(wanted in text for text in bad), bad
