@@ -86,6 +86,14 @@ CREATE TRIGGER IF NOT EXISTS told_at_once AFTER INSERT ON package
 """The disk's own record of every status that a Package was given."""
 
 
+FIRST_NUMBER = 1_900_000_000
+NUMBERS = """
+UPDATE beginning SET number = {number};
+UPDATE sqlite_sequence SET seq = {number} WHERE name = 'package';
+"""
+"""A journal begins at a random number, but a seed at its own, above any that was drawn."""
+
+
 class Violated(AssertionError):
     """A promise was broken; the text says which, the world's log how it came about."""
 
@@ -120,6 +128,7 @@ class World:
     log: list[str] = field(default_factory=list)
     posted: dict[int, dict[str, Any]] = field(default_factory=dict)
     """By number, the bodies that were accepted and have outlived every power cut."""
+    agent_was_there: bool = False
     accepted_at: dict[int, int] = field(default_factory=dict)
     """By number, how many loads there had been."""
     loads: list[Load] = field(default_factory=list)
@@ -191,6 +200,9 @@ class World:
         settings = parse(text, self.home / "agent.properties")
         journal = SteadyJournal(self.home / "journal.sqlite3")
         journal._writer.executescript(WATCH)
+        if not self.agent_was_there:
+            self.agent_was_there = True
+            journal._writer.executescript(NUMBERS.format(number=FIRST_NUMBER + self.seed))
         try:
             async with trio.open_nursery() as last:
                 last.start_soon(journal.run)
