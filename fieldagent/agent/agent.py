@@ -26,6 +26,7 @@ from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
+from fieldagent.agent.outbound.distress import distress
 from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.sos_repeat import keep_going
 from fieldagent.agent.outbound.terms import TERMS
@@ -74,6 +75,9 @@ class Agent:
     def status(self) -> dict[str, Any]:
         journal = self.parts.journal
         return {
+            "sos": distress(
+                journal, self.parts.queues, every=self.settings.sos_repeat, now=time.time()
+            ),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},

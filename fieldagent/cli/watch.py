@@ -91,7 +91,8 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
 @_calls
 def status(given: argparse.Namespace) -> int:
     answer = call(given.port, "GET", "/api/status").body
-    lines = [f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s"]
+    lines = [_sos_line(each) for each in answer["sos"]["packages"]]
+    lines.append(f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s")
     if answer["journal"]["full"]:
         lines.append("the disk is full: make room on it; nothing goes on before")
     lines += [
@@ -104,6 +105,23 @@ def status(given: argparse.Namespace) -> int:
     lines += [_fault_line(fault) for fault in answer["faults"]]
     show(given, answer, "\n".join(lines))
     return OK
+
+
+def _sos_line(sos: dict[str, Any]) -> str:
+    """The first of all that is to be seen."""
+    begun = f"SOS {sos['id']}, sent {clock_time(sos['since'])}"
+    if sos["confirmedBy"]:
+        return escaped(f"{begun}: confirmed by {_holders(sos['confirmedBy'])}")
+    again = f"next try {clock_time(sos['nextTry'])}" if sos["nextTry"] else "no channel goes on"
+    return f"{begun}: NOBODY HAS CONFIRMED IT YET; {again}"
+
+
+def _holders(receipts: list[dict[str, Any]]) -> str:
+    """Who has it; whether that is a person's agent or a system (`type`) is told."""
+    return ", ".join(
+        f"{each['name'] or each['id']} ({each['type']}) at {clock_time(each['at'])}"
+        for each in receipts
+    )
 
 
 def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:

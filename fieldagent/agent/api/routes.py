@@ -131,10 +131,7 @@ class LocalApi:
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
         standing = stands(self._journal, _id(id))
         found = outbound.receipts(self._journal, standing.sequence)
-        receipts = [
-            {"id": each.by.id, "name": each.by.name, "type": each.by.type, "at": each.at}
-            for each in found
-        ]
+        receipts = [each.as_json() for each in found]
         known = outbound.by_sequence(self._journal, standing.sequence)
         lines = [] if known is None else history.lines(self._journal, known, found)
         story = [line._asdict() for line in lines]
@@ -343,6 +340,7 @@ def _metric_lines(status: Mapping[str, Any]) -> list[str]:
         f"fieldagent_uptime_seconds {status['uptime']}\n",
         f"fieldagent_journal_commits {status['journal']['commits']}\n",
         f"fieldagent_journal_losses {len(status['journal']['losses'])}\n",
+        f"fieldagent_sos_active {status['sos']['active']}\n",
         f"fieldagent_dead_letters {status['deadLetters']['kept']}\n",
         f"fieldagent_dead_letters_total {status['deadLetters']['came']}\n",
         f"fieldagent_dead_letters_dropped_total {status['deadLetters']['dropped']}\n",

@@ -97,3 +97,6 @@ class Storage:
 
     by: Identity
     at: float
+
+    def as_json(self) -> dict[str, str | float]:
+        return {"id": self.by.id, "name": self.by.name, "type": self.by.type, "at": self.at}

@@ -30,6 +30,16 @@ def declared(journal: Journal) -> list[int]:
     return [sequence for (sequence,) in rows]
 
 
+def confirmed(journal: Journal, since: float) -> list[int]:
+    """The numbers of those that somebody has confirmed first since that Unix time, oldest first."""
+    rows = journal.read(
+        "SELECT sos.sequence FROM sos JOIN receipt USING (sequence) WHERE state = 'confirmed'"
+        " GROUP BY sos.sequence HAVING min(receipt.at) >= ? ORDER BY sos.sequence",
+        since,
+    )
+    return [sequence for (sequence,) in rows]
+
+
 def state(journal: Journal, sequence: int) -> str | None:
     """`declared`, `confirmed` or `canceled`; None where it is no SOS."""
     rows = journal.read("SELECT state FROM sos WHERE sequence = ?", sequence)

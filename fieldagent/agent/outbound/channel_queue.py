@@ -14,6 +14,7 @@ from math import inf
 import trio
 
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece
+from fieldagent.agent.outbound import queue as order
 from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.queue import Queue
 from fieldagent.package.delivery import Leg
@@ -200,3 +201,8 @@ class ChannelQueue:
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self.wake()
+
+
+def due(queue: ChannelQueue, sequence: int) -> float:
+    """When it may leave; long ago where it may at once, or is in flight. trio's clock."""
+    return -inf if sequence in queue.taken() else order.due(queue._queue, sequence)

@@ -255,6 +255,11 @@ def _inherited(
     return (priority, min(order, older[1]), key), terms._replace(due=due)
 
 
+def due(queue: Queue, key: int) -> float:
+    """When one that waits may go; long ago where it may at once."""
+    return queue._terms.get(key, _PLAIN).due
+
+
 def sizes(queue: Queue) -> Sizes:
     """Of all that grows with what waits."""
     heaps = (queue._ready, queue._delayed, queue._expiries)
