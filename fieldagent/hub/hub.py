@@ -29,6 +29,8 @@ from fieldagent.hub import (
     lease,
     ledger,
     mobile_terminated,
+    operator_calls,
+    ring_alerts,
     webhooks,
 )
 from fieldagent.hub.api import HubApi
@@ -219,6 +221,7 @@ async def _take_mo(hub: Hub, listeners: Sequence[socket.socket]) -> None:
     await serve_directip(
         own,
         hub.mobile_originated.take_in_from,
+        partial(ring_alerts.note_session_of, hub.store, clock=time.time),
         allowed=hub.settings.directip_allow or LOOPBACK_NETWORKS,
         note_fault=hub.supervisor.notes("DirectIP"),
     )
@@ -227,7 +230,7 @@ async def _take_mo(hub: Hub, listeners: Sequence[socket.socket]) -> None:
 async def _call_operators(hub: Hub) -> None:
     note_fault = hub.supervisor.notes("operator calls")
     operators = hub.operators()
-    await mobile_terminated.run(hub.store, operators, clock=time.time, note_fault=note_fault)
+    await operator_calls.run(hub.store, operators, clock=time.time, note_fault=note_fault)
 
 
 async def _post_webhooks(hub: Hub) -> None:

@@ -11,6 +11,7 @@ import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from fieldagent.hub import ring_alerts
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item
@@ -168,6 +169,8 @@ def confirm(db: Db, item: int, device: int, way: Bearer, now: float) -> None:
         item,
         device,
     )
+    if confirmed:
+        ring_alerts.note_confirmed(db, device, now)
     for (by,) in confirmed:
         ((member,),) = db.execute("SELECT member FROM device WHERE id = ?", by)
         _owe_receipt(db, item, member, now)

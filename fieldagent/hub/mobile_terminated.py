@@ -1,4 +1,4 @@
-"""Items on their way to devices as MT messages: packed, persisted, called in, and settled.
+"""Items on their way to devices as MT messages: packed, persisted, claimed, and settled.
 
 A message is on disk before the operator is called. Whatever becomes of a call, the same bytes go
 again until the operator has taken them: the numbers in them make a second delivery harmless.
@@ -7,16 +7,13 @@ again until the operator has taken them: the numbers in them make a second deliv
 from __future__ import annotations
 
 import json
-import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
-import trio
-
+from fieldagent.hub import ring_alerts
 from fieldagent.hub.contract import Device
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
@@ -29,12 +26,8 @@ from fieldagent.hub.envelope_packing import (
     receipts_for,
     waiting,
 )
-from fieldagent.hub.operator.contract import Operator, Verdict
-from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import persist
-from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
-from fieldagent.system import waits
-from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.store.contract import Db
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
     TAG_BYTES,
@@ -49,16 +42,11 @@ from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd import MT_BYTES
 
-log = logging.getLogger(__name__)
-
 CALL_SECONDS = 120.0
 """How long a process may keep a message to itself; then another takes it as doubtful."""
 
 BACKOFF = (10.0, 60.0, 300.0, 1800.0)
 """Seconds before a message is called in again, by how often it was; the last repeats."""
-
-LOOK_AGAIN = 5.0
-"""Seconds between two looks for what has fallen due by itself."""
 
 CALLS = 8
 """Messages called in at one moment."""
@@ -378,12 +366,15 @@ def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
 def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> None:
     """Record how a call ended; once, however often it is told."""
     if verdict.outcome is Outcome.SENT:
-        if dropped := _drop(db, call):
+        if (dropped := drop(db, call)) is not None:
             _book(db, call, now)
-        for item, position, count in dropped:
+        if dropped is not None and verdict.waiting:
+            items = [item for item, _, _ in dropped]
+            ring_alerts.note_taken(db, call.device, verdict.waiting, items, now)
+        for item, position, count in dropped or ():
             _mark_sent(db, call.device, item, position, count)
     elif verdict.outcome is Outcome.REFUSED:
-        for item, _, _ in _drop(db, call):
+        for item, _, _ in drop(db, call) or ():
             db.execute(
                 "UPDATE delivery SET state = 'waiting', satellite_from = NULL, reason = ?"
                 " WHERE item = ? AND device = ? AND state = 'packed'",
@@ -405,9 +396,10 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> None:
             _book(db, call, now)
 
 
-def _drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]]:
+def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
+    """Its pieces, which are none where it holds receipts alone; None: it was dropped before."""
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
-    return [tuple(piece) for (pieces,) in rows for piece in json.loads(pieces)]
+    return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
 
 
 def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
@@ -460,80 +452,3 @@ def needed(db: Db, call: OperatorCall) -> bool:
         )
         for item, _, _ in pieces
     )
-
-
-async def run(
-    store: Store,
-    operators: Mapping[str, Operator],
-    *,
-    clock: Callable[[], float],
-    note_fault: Note = log_fault,
-) -> None:
-    """Send what is due over satellite until cancelled."""
-    while True:
-        news = store.heard("satellite")
-        calls: list[OperatorCall] = []
-        try:
-            if await store.read(lambda db: is_due(db, clock())):
-                await store.commit(lambda db: pack(db, clock()))
-                calls = await store.commit(lambda db: claim(db, clock()))
-        except (StoreFull, StoreUnavailable) as trouble:
-            log.error("%s", trouble)
-        async with trio.open_nursery() as nursery:
-            for call in calls:
-                carried = partial(carry_out, store, operators, call, clock, note_fault)
-                nursery.start_soon(waits.let_finish, carried)
-        if not calls:
-            with trio.move_on_after(LOOK_AGAIN):
-                await news.wait()
-
-
-async def carry_out(
-    store: Store,
-    operators: Mapping[str, Operator],
-    call: OperatorCall,
-    clock: Callable[[], float],
-    note_fault: Note = log_fault,
-) -> None:
-    """Where the hub is killed before its end is written down, its claim runs out, and the same
-    bytes are called in again."""
-    try:
-        operator = operators.get(call.operator)
-        if operator is None:
-            reason = f"the hub has no settings for the operator {call.operator!r}"
-            verdict = Verdict(Outcome.NOT_SENT, reason, BACKOFF[-1])
-        elif not await store.read(lambda db: needed(db, call)):
-            await store.commit(lambda db: _drop(db, call))
-            return
-        else:
-            verdict = await _call_in(operator, call, note_fault)
-        _tell(call, verdict)
-        await persist(store, lambda db: settle(db, call, verdict, clock()))
-    except (StoreFull, StoreUnavailable) as trouble:
-        log.error("%s", trouble)
-    except StoreFailed:
-        raise
-    except Exception as error:
-        note_fault(error, f"the end of MT message {call.id}")
-
-
-async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> Verdict:
-    try:
-        with trio.move_on_after(CALL_SECONDS * 0.9):
-            return await operator.send(call.imei, call.body, number=call.id, priority=call.urgent)
-    except Exception as error:
-        # A mistake of ours, and nobody knows whether the operator has it.
-        note_fault(error, f"MT message {call.id}")
-        reason = f"the call failed in the hub, whose log tells more: {brief(error)}"
-        return Verdict(Outcome.DOUBTFUL, reason, 0.0)
-    return Verdict(Outcome.DOUBTFUL, "the operator did not answer in time", 0.0)
-
-
-def _tell(call: OperatorCall, verdict: Verdict) -> None:
-    what = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
-    if verdict.outcome is Outcome.SENT:
-        log.info("%s: the operator has it", what)
-    elif verdict.outcome is Outcome.REFUSED:
-        log.error("%s was refused: %s; its items wait for the IP link", what, verdict.reason)
-    else:
-        log.warning("%s: %s; it is called in again", what, verdict.reason)

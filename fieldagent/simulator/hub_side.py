@@ -20,6 +20,7 @@ from fieldagent.wire.directip import (
     Confirmation,
     DirectIpMo,
     DirectIpMt,
+    Flags,
     read_mo_confirmation,
     read_mobile_terminated,
     write,
@@ -114,9 +115,11 @@ class HubSide:
         status = self._judge(request) if faults.status is None else faults.status
         faults.status = None
         if status >= 0:
-            self.gateway.send_raw(request.payload)
+            if request.payload:
+                self.gateway.send_raw(request.payload)
             self.rung()
-        self.say(f"MT of {len(request.payload)} bytes for {request.imei}: {status}")
+        what = f"MT of {len(request.payload)} bytes" if request.payload else "a ring"
+        self.say(f"{what} for {request.imei}: {status}")
         if faults.silent:
             faults.silent -= 1
             await trio.sleep_forever()
@@ -130,6 +133,8 @@ class HubSide:
     def _judge(self, request: DirectIpMt) -> int:
         if request.imei != self.imei:
             return IMEI_UNKNOWN
+        if request.flags & Flags.RING_ONLY:
+            return 0
         if not request.payload:
             return EMPTY
         if len(request.payload) > MT_BYTES:

@@ -73,7 +73,8 @@ class DirectIpMt:
 
     client_id: int
     imei: str
-    payload: bytes
+    payload: bytes | None
+    """None with `RING_ONLY`."""
     flags: int = 0
     """Of `Flags`."""
 
@@ -124,8 +125,7 @@ def read_mobile_terminated(elements: bytes) -> DirectIpMt:
     """Raises RemoteProtocolError."""
     found = _split(elements)
     client_id, imei, flags = _unpack(_MT_HEADER, found, MT_HEADER)
-    payload = found.get(MT_PAYLOAD, b"")
-    return DirectIpMt(client_id, _imei(imei), payload, flags)
+    return DirectIpMt(client_id, _imei(imei), found.get(MT_PAYLOAD), flags)
 
 
 def read_confirmation(elements: bytes) -> Confirmation:
@@ -152,7 +152,9 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
             elements.append((MO_LOCATION, _write_location(message.location)))
     elif isinstance(message, DirectIpMt):
         packed = _MT_HEADER.pack(message.client_id, _ascii(message.imei), message.flags)
-        elements = [(MT_HEADER, packed), (MT_PAYLOAD, message.payload)]
+        elements = [(MT_HEADER, packed)]
+        if message.payload is not None:
+            elements.append((MT_PAYLOAD, message.payload))
     else:
         c = message
         packed = _MT_CONFIRMATION.pack(c.client_id, _ascii(c.imei), c.reference, c.status)

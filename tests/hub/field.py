@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.hub import mobile_terminated
+from fieldagent.hub import mobile_terminated, operator_calls, ring_alerts
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.ledger import Posting, enter
 from fieldagent.hub.mailbox import IpMailbox
@@ -32,13 +32,22 @@ class Sky:
     verdicts: list[Verdict] = field(default_factory=list)
     taken: list[tuple[str, bytes]] = field(default_factory=list)
     calls: list[bytes] = field(default_factory=list)
+    rings: list[str] = field(default_factory=list)
+    keeps: int = 0
+    """How many messages it tells to keep for the modem, once it took one."""
 
     async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
         self.calls.append(body)
-        verdict = self.verdicts.pop(0) if self.verdicts else Verdict(Outcome.SENT, "", 0.0)
+        verdict = (
+            self.verdicts.pop(0) if self.verdicts else Verdict(Outcome.SENT, "", 0.0, self.keeps)
+        )
         if verdict.outcome is Outcome.SENT:
             self.taken.append((imei, body))
         return verdict
+
+    async def ring(self, imei: str) -> Verdict:
+        self.rings.append(imei)
+        return self.verdicts.pop(0) if self.verdicts else Verdict(Outcome.SENT)
 
 
 @dataclass
@@ -91,7 +100,9 @@ class Field:
         store = self.store
         await store.commit(lambda db: mobile_terminated.pack(db, self.now))
         for call in await store.commit(lambda db: mobile_terminated.claim(db, self.now)):
-            await mobile_terminated.carry_out(store, {"directip": self.sky}, call, clock=self.clock)
+            await operator_calls.carry_out(store, {"directip": self.sky}, call, clock=self.clock)
+        for ring in await store.commit(lambda db: ring_alerts.claim(db, self.now)):
+            await operator_calls.ring_again(store, {"directip": self.sky}, ring)
 
     async def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return await self.store.read(lambda db: db.execute(sql, *parameters))

@@ -74,7 +74,7 @@ async def test_every_result_is_judged(status: int) -> None:
         there.side.faults.status = status
         verdict = await there.call()
         if status >= 0:
-            assert verdict == Verdict(Outcome.SENT)
+            assert verdict == Verdict(Outcome.SENT, waiting=status)
         elif status in STATUSES:
             outcome, reason = STATUSES[status]
             pause = FULL_PAUSE if status == -5 else 0.0
@@ -128,7 +128,12 @@ class Store:
     def __init__(self) -> None:
         self.taken: list[tuple[str, bytes]] = []
         self.seen_at: list[Estimate | None] = []
+        self.sessions: list[bool] = []
         self.fail: Exception | None = None
+
+    async def note_session(self, imei: str, *, fetched: bool) -> None:
+        assert imei == IMEI
+        self.sessions.append(fetched)
 
     async def take_in(self, imei: str, body: bytes, estimate: Estimate | None) -> None:
         if self.fail is not None:
@@ -157,15 +162,43 @@ async def listening(store: Store, *allowed: str) -> AsyncIterator[Hub]:
     listeners = open_listeners(0, ["127.0.0.1"])
     networks = [ipaddress.ip_network(each) for each in allowed or ("127.0.0.0/8",)]
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve_directip, listeners, store.take_in, allowed=networks))
+        serving = partial(serve_directip, listeners, store.take_in, store.note_session)
+        await nursery.start(partial(serving, allowed=networks))
         yield Hub(port_of(listeners))
         nursery.cancel_scope.cancel()
 
 
 def mo(
-    payload: bytes | None = b"body", status: int = 0, location: MoLocation | None = None
+    payload: bytes | None = b"body",
+    status: int = 0,
+    location: MoLocation | None = None,
+    mtmsn: int = 0,
 ) -> bytes:
-    return write(DirectIpMo(1, IMEI, status, 7, 0, 1_790_000_000, payload, location))
+    return write(DirectIpMo(1, IMEI, status, 7, mtmsn, 1_790_000_000, payload, location))
+
+
+async def test_a_ring_alone_hands_nothing_over() -> None:
+    async with gateway() as there:
+        assert await DirectIp("127.0.0.1", there.port).ring(IMEI) == Verdict(Outcome.SENT)
+        assert (there.rings, there.behind.waiting()) == (1, 0)
+
+
+async def test_what_a_session_fetched_is_told_once_what_it_brought_is_stored() -> None:
+    """A session that failed, or had to leave a message that is too large, shows nothing."""
+    store = Store()
+    async with listening(store) as bring:
+        for payload, status, mtmsn in (
+            (b"body", 0, 5),
+            (None, 0, 6),
+            (None, 2, 0),
+            (b"body", 1, 0),
+            (None, 13, 7),
+        ):
+            assert await bring(mo(payload, status, mtmsn=mtmsn))
+        assert store.sessions == [True, True, False]
+        store.fail = RuntimeError("as a test")
+        assert not await bring(mo(mtmsn=8))
+        assert len(store.sessions) == 3
 
 
 async def test_where_the_operator_saw_it_is_told_unless_they_call_that_poor() -> None:

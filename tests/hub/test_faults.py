@@ -22,8 +22,8 @@ HUB = "fieldagent.hub"
 SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
     Put(f"{HUB}.mobile_terminated:BACKOFF", [0.05]),
-    Put(f"{HUB}.mobile_terminated:LOOK_AGAIN", 0.2),
     Put(f"{HUB}.mobile_terminated:CALL_SECONDS", 2.0),
+    Put(f"{HUB}.operator_calls:LOOK_AGAIN", 0.2),
     Put(f"{HUB}.webhooks:LOOK_AGAIN", 0.2),
     Put(f"{HUB}.webhooks:CLAIM", 2.0),
 ]
@@ -73,9 +73,9 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
         Break(f"{HUB}.webhooks:claim", after=1),
         Break(f"{HUB}.webhooks:post"),
         Break(f"{HUB}.webhooks:settle", after=1),
-        Break(f"{HUB}.mobile_terminated:pack"),
-        Break(f"{HUB}.mobile_terminated:claim"),
-        Break(f"{HUB}.mobile_terminated:settle"),
+        Break(f"{HUB}.operator_calls:pack"),
+        Break(f"{HUB}.operator_calls:claim"),
+        Break(f"{HUB}.operator_calls:settle"),
         Break(f"{HUB}.operator.directip:DirectIp.send"),
         Break(f"{HUB}.operator.directip:read_mobile_originated"),
         Break(f"{HUB}.mobile_originated:MobileOriginated.take_in_from"),

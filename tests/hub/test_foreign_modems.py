@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.breaking import Put, environment
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import behind_directip, folder, message_to, receiver
 from tests.peers.sbd import TRAITS
-from tests.processes import Agent, Running, administer, agent, free_port, hub, until
+from tests.processes import MODULE, Agent, Running, administer, agent, free_port, hub, until
 
 TOGETHER = ("old+spacing+failure+noise+five", "echo+lies+twice", "slow+brownout+zero")
 """Several traits in one modem."""
@@ -39,7 +40,8 @@ def test_every_package_arrives_through_foreign_modems(tmp_path: Path) -> None:
     with ExitStack() as stack:
         hooked = stack.enter_context(receiver())
         settings = behind_directip(database, mo_port, mt_port)
-        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
+        soon = environment(tmp_path, Put("fieldagent.hub.ring_alerts:PAUSES", [3.0]))
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings, MODULE, **soon))
         administer(database, "webhook", "add", hooked.url, "--untried")
         peer = [sys.executable, str(PEER), str(lines), str(mo_port), str(mt_port), *described]
         above = stack.enter_context(Running(peer, "ready"))

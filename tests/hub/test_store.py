@@ -106,6 +106,7 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
 
 
 OF_VERSION_1 = """
+DROP TABLE ring_alert;
 DROP TABLE dead_letter;
 DROP TABLE dead_letter_tally;
 ALTER TABLE device DROP COLUMN key_trouble;

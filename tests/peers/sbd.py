@@ -33,6 +33,7 @@ TRAITS = {
     "brownout": "loses power before its second session, which sends nothing and ends with 0",
     "mute": "begins with V0 and Q1, as someone has stored it",
     "ringless": "never says SBDRING",
+    "unheard": "hears no ring but those that are rung alone, and knows of no message without",
     "five": "+SBDIX without the number that is queued",
     "twice": "its gateway brings each MO message twice, and the first is late",
     "wrong-sum": "reads each second MT with a wrong sum first",
@@ -50,10 +51,14 @@ class Gateway:
         self.brought: queue.Queue[tuple[float, bytes]] = queue.Queue()
         threading.Thread(target=self.bring, daemon=True).start()
 
-    def take(self, imei: str, momsn: int, body: bytes, *, twice: bool) -> None:
+    def take(self, imei: str, momsn: int, mtmsn: int, body: bytes, *, twice: bool) -> None:
         self.reference += 1
         header = self.reference.to_bytes(4, "big") + imei.encode() + b"\0"
-        header += momsn.to_bytes(2, "big") + b"\0\0" + int(time.time()).to_bytes(4, "big")
+        header += (
+            momsn.to_bytes(2, "big")
+            + mtmsn.to_bytes(2, "big")
+            + int(time.time()).to_bytes(4, "big")
+        )
         elements = element(0x01, header) + element(0x02, body)
         message = b"\x01" + len(elements).to_bytes(2, "big") + elements
         now = time.monotonic()
@@ -96,7 +101,7 @@ class Modem:
         self.line = bytearray()
         self.payload: bytearray | None = None
         self.wanted = 0
-        self.momsn, self.mtmsn = 7, 0
+        self.momsn, self.mtmsn = 7, 1
         self.sessions, self.replies, self.reads = 0, 0, 0
         self.until: float | None = None
         self.rings = False
@@ -211,7 +216,9 @@ class Modem:
     def tell(self, command: str) -> None:
         fields = [int(self.has_mo), self.momsn, int(self.has_mt), self.mtmsn if self.has_mt else -1]
         if command == "+SBDSX":
-            fields += [int(self.rings), len(self.gateway.waiting.get(self.imei, []))]
+            knows = self.rings or "unheard" not in self.traits
+            waiting = self.gateway.waiting.get(self.imei, []) if knows else []
+            fields += [int(self.rings), len(waiting)]
         self.say(f"{command}: {self.separator.join(map(str, fields))}")
 
     # What the host hears.
@@ -258,16 +265,17 @@ class Modem:
             status, counted = 32, False
         elif "lies" in self.traits and self.sessions == 2:
             status, reached, counted = 13, False, False
+        waiting = self.gateway.waiting.get(self.imei, [])
         if reached and self.has_mo:
             print(f"{self.name}: MO {self.momsn} of {len(self.mo)} bytes", flush=True)
             twice = "twice" in self.traits
-            self.gateway.take(self.imei, self.momsn, self.mo, twice=twice)
+            given = self.mtmsn if status == 0 and waiting else 0
+            self.gateway.take(self.imei, self.momsn, given, self.mo, twice=twice)
         fields = [status, self.momsn, 0, 0, 0, 0]
         if counted:
             self.momsn = (self.momsn + 1) % 65536
         if "zero" in self.traits and self.sessions == 3:
             self.momsn = 0
-        waiting = self.gateway.waiting.get(self.imei, [])
         if status == 0 and waiting:
             self.mt, self.has_mt, self.rings = waiting.pop(0), True, False
             fields[2:] = [1, self.mtmsn, len(self.mt), len(waiting)]
@@ -297,10 +305,14 @@ def take_mt(line: socket.socket, gateway: Gateway, modems: dict[str, Modem]) -> 
         waiting = gateway.waiting.setdefault(imei, [])
         if flags & 1:
             waiting.clear()
-        if found.get(0x42):
+        if flags & 2:
+            place = 0
+            print(f"{modems[imei].name}: rung alone", flush=True)
+        else:
             waiting.append(found[0x42])
-        place = len(waiting)
-        modems[imei].ring()
+            place = len(waiting)
+        if flags & 2 or "unheard" not in modems[imei].traits:
+            modems[imei].ring()
     answer = element(
         0x44, client + imei.encode() + bytes(4) + place.to_bytes(2, "big", signed=True)
     )

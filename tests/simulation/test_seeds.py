@@ -68,7 +68,7 @@ def test_a_seed_is_a_trace_that_can_be_run_again() -> None:
     assert len(first.stdout.splitlines()) > 100
 
 
-def _forgetful(*arguments: Any) -> bool:
+def _forgetful(*arguments: Any, **more: Any) -> bool:
     return False
 
 

@@ -10,7 +10,7 @@ import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.hub.contract import Estimate
-from fieldagent.hub.operator.contract import TakeIn, Verdict
+from fieldagent.hub.operator.contract import NoteSession, TakeIn, Verdict
 from fieldagent.system.supervisor import Note, log_fault
 from fieldagent.wire.directip import (
     DirectIpMo,
@@ -61,10 +61,10 @@ def judge(status: int) -> tuple[Outcome, str]:
     return STATUSES.get(status, (Outcome.NOT_SENT, f"the gateway answered {status}"))
 
 
-POOR_POSITION = 2
+MT_TOO_LARGE, POOR_POSITION = 1, 2
 SESSIONS = {
     0: "",
-    1: "",  # the MO message came through; an MT message was too large
+    MT_TOO_LARGE: "",  # the MO message came through; an MT message was too large
     POOR_POSITION: "",  # it came through; nobody knows from where
     10: "the session timed out",
     12: "the MO message is too large for the gateway",
@@ -78,6 +78,7 @@ SESSIONS = {
 async def serve_directip(
     listeners: Sequence[socket.socket],
     take_in: TakeIn,
+    note_session: NoteSession,
     *,
     allowed: Sequence[Network] = LOOPBACK_NETWORKS,
     note_fault: Note = log_fault,
@@ -85,7 +86,7 @@ async def serve_directip(
 ) -> None:
     """Take MO messages from gateways in these networks, until cancelled. What is confirmed is on
     disk; the rest comes again. Closes `listeners`."""
-    door = _Door(take_in, allowed, note_fault)
+    door = _Door(take_in, note_session, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
@@ -93,8 +94,15 @@ async def serve_directip(
 class _Door:
     """Who may come in. Room for one more is made by who has been longest in telling theirs."""
 
-    def __init__(self, take_in: TakeIn, allowed: Sequence[Network], note_fault: Note) -> None:
+    def __init__(
+        self,
+        take_in: TakeIn,
+        note_session: NoteSession,
+        allowed: Sequence[Network],
+        note_fault: Note,
+    ) -> None:
         self._take_in = take_in
+        self._note_session = note_session
         self._note_fault = note_fault
         self._allowed = allowed
         self._told: set[str] = set()
@@ -156,6 +164,8 @@ class _Door:
         try:
             if message.payload is not None:
                 await self._take_in(message.imei, message.payload, _estimate(message))
+            if message.status != MT_TOO_LARGE:
+                await self._note_session(message.imei, fetched=message.mtmsn != 0)
         except Exception as error:
             self._note_fault(error, f"an MO message from {message.imei}")
             taken = False
@@ -189,7 +199,12 @@ class DirectIp:
 
     async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
         flags = Flags.PRIORITY if priority else 0
-        request = DirectIpMt(number & 0xFFFFFFFF, imei, body, flags)
+        return await self._call(DirectIpMt(number & 0xFFFFFFFF, imei, body, flags))
+
+    async def ring(self, imei: str) -> Verdict:
+        return await self._call(DirectIpMt(0, imei, None, Flags.RING_ONLY))
+
+    async def _call(self, request: DirectIpMt) -> Verdict:
         left = False
         try:
             with trio.fail_after(DEADLINE):
@@ -206,4 +221,5 @@ class DirectIp:
         if answer.client_id != request.client_id:
             return Verdict(Outcome.DOUBTFUL, "the gateway confirmed another message")
         outcome, reason = judge(answer.status)
-        return Verdict(outcome, reason, FULL_PAUSE if answer.status == QUEUE_FULL else 0.0)
+        pause = FULL_PAUSE if answer.status == QUEUE_FULL else 0.0
+        return Verdict(outcome, reason, pause, max(0, answer.status))

@@ -110,3 +110,6 @@ class RockBlock:
             return Verdict(Outcome.SENT)
         unknown = (Outcome.NOT_SENT, f"RockBLOCK answered {answer.code}, {answer.text}", 0.0)
         return Verdict(*CODES.get(answer.code, unknown))
+
+    async def ring(self, imei: str) -> Verdict:
+        return Verdict(Outcome.REFUSED, "RockBLOCK rings by itself alone")

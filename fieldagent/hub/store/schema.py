@@ -297,10 +297,21 @@ UPDATE device SET relay = 1;
 """
 """From version 4, which knew an item by its number alone, and let every device relay."""
 
+_RING_ALERTS = """
+CREATE TABLE ring_alert ( -- a modem for which the gateway keeps what nobody has fetched
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    waiting {int} NOT NULL, -- MT messages
+    rung {int} NOT NULL, -- how often since the last was taken or fetched
+    due {real} NOT NULL,
+    until {real} NOT NULL
+);
+"""
+"""From version 5, which left a ring that was missed at that."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
-    tables = _DIRECTORY + _IDEMPOTENCY + _PUSHED + _EXCHANGE + _DEAD_LETTERS
-    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED, 4: _DIGESTS}
+    tables = _DIRECTORY + _IDEMPOTENCY + _PUSHED + _EXCHANGE + _DEAD_LETTERS + _RING_ALERTS
+    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED, 4: _DIGESTS, 5: _RING_ALERTS}
     return Schema(
-        5, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
+        6, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
     )

@@ -1,0 +1,139 @@
+"""Calls to the satellite operators: MT messages are handed over, and modems rung again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import trio
+
+from fieldagent.hub import ring_alerts
+from fieldagent.hub.mobile_terminated import (
+    BACKOFF,
+    CALL_SECONDS,
+    OperatorCall,
+    claim,
+    drop,
+    is_due,
+    needed,
+    pack,
+    settle,
+)
+from fieldagent.hub.operator.contract import Operator, Verdict
+from fieldagent.hub.ring_alerts import RingAlert
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.persist import persist
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system import waits
+from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.wire.outcome import Outcome
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 5.0
+"""Seconds between two looks for what has fallen due by itself."""
+
+
+async def run(
+    store: Store,
+    operators: Mapping[str, Operator],
+    *,
+    clock: Callable[[], float],
+    note_fault: Note = log_fault,
+) -> None:
+    """Send what is due over satellite until cancelled."""
+    while True:
+        news = store.heard("satellite")
+        calls: list[OperatorCall] = []
+        rings: list[RingAlert] = []
+        try:
+            if await store.read(lambda db: is_due(db, clock())):
+                await store.commit(lambda db: pack(db, clock()))
+                calls = await store.commit(lambda db: claim(db, clock()))
+            if await store.read(lambda db: ring_alerts.is_due(db, clock())):
+                rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
+        except (StoreFull, StoreUnavailable) as trouble:
+            log.error("%s", trouble)
+        async with trio.open_nursery() as nursery:
+            for call in calls:
+                carried = partial(carry_out, store, operators, call, clock, note_fault)
+                nursery.start_soon(waits.let_finish, carried)
+            for ring in rings:
+                nursery.start_soon(ring_again, store, operators, ring, note_fault)
+        if not calls:
+            with trio.move_on_after(LOOK_AGAIN):
+                await news.wait()
+
+
+async def carry_out(
+    store: Store,
+    operators: Mapping[str, Operator],
+    call: OperatorCall,
+    clock: Callable[[], float],
+    note_fault: Note = log_fault,
+) -> None:
+    """Where the hub is killed before its end is written down, its claim runs out, and the same
+    bytes are called in again."""
+    try:
+        operator = operators.get(call.operator)
+        if operator is None:
+            reason = f"the hub has no settings for the operator {call.operator!r}"
+            verdict = Verdict(Outcome.NOT_SENT, reason, BACKOFF[-1])
+        elif not await store.read(lambda db: needed(db, call)):
+            await store.commit(lambda db: drop(db, call))
+            return
+        else:
+            verdict = await _call_in(operator, call, note_fault)
+        _tell(call, verdict)
+        await persist(store, lambda db: settle(db, call, verdict, clock()))
+    except (StoreFull, StoreUnavailable) as trouble:
+        log.error("%s", trouble)
+    except StoreFailed:
+        raise
+    except Exception as error:
+        note_fault(error, f"the end of MT message {call.id}")
+
+
+async def ring_again(
+    store: Store, operators: Mapping[str, Operator], ring: RingAlert, note_fault: Note = log_fault
+) -> None:
+    what = f"{ring.name}, for which the operator keeps {ring.waiting} MT message(s)"
+    try:
+        if (operator := operators.get(ring.operator)) is None:
+            return
+        verdict = await operator.ring(ring.imei)
+        if verdict.outcome is Outcome.SENT:
+            log.info("rung again: %s", what)
+            return
+        log.warning("not rung again: %s: %s", what, verdict.reason)
+        if verdict.outcome is Outcome.REFUSED:
+            await store.commit(lambda db: ring_alerts.stop(db, ring.device))
+    except (StoreFull, StoreUnavailable) as trouble:
+        log.error("%s", trouble)
+    except StoreFailed:
+        raise
+    except Exception as error:
+        note_fault(error, f"the ring of {ring.name}")
+
+
+async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> Verdict:
+    try:
+        with trio.move_on_after(CALL_SECONDS * 0.9):
+            return await operator.send(call.imei, call.body, number=call.id, priority=call.urgent)
+    except Exception as error:
+        # A mistake of ours, and nobody knows whether the operator has it.
+        note_fault(error, f"MT message {call.id}")
+        reason = f"the call failed in the hub, whose log tells more: {brief(error)}"
+        return Verdict(Outcome.DOUBTFUL, reason, 0.0)
+    return Verdict(Outcome.DOUBTFUL, "the operator did not answer in time", 0.0)
+
+
+def _tell(call: OperatorCall, verdict: Verdict) -> None:
+    what = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
+    if verdict.outcome is Outcome.SENT:
+        log.info("%s: the operator has it", what)
+    elif verdict.outcome is Outcome.REFUSED:
+        log.error("%s was refused: %s; its items wait for the IP link", what, verdict.reason)
+    else:
+        log.warning("%s: %s; it is called in again", what, verdict.reason)

@@ -1,0 +1,151 @@
+"""A ring that was missed is rung again, ever more seldom, until the kit has looked."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.ring_alerts import note_session_of
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
+from fieldagent.wire.outcome import Outcome
+from tests.breaking import Put, environment
+from tests.hub.field import MASTER, Field, collect
+from tests.hub.field import field_of as field
+from tests.hub.test_cluster import contents, push
+from tests.hub.test_foreign_modems import PEER
+from tests.hub.test_journey import IMEI, behind_directip, folder, message_to
+from tests.processes import MODULE, Running, administer, agent, free_port, hub, until
+
+DAY = 86_400.0
+
+
+async def sent(alps: Field, *texts: str) -> list[Entry]:
+    """The gateway takes a message for Cleo's kit with each."""
+    entries: list[Entry] = []
+    for text in texts:
+        await alps.push(Message(text), target=3)
+        alps.now += 60
+        alps.sky.keeps += 1
+        await alps.satellite()
+        entries += decode(alps.sky.taken[-1][1], keys=[derive_key(MASTER, "MT")]).entries
+    return [entry for entry in entries if isinstance(entry.content, Message)]
+
+
+async def rings(alps: Field, seconds: float, step: float = 60.0) -> list[float]:
+    """When the hub rings within that time, counted from now."""
+    began, when = alps.now, []
+    while alps.now < began + seconds:
+        alps.now += step
+        before = len(alps.sky.rings)
+        await alps.satellite()
+        when += [alps.now - began] * (len(alps.sky.rings) - before)
+    return when
+
+
+async def test_rings_become_rare_and_end(store: Store) -> None:
+    """One for both messages, and none once the item has expired or the gateway forgot it."""
+    async with field(store) as alps:
+        await sent(alps, "one", "two")
+        when = await rings(alps, 10 * DAY, 300.0)
+        daily = [19_200 + day * DAY for day in range(1, 5)]
+        assert when == [300, 1200, 4800, 19_200, *daily]
+        assert {*alps.sky.rings} == {"300000000000003"}
+
+
+async def test_what_expires_is_not_rung_for(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("soon over"), target=3, expires=alps.now + 2000)
+        alps.now += 60
+        alps.sky.keeps = 1
+        await alps.satellite()
+        assert await rings(alps, DAY) == [300.0, 1200.0]
+
+
+async def test_an_operator_that_tells_of_no_queue_is_not_asked_to_ring(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("by RockBLOCK"), target=3)
+        alps.now += 60
+        await alps.satellite()
+        assert await rings(alps, DAY) == []
+
+
+@pytest.mark.parametrize("way", [Bearer.SATELLITE, Bearer.IP])
+async def test_a_receipt_ends_the_rings(store: Store, way: Bearer) -> None:
+    async with field(store) as alps:
+        one, two = await sent(alps, "one", "two")
+        for entry, left in ((one, [300.0, 1200.0]), (two, [])):
+            receipt = Entry(entry.sequence, Receipt(digest=digest_of(entry)), 1)
+            key = derive_key(MASTER, "MO") if way is Bearer.SATELLITE else None
+            await alps.sends(3, receipt, way=way, key=key)
+            assert await rings(alps, 3600) == left
+
+
+async def test_what_the_ip_link_brought_is_not_rung_for(store: Store) -> None:
+    async with field(store) as alps:
+        await sent(alps, "one")
+        await collect(alps.mailbox(3))
+        assert await rings(alps, DAY) == []
+
+
+async def test_a_session_that_fetches_all_or_finds_nothing_ends_them(store: Store) -> None:
+    async with field(store) as alps:
+        note = partial(note_session_of, store, "300000000000003", clock=alps.clock)
+        await sent(alps, "one", "two")
+        await note(fetched=True)
+        assert await rings(alps, 1800) == [300.0, 1200.0]
+        await note(fetched=True)
+        assert await rings(alps, DAY) == []
+        await sent(alps, "three")
+        await note(fetched=False)
+        assert await rings(alps, DAY) == []
+
+
+async def test_a_ring_that_fails_is_one_that_was_missed(store: Store) -> None:
+    async with field(store) as alps:
+        await sent(alps, "one")
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, "no"), Verdict(Outcome.REFUSED, "never")]
+        assert await rings(alps, DAY) == [300.0, 1200.0]
+
+
+def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
+    """Real processes: a gateway that shares no code, whose modem hears no first ring."""
+    mo_port, mt_port = free_port(), free_port()
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    ada = administer(database, "user", "add", "Ada")["id"]
+    administer(database, "device", "add", "kit", "--user", str(ada), "--imei", IMEI)
+    lines = folder(tmp_path / "lines")
+    soon = environment(
+        tmp_path,
+        Put("fieldagent.hub.ring_alerts:PAUSES", [3.0]),
+        Put("fieldagent.hub.operator_calls:LOOK_AGAIN", 0.2),
+    )
+    settings = behind_directip(database, mo_port, mt_port)
+    peer = [sys.executable, str(PEER), str(lines), str(mo_port), str(mt_port), f"0:{IMEI}:unheard"]
+    with ExitStack() as stack:
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings, MODULE, **soon))
+        above = stack.enter_context(Running(peer, "ready"))
+        satellite = {"satellite-port": str(lines / "0"), "satellite-receipts": "at-once"}
+        kit = stack.enter_context(agent(folder(tmp_path / "kit"), satellite))
+        push(running.port, proof, message_to(ada, first, "come home"))
+        running.expect("the operator has it")
+        running.expect("rung again: kit, for which the operator keeps 1 MT message(s)")
+        until(lambda: contents(kit) == ["come home"])
+        above.expect("MO ")
+        # The receipt came, and nobody is rung any more.
+        until(lambda: not waits_for_a_ring(database))
+
+
+def waits_for_a_ring(database: str) -> bool:
+    with closing(sqlite3.connect(database)) as look:
+        return bool(look.execute("SELECT 1 FROM ring_alert").fetchall())
