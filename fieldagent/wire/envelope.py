@@ -276,7 +276,8 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
         return [9, entry.sequence, content.count, _write_bitmap(content)]
     if isinstance(content, Ack):
         several = [content.count, _write_bitmap(content)]
-        parts = several if content.count > 1 or content.digest else [None, None]
+        alone = content.count == 1 and content.whole and not content.digest
+        parts = [None, None] if alone else several
         members = [content.station, *parts, content.by_hub or None]
         return _trimmed([12, entry.sequence, *members])
     if isinstance(content, RelayRequest):
