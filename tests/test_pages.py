@@ -197,7 +197,7 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
     *_, commands, track = reader.blocks(LOCAL_API)
-    text, place, dry_run, sos, confirmed, cancel, show, status = commands.strip().splitlines()
+    text, place, dry_run, sos, confirmed, cancel, sent, show, status = commands.strip().splitlines()
     with simulated(reader):
         assert reader.types(text) == "Package 1: Delivered\n"
         assert reader.types(place) == "Package 2: Delivered\n"
@@ -206,6 +206,7 @@ def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
         with reader.starts(f"{confirmed.split('#')[0]} --yes", "Delivered") as waiting:
             assert "called off" in reader.types(cancel)
             waiting.expect("called off before anybody confirmed it")
+        assert "Camp reached" in reader.types(sent)
         assert "accepted" in reader.types(show)
         assert "Satellite" in reader.types(status)
         with (

@@ -178,6 +178,15 @@ def _add_watching(commands: Subparsers) -> None:
     shown = command(commands, "show", ("watch", "show_package"), "tell the story of a Package")
     shown.add_argument("id", type=int)
     _add_local(shown)
+    sent = command(commands, "sent", ("sent", "sent"), "list what was sent, newest first")
+    sent.add_argument(
+        "--state",
+        choices=("waiting", "Delivered", "Error", "Collapsed", "Canceled"),
+        help="only what stands so",
+    )
+    sent.add_argument("--kind", choices=("message", "location", "waypoint", "data"))
+    sent.add_argument("--limit", type=_count, default=100, help="how many at most (100)")
+    _add_local(sent)
     queue = command(commands, "queue", ("watch", "queue"), "show or clear what waits")
     queue.add_argument("--channel", **CHANNEL)
     queue.add_argument("--clear", action="store_true", help="cancel all of it")
@@ -260,6 +269,12 @@ def _add_help(commands: Subparsers) -> None:
     command(
         commands, "manual", ("manual", "manual"), "print the manual page, for man -l - or a file"
     )
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or not 1 <= int(value[:8]) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 1000000")
+    return int(value[:8])
 
 
 def _several(value: str) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 
 from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
+from fieldagent.cli.sent import TEXT_SHOWN, holders, said
 from fieldagent.cli.terminal import counted, escaped
 
-TEXT_SHOWN = 160
+LETTER_SHOWN = 160
 """Characters of a message that cannot be read; --json shows all."""
 
 Command = Callable[[argparse.Namespace], int]
@@ -48,6 +49,9 @@ def show_package(given: argparse.Namespace) -> int:
     status = package["status"] or "queued"
     late = ", and reached its addressee all the same" if package["late"] else ""
     lines = [f"Package {package['id']}: {status}{late}"]
+    if "kind" in package:
+        alarm = "SOS " if package["sos"] else ""
+        lines.append(escaped(f"{alarm}{package['kind']} {said(package)}".rstrip()))
     lines += [_story_line(line) for line in package["story"]]
     show(given, package, "\n".join(lines))
     return OK
@@ -79,10 +83,11 @@ def queue(given: argparse.Namespace) -> int:
 def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
     if not packages:
         return ["nothing waits"]
-    lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels"]
+    lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels, text"]
     lines += [
         f"{package['id']:>10}  {package['kind']:<8}  {package['priority']:>8}"
         f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
+        + escaped(f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip())
         for package in packages
     ]
     return lines
@@ -111,17 +116,9 @@ def _sos_line(sos: dict[str, Any]) -> str:
     """The first of all that is to be seen."""
     begun = f"SOS {sos['id']}, sent {clock_time(sos['since'])}"
     if sos["confirmedBy"]:
-        return escaped(f"{begun}: confirmed by {_holders(sos['confirmedBy'])}")
+        return escaped(f"{begun}: confirmed by {holders(sos['confirmedBy'])}")
     again = f"next try {clock_time(sos['nextTry'])}" if sos["nextTry"] else "no channel goes on"
     return f"{begun}: NOBODY HAS CONFIRMED IT YET; {again}"
-
-
-def _holders(receipts: list[dict[str, Any]]) -> str:
-    """Who has it; whether that is a person's agent or a system (`type`) is told."""
-    return ", ".join(
-        f"{each['name'] or each['id']} ({each['type']}) at {clock_time(each['at'])}"
-        for each in receipts
-    )
 
 
 def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
@@ -176,7 +173,7 @@ def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
         for letter in letters
         for line in (
             f"{'dead letter':<36}  {clock_time(letter['received'])}  over {letter['channel']}: "
-            + (letter["text"] or f"base64 {letter['payload']}")[:TEXT_SHOWN],
+            + (letter["text"] or f"base64 {letter['payload']}")[:LETTER_SHOWN],
             f"    {letter['reason']}",
         )
     ]

@@ -200,6 +200,7 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "distress": ("GET", "/api/sos", None),
     "call_off": ("DELETE", "/api/sos", None),
     "queue": ("GET", "/api/queue", None),
+    "packages": ("GET", "/api/packages", None),
     "clear": ("DELETE", "/api/queue", None),
     "inbound": ("GET", "/api/inbound", None),
     "replay": ("POST", "/api/inbound/x/replay", None),

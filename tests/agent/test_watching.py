@@ -36,3 +36,78 @@ def test_an_sos_that_nothing_takes_says_so(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         kit.call("POST", "/api/package/async", {"message": {"content": "x"}, "priority": 100})
         until(lambda: kit.call("GET", "/api/status").body["sos"]["active"] == 2)
+
+
+def test_what_was_sent_is_listed_newest_first(tmp_path: Path) -> None:
+    place = {"latitude": 47.1, "longitude": 8.2}
+    with sky(tmp_path), agent(tmp_path) as kit:
+        kit.post("first\x1b[2J<b>")
+        kit.call("POST", "/api/package", {"location": place, "priority": 100})
+        kit.call("POST", "/api/package", {"waypoint": {**place, "name": "Hut", "notes": "cold"}})
+        kit.post("nowhere", channels=["Radio"])
+        kit.call("POST", "/api/package", {"data": {"payload": "AAE="}})
+        packages = kit.call("GET", "/api/packages").body["packages"]
+        assert [each["id"] for each in packages] == [5, 4, 3, 2, 1]
+        assert [each["kind"] for each in packages] == [
+            "data",
+            "message",
+            "waypoint",
+            "location",
+            "message",
+        ]
+        assert [each["text"] for each in packages] == [
+            None,
+            "nowhere",
+            "Hut: cold",
+            None,
+            "first\x1b[2J<b>",
+        ]
+        assert packages[3]["position"] == [47.1, 8.2]
+        assert [each["sos"] for each in packages] == [False, False, False, True, False]
+        assert packages[1]["status"] == "Error"
+        assert packages[1]["channels"] == {"Radio": {"status": "Error", "reason": "not configured"}}
+        spent = kit.call("GET", "/api/status").body["channels"]["Satellite"]["creditsToday"]
+        assert sum(each["credits"] for each in packages) == spent > 0
+        shown = command(kit, "sent").stdout
+        assert "first\\x1b[2J<b>" in shown
+        assert "SOS location  47.1 8.2" in shown
+        assert "Radio Error (not configured)" in shown
+        assert "SOS location 47.1 8.2" in command(kit, "show", "2").stdout
+        assert "nowhere" in command(kit, "sent", "--state", "Error", "--limit", "1").stdout
+        assert "nothing of that kind" in command(kit, "sent", "--state", "waiting").stdout
+        assert command(kit, "sent", "--limit", "0").returncode == 2
+
+
+WRONG = {
+    "state=gone": "?state= is one of waiting, Delivered",
+    "kind=sos": "?kind= is one of data, message",
+    "limit=0": "?limit= is a number from 1 to 1000",
+    "limit=1001": "?limit= is a number",
+    "before=0": "?before= is a number from 1",
+    "before=x": "?before= is a number",
+    "after=1": "'after' is not known here",
+}
+
+
+def test_its_pages_hold_all_of_it_once(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        for number in range(120):
+            item = {"message": {"content": str(number)}}
+            if number % 60 == 0:
+                item = {"data": {"payload": "AA=="}}
+            assert kit.call("POST", "/api/package", item).body["status"] == "Error"
+        whole = kit.call("GET", "/api/packages?limit=1000").body
+        assert (len(whole["packages"]), whole["next"]) == (120, None)
+        for query in ("limit=50", "limit=60&state=Error", "limit=1&kind=data", "limit=7"):
+            listed, path = [], f"/api/packages?{query}"
+            while path is not None:
+                page = kit.call("GET", path)
+                listed += page.body["packages"]
+                path = page.body["next"]
+                assert page.headers.get("link") == (path and f'<{path}>; rel="next"')
+            wanted = [each for each in whole["packages"] if each["kind"] == "data"]
+            assert listed == (wanted if "kind" in query else whole["packages"])
+        assert len(command(kit, "sent", "--limit", "110").stdout.splitlines()) == 220
+        for query, said in WRONG.items():
+            answer = kit.call("GET", f"/api/packages?{query}")
+            assert (answer.status, said in answer.body["detail"]) == (400, True), answer.body

@@ -11,12 +11,12 @@ from typing import Any
 
 import trio
 
+from fieldagent.agent.api.content import TEXT_MAX, content
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel
-from fieldagent.package.writing import kind_of
 
 PAGE_MAX = 1000
 """Packages on one page, and where nobody says how many."""
@@ -46,8 +46,7 @@ def _rows(journal: Journal, sequences: Collection[int]) -> Iterator[dict[str, An
             if accepted is not None:
                 yield {
                     "id": accepted.id,
-                    "kind": kind_of(accepted.package.item),
-                    "priority": accepted.package.priority,
+                    **content(accepted.package, TEXT_MAX),
                     "collapseKey": accepted.package.collapse_key,
                     "accepted": accepted.accepted,
                     "expires": accepted.expires,

@@ -6,14 +6,19 @@ import base64
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
-from fieldagent.agent.api import queue_listing
+from fieldagent.agent.api import package_listing, queue_listing
+from fieldagent.agent.api.content import content
 from fieldagent.agent.api.page import PAGE, POLICY
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
 from fieldagent.agent.journal import dead_letters, history, inbound, outbound, sos
 from fieldagent.agent.journal.dead_letters import DeadLetter
+from fieldagent.agent.journal.listing import END
+from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
@@ -35,7 +40,7 @@ from fieldagent.system import waits
 
 Handler = Callable[..., Awaitable[Response]]
 
-LISTED_MAX = 1000
+LISTED, LISTED_MAX = 100, 1000
 PAGE_END = queue_listing.PAGE_MAX + 1
 
 
@@ -65,6 +70,7 @@ class LocalApi:
             Route("POST", "/api/package", _guarded(self.send)),
             Route("POST", "/api/package/async", _guarded(self.enqueue)),
             Route("POST", "/api/package/cost", _guarded(self.cost)),
+            Route("GET", "/api/packages", _guarded(self.packages)),
             Route("GET", "/api/package/{id}", _guarded(self.look)),
             Route("POST", "/api/package/{id}/cancel", _guarded(self.cancel)),
             Route("DELETE", "/api/package/{id}", _guarded(self.cancel)),
@@ -135,10 +141,14 @@ class LocalApi:
         known = outbound.by_sequence(self._journal, standing.sequence)
         lines = [] if known is None else history.lines(self._journal, known, found)
         story = [line._asdict() for line in lines]
+        said = {}
+        with suppress(DamagedPackage):
+            accepted = outbound.package(self._journal, standing.sequence)
+            said = {} if accepted is None else content(accepted.package)
         # An answer is never changed; what became known after it is told beside it.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return json_response(
-            {**_progress(standing), "receipts": receipts, "late": late, "story": story}
+            {**_progress(standing), **said, "receipts": receipts, "late": late, "story": story}
         )
 
     async def distress(self, request: Request) -> Response:
@@ -171,12 +181,19 @@ class LocalApi:
         after = _number(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
         listed, last = await queue_listing.page(self._journal, channels, after, limit)
-        if last is None:
-            return json_response({**listed, "next": None})
-        bound = "" if channel is None else f"&channel={channel}"
-        follows = f"/api/queue?after={last}&limit={limit}{bound}"
-        link = ("Link", f'<{follows}>; rel="next"')
-        return json_response({**listed, "next": follows}, headers=(link,))
+        follows = {"after": last, "limit": limit, "channel": channel}
+        return _page(listed, None if last is None else f"/api/queue?{_query(follows)}")
+
+    async def packages(self, request: Request) -> Response:
+        _refuse_others(request, ("state", "kind", "before", "limit"))
+        state = _one_of(request, "state", package_listing.STATES)
+        kind = _one_of(request, "kind", package_listing.KINDS)
+        before = _number(request, "before", END, range(1, END + 1))
+        limit = _number(request, "limit", LISTED, range(1, PAGE_END))
+        found, last = await package_listing.page(self._journal, state, kind, before, limit)
+        follows = {"before": last, "limit": limit, "state": state, "kind": kind}
+        path = None if last is None else f"/api/packages?{_query(follows)}"
+        return _page({"packages": found}, path)
 
     async def clear(self, request: Request) -> Response:
         return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
@@ -287,16 +304,32 @@ def _number(request: Request, name: str, default: int, allowed: range) -> int:
 
 def _channel(request: Request, *others: str) -> Channel | None:
     """`others` are the further parameters of the call."""
-    known = ("channel", *others)
+    _refuse_others(request, ("channel", *others))
+    value = _one_of(request, "channel", tuple(Channel))
+    return None if value is None else Channel(value)
+
+
+def _refuse_others(request: Request, known: Sequence[str]) -> None:
     unknown = [name for name, _ in request.query if name not in known]
-    value = dict(request.query).get("channel")
     if unknown:
         raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; {_listed(known)}")
-    if value is None:
-        return None
-    if value not in list(Channel):
-        raise Problem(400, detail=f"?channel= is one of {', '.join(Channel)}")
-    return Channel(value)
+
+
+def _one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
+    value = dict(request.query).get(name)
+    if value is not None and value not in allowed:
+        raise Problem(400, detail=f"?{name}= is one of {', '.join(allowed)}")
+    return value
+
+
+def _query(parameters: Mapping[str, object]) -> str:
+    return urlencode({name: value for name, value in parameters.items() if value is not None})
+
+
+def _page(listed: Mapping[str, Any], follows: str | None) -> Response:
+    """One page of a list, with the path of the next."""
+    link = () if follows is None else (("Link", f'<{follows}>; rel="next"'),)
+    return json_response({**listed, "next": follows}, headers=link)
 
 
 def _listed(parameters: Sequence[str]) -> str:

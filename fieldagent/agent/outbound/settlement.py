@@ -10,6 +10,7 @@ nothing.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import dataclass, field
 from math import inf
@@ -119,6 +120,15 @@ def note_tried(
 
 def _fragment_in_words(piece: Piece) -> str:
     return "" if piece.count == 1 else f"fragment {piece.position + 1} of {piece.count}: "
+
+
+_CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
+
+
+def credits_in_words(cost: str) -> float:
+    """The credits of what `note_sent` wrote: a Package's part, where several shared them."""
+    found = _CREDITS.search(cost)
+    return int(found[1]) / int(found[2] or 1) if found else 0.0
 
 
 def _in_words(spent: Spent, together: int) -> str:

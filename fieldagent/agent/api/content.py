@@ -1,0 +1,32 @@
+"""What a Package says, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.package.package import Item, Location, Message, Package, Waypoint
+from fieldagent.package.writing import kind_of
+
+TEXT_MAX = 500
+"""Characters of a text in a list; `GET /api/package/{id}` has all of it."""
+
+
+def content(package: Package, most: int | None = None) -> dict[str, Any]:
+    """With at most so many characters of its text."""
+    text = _text(package.item)
+    place = package.item if isinstance(package.item, Location | Waypoint) else None
+    return {
+        "kind": kind_of(package.item),
+        "sos": package.sos,
+        "priority": package.priority,
+        "text": text if text is None or most is None or len(text) <= most else text[:most] + "…",
+        "position": None if place is None else [place.latitude, place.longitude],
+    }
+
+
+def _text(item: Item) -> str | None:
+    if isinstance(item, Message):
+        return item.content
+    if isinstance(item, Waypoint):
+        return item.name if item.notes is None else f"{item.name}: {item.notes}"
+    return None

@@ -1,0 +1,78 @@
+"""The pages of `GET /api/packages`: what was sent, newest first.
+
+However long the journal is, no page holds up anybody: it is read some at a time, and one that finds
+little of what is asked for ends early, with the place where the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from fieldagent.agent.api.content import TEXT_MAX, content
+from fieldagent.agent.api.queue_listing import AT_ONCE
+from fieldagent.agent.journal import listing, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.outbound.settlement import credits_in_words
+from fieldagent.package.delivery import legs_json
+from fieldagent.package.package import Status
+from fieldagent.package.reading import ITEMS
+from fieldagent.package.writing import kind_of
+
+WAITING = "waiting"
+STATES = (WAITING, *Status)
+KINDS = tuple(ITEMS)
+LOOKED_AT_MAX = 10_000
+"""Packages that one page looks at."""
+
+
+async def page(
+    journal: Journal, state: str | None, kind: str | None, before: int, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Those before that place; and the place before which there may be others."""
+    found: list[dict[str, Any]] = []
+    place = before
+    for _ in range(0, LOOKED_AT_MAX, AT_ONCE):
+        batch = listing.newest(journal, place, AT_ONCE)
+        for sequence, row in _rows(journal, batch, state, kind):
+            found.append(row)
+            if len(found) == limit:
+                return found, sequence if listing.newest(journal, sequence, 1) else None
+        if len(batch) < AT_ONCE:
+            return found, None
+        place = batch[-1].sequence
+        await trio.lowlevel.checkpoint()
+    return found, place
+
+
+def _rows(
+    journal: Journal, batch: listing.Batch, state: str | None, kind: str | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for sequence, status in batch:
+        if state not in (None, status or WAITING):
+            continue
+        # What damage has cost is told by itself (`GET /api/status`).
+        with suppress(DamagedPackage):
+            accepted = outbound.package(journal, sequence)
+            if accepted is not None and kind in (None, kind_of(accepted.package.item)):
+                yield sequence, _row(journal, accepted)
+
+
+def _row(journal: Journal, accepted: Accepted) -> dict[str, Any]:
+    sent = listing.transmissions(journal, accepted.sequence)
+    receipts = outbound.receipts(journal, accepted.sequence)
+    return {
+        "id": accepted.id,
+        **content(accepted.package, TEXT_MAX),
+        "relayed": bool(accepted.origin),
+        "accepted": accepted.accepted,
+        "ended": accepted.ended,
+        "status": accepted.status,
+        "channels": legs_json(outbound.legs(journal, accepted.sequence)),
+        "credits": round(sum(credits_in_words(detail) * times for detail, times in sent), 2),
+        "receipts": [each.as_json() for each in receipts],
+    }
