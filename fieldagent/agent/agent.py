@@ -245,11 +245,17 @@ async def _serve_api(
     """Returns once `stopping` is set and everyone who waited has an answer."""
     port = port_of(listeners)
     judge = router(LocalApi(agent.parts, agent).routes())
-    guard = loopback_guard(port)
     async with trio.open_nursery() as nursery:
         note_fault = agent.supervisor.notes("the local API")
         await nursery.start(
-            partial(serve, judge, listeners, stopping=stopping, guard=guard, note_fault=note_fault)
+            partial(
+                serve,
+                judge,
+                listeners,
+                stopping=stopping,
+                guard=loopback_guard,
+                note_fault=note_fault,
+            )
         )
         log.info("the local API answers at http://127.0.0.1:%d", port)
         notify("READY=1")

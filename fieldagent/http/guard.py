@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from fieldagent.http.limits import Limits
-from fieldagent.http.message import Admission, Guard, Request
+from fieldagent.http.message import Admission, Request
 from fieldagent.http.problem import Problem, too_large
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
@@ -135,27 +135,25 @@ def host_guard(request: Request) -> None:
         raise Problem(400, "Host must be a name or an address, with a port perhaps")
 
 
-def loopback_guard(port: int) -> Guard:
-    """Refuse what a foreign web page, a rebound name or a proxy could send to a loopback `port`.
+def loopback_guard(request: Request) -> None:
+    """Refuse what a foreign web page, a rebound name or a proxy could send to a loopback port.
 
     In DNS rebinding a browser may send neither Origin nor Sec-Fetch-Site: Host is the real defence.
+    It names the loopback with any port: no foreign page can bring that about, and behind `ssh -L`
+    the browser knows another port than ours. A page of another port has another Origin.
     """
-
-    def guard(request: Request) -> None:
-        headers = request.headers
-        host = _loopback(headers.get("host", ""))
-        if host is None or host[1] != port:
-            raise Problem(403, f"Host must be localhost:{port}, 127.0.0.1:{port} or [::1]:{port}")
-        origin = headers.get("origin")
-        if origin is not None and _loopback_origin(origin) != host:
-            raise Problem(403, f"Origin {origin} is not this server's own")
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
-        for name in headers:
-            if name == "forwarded" or name.startswith("x-forwarded-"):
-                raise Problem(403, f"{name} tells of a proxy: this server is for its own machine")
-
-    return guard
+    headers = request.headers
+    host = _loopback(headers.get("host", ""))
+    if host is None:
+        raise Problem(403, "Host must be localhost, 127.0.0.1 or [::1], with a port perhaps")
+    origin = headers.get("origin")
+    if origin is not None and _loopback_origin(origin) != host:
+        raise Problem(403, f"Origin {origin} is not this server's own")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
+    for name in headers:
+        if name == "forwarded" or name.startswith("x-forwarded-"):
+            raise Problem(403, f"{name} tells of a proxy: this server is for its own machine")
 
 
 def _loopback_origin(origin: str) -> tuple[str, int] | None:

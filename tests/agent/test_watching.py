@@ -13,6 +13,9 @@ def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
         assert command(kit, "status").stdout.startswith("fieldagent ")
         assert "fieldagent_sos_active 0\n" in kit.call("GET", "/metrics").body
         kit.post("hello")
+        for host, status in (("localhost:8000", 200), ("kit.example:8000", 403)):
+            # As behind `ssh -L 8000:127.0.0.1:9091`.
+            assert kit.call("GET", "/", Host=host).status == status
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
         told = kit.call("GET", "/api/status").body["sos"]
         assert told["active"] == 1

@@ -44,7 +44,7 @@ async def judge(head):
 listeners = open_listeners(0, ("127.0.0.1",))
 port = port_of(listeners)
 print("http://127.0.0.1:%d" % port, flush=True)
-trio.run(partial(serve, judge, listeners, guard=loopback_guard(port), stopping=trio.Event()))
+trio.run(partial(serve, judge, listeners, guard=loopback_guard, stopping=trio.Event()))
 """
 
 _UVICORN = ["--http", "h11", "--loop", "asyncio", "--no-access-log", "--port", "0"]

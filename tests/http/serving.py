@@ -164,7 +164,7 @@ async def serving(
         serve,
         judge or (router(ROUTES) if handler is None else anybody(handler)),
         listeners,
-        guard=guard or (loopback_guard(port) if guarded else None),
+        guard=guard or (loopback_guard if guarded else None),
         limits=limits or Limits(),
         stopping=stopping,
     )
