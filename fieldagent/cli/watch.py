@@ -51,7 +51,7 @@ def show_package(given: argparse.Namespace) -> int:
     lines = [f"Package {package['id']}: {status}{late}"]
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""
-        lines.append(escaped(f"{alarm}{package['kind']} {said(package)}".rstrip()))
+        lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}".rstrip()))
     lines += [_story_line(line) for line in package["story"]]
     show(given, package, "\n".join(lines))
     return OK

@@ -217,8 +217,8 @@ def test_a_dry_run_tells_what_a_transmission_takes(kit: Agent) -> None:
 def test_show_tells_the_story_of_a_package(kit: Agent) -> None:
     package = json.loads(command(kit, "send", "message", "x", "--json").stdout)
     done = command(kit, "show", str(package["id"]))
-    assert done.stdout.startswith(f"Package {package['id']}: Delivered\n")
-    told = [line.split("  ", 1)[1].partition(":")[0] for line in done.stdout.splitlines()[1:]]
+    assert done.stdout.startswith(f"Package {package['id']}: Delivered\nmessage  x\n")
+    told = [line.split("  ", 1)[1].partition(":")[0] for line in done.stdout.splitlines()[2:]]
     assert told == ["accepted", "Satellite sent", "Satellite Delivered", "answered"]
     assert command(kit, "show", "4711").returncode == 65
 

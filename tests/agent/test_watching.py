@@ -75,7 +75,7 @@ def test_what_was_sent_is_listed_newest_first(tmp_path: Path) -> None:
         assert "first\\x1b[2J<b>" in shown
         assert "SOS location  47.1 8.2" in shown
         assert "Radio Error (not configured)" in shown
-        assert "SOS location 47.1 8.2" in command(kit, "show", "2").stdout
+        assert "SOS location  47.1 8.2" in command(kit, "show", "2").stdout
         assert "nowhere" in command(kit, "sent", "--state", "Error", "--limit", "1").stdout
         assert "nothing of that kind" in command(kit, "sent", "--state", "waiting").stdout
         assert command(kit, "sent", "--limit", "0").returncode == 2
