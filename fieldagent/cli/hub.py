@@ -18,7 +18,7 @@ from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, TAKEN, UNAVAILABLE
 from fieldagent.cli.run import refuse_settings, start_logging
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
-from fieldagent.hub import audit, dead_letters, directory, secret
+from fieldagent.hub import audit, dead_letters, directory, numbering, secret
 from fieldagent.hub.contract import Device, Unknown
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.mobile_originated import MobileOriginated
@@ -94,6 +94,11 @@ def init(given: argparse.Namespace) -> int:
         return show(given, text, secret_names=("apiKey", "token"))
 
     return once(given, make)
+
+
+def restored(given: argparse.Namespace) -> int:
+    """The database was put back from a copy."""
+    return once(given, lambda db, now: show(given, {"devices": numbering.leave_out(db, now)}))
 
 
 def workspace_add(given: argparse.Namespace) -> int:

@@ -28,6 +28,8 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_key(actions)
     _add_token(actions)
     _add_webhook(actions)
+    summary = "say that the database was put back from a copy: no number is given twice"
+    _add_listing(command(actions, "restored", ("hub", "restored"), summary))
     log = command(actions, "audit", ("hub", "audit_list"), "show who did what, the latest first")
     log.add_argument("--limit", type=int, default=100)
     _add_listing(log)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from fieldagent.hub import dead_letters
+from fieldagent.hub import dead_letters, numbering
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
 from fieldagent.hub.envelope_packing import note_journal
@@ -395,6 +395,8 @@ def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None
         taken.device.id,
         entry.sequence,
     )
+    if not rows and _never_given(db, entry, taken):
+        taken.mismatches.append(f"a receipt of {entry.sequence}")
     for item, body, sos in rows:
         digest = digest_of(replace(stored_entry(body), sequence=entry.sequence))
         # One of before digests may be of an item that had the number before a backup was restored.
@@ -402,6 +404,19 @@ def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None
             confirm(db, item, taken.device.id, taken.way, taken.now)
         else:
             taken.mismatches.append(f"a receipt of {entry.sequence}")
+            if taken.proved and receipt.digest:
+                numbering.suspect(db, taken.device.id, entry.sequence, taken.now)
+
+
+def _never_given(db: Db, entry: Entry, taken: _Taken) -> bool:
+    """Whether the number is one that the hub has yet to give."""
+    device = taken.device.id
+    higher = "SELECT 1 FROM device WHERE id = ? AND next_sequence <= ?"
+    if not db.execute(higher, device, entry.sequence):
+        return False
+    if taken.proved:
+        numbering.suspect(db, device, entry.sequence, taken.now)
+    return True
 
 
 def _is_new(db: Db, entry: Entry, taken: _Taken) -> bool:
