@@ -84,12 +84,25 @@ class Agent:
             "journal": {
                 "commits": journal.commits,
                 "full": journal.full,
-                "losses": [loss._asdict() for loss in losses.listing(journal.read)],
+                "losses": [
+                    loss._replace(at=journal.clock.date(loss.at))._asdict()
+                    for loss in losses.listing(journal.read)
+                ],
             },
+            "clock": self._clock(),
             "deadLetters": self._dead_letters(),
             "notices": [self.parts.inbox.key_trouble] if self.parts.inbox.key_trouble else [],
             "confirmationsRefused": self.parts.inbox.mismatches,
             "faults": self._faults(),
+        }
+
+    def _clock(self) -> dict[str, Any]:
+        clock = self.parts.journal.clock
+        source = clock.source()
+        return {
+            "time": clock.date(clock.now()),
+            "trusted": bool(source),
+            "source": source or None,
         }
 
     def _dead_letters(self) -> dict[str, Any]:
@@ -124,7 +137,10 @@ class Agent:
             return _channel_status(configured=False, link=ChannelLink(), queued=0, spent=Spent())
         if channel is Channel.RADIO and self.parts.neighbours is not None:
             outbox.link.facts["neighbours"] = len(self.parts.neighbours.in_earshot())
-        return _channel_status(True, outbox.link, len(outbox), outbox.spent())
+        status = _channel_status(True, outbox.link, len(outbox), outbox.spent())
+        if outbox.link.last_success is not None:
+            status["lastSuccess"] = self.parts.journal.clock.date(outbox.link.last_success)
+        return status
 
     def healthy(self) -> str | None:
         return self.stuck() or self.supervisor.trouble()
@@ -345,7 +361,7 @@ def _radio(agent: Agent) -> Part:
 async def _keep_house(agent: Agent) -> None:
     settings = agent.settings
     while True:
-        before = time.time() - settings.keep_ended_days * 86_400
+        before = agent.parts.journal.clock.now() - settings.keep_ended_days * 86_400
         keep = settings.keep_ended_count
         await agent.parts.journal.persist(outbound.forget(before=before, keep=keep))
         await agent.parts.journal.persist(inbound.forget(before=before, keep=keep))
@@ -379,7 +395,9 @@ async def _keep_room(agent: Agent) -> None:
 
 async def _keep_sos_going(agent: Agent) -> None:
     every = agent.settings.sos_repeat
-    await keep_going(agent.parts.journal, agent.parts.queues, every=every, clock=time.time)
+    await keep_going(
+        agent.parts.journal, agent.parts.queues, every=every, clock=agent.parts.journal.clock.now
+    )
 
 
 async def _tell_links(agent: Agent) -> None:
@@ -397,7 +415,9 @@ async def _tell_links(agent: Agent) -> None:
 
 
 async def _ask_for_fragments(agent: Agent) -> None:
-    await keep_asking(agent.parts.journal, agent.parts.outboxes, clock=time.time)
+    await keep_asking(
+        agent.parts.journal, agent.parts.outboxes, clock=agent.parts.journal.clock.now
+    )
 
 
 async def _show_life(agent: Agent) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,11 +61,11 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     queues = {channel: channel_queue(journal, channel) for channel in channels}
     links = {channel: ChannelLink() for channel in channels}
     terms = _station_terms(settings, channels)
-    words = None if terms is None else _words(terms, links)
+    words = None if terms is None else _words(terms, links, journal.clock.now)
     endings = Endings(
         journal,
         queues,
-        clock=time.time,
+        clock=journal.clock.now,
         events=events,
         fan_out=settings.fan_out,
         neighbours=words if terms is not None and terms.relays_over else None,
@@ -116,7 +115,7 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook], events: Even
     return Inbox(
         journal,
         [hook.name for hook in hooks],
-        clock=time.time,
+        clock=journal.clock.now,
         events=events,
         keys=[derive_key(master, "MT") for master in settings.satellite_key],
         hand_unread=settings.inbound_dead_letters == "hook",
@@ -189,11 +188,13 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
     )
 
 
-def _words(terms: StationTerms, links: Mapping[Channel, ChannelLink]) -> RadioPiggyback:
+def _words(
+    terms: StationTerms, links: Mapping[Channel, ChannelLink], clock: Callable[[], float]
+) -> RadioPiggyback:
     from fieldagent.agent.mesh.station import words_of
 
     def asks_for_relay() -> bool:
         linked = links.get(Channel.CELLULAR)
         return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
 
-    return words_of(terms, asks_for_relay=asks_for_relay, clock=time.time)
+    return words_of(terms, asks_for_relay=asks_for_relay, clock=clock)

@@ -103,6 +103,11 @@ def status(given: argparse.Namespace) -> int:
     lines += [
         escaped(f"{clock_time(loss['at'])}: {loss['text']}") for loss in answer["journal"]["losses"]
     ]
+    if not answer["clock"]["trusted"]:
+        lines.append(
+            f"the clock shows {clock_time(answer['clock']['time'])}, which nobody has confirmed"
+            " since the start: connect a network or a GPS receiver (chrony, gpsd), or set it"
+        )
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
     lines += [escaped(notice) for notice in answer["notices"]]

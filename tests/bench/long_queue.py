@@ -44,6 +44,7 @@ def fill(journal: Path, count: int) -> None:
                 idempotency_key=None,
                 accepted=now,
                 expires=now + 86_400,
+                dated=now,
                 legs={Channel.SATELLITE: Leg()},
                 status=None,
                 priority=package.priority,

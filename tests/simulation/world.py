@@ -23,7 +23,6 @@ import trio
 import trio.testing
 
 from fieldagent.agent import agent as shipped
-from fieldagent.agent import assembly
 from fieldagent.agent.channels import cellular, node, radio, reopening, satellite, sbd_modem
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import Unreachable
@@ -42,6 +41,7 @@ from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.system.lived_time import Reading
 from fieldagent.system.supervisor import Part
 from fieldagent.wire.envelope import Entry, Receipt, encode
 from tests.simulation.far_side import Collector, HubPost, Neighbour, Operator
@@ -172,6 +172,9 @@ class World:
         """The agent's wall clock."""
         return self.now()
 
+    def read_clocks(self) -> Reading:
+        return Reading("simulated", trio.current_time(), self.now(), "network")
+
     def Random(self) -> random.Random:  # noqa: N802
         """The agent's own chance."""
         return random.Random(self.chance.getrandbits(32))
@@ -198,7 +201,7 @@ class World:
     async def _one_life(self) -> None:
         text = SETTINGS.format(home=self.home, fan_out=self.fan_out)
         settings = parse(text, self.home / "agent.properties")
-        journal = SteadyJournal(self.home / "journal.sqlite3")
+        journal = SteadyJournal(self.home / "journal.sqlite3", self.read_clocks)
         journal._writer.executescript(WATCH)
         if not self.agent_was_there:
             self.agent_was_there = True
@@ -673,7 +676,6 @@ def _replaced(world: World) -> Iterator[None]:
         put(gaps, "ASK_AFTER", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)
-        put(assembly, "time", world)
         put(shipped, "random", world)
         put(sbd_modem, "open_serial", world.lines.open_serial)
         put(node, "open_serial", world.lines.open_serial)

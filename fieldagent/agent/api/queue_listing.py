@@ -39,6 +39,7 @@ async def page(
 
 
 def _rows(journal: Journal, sequences: Collection[int]) -> Iterator[dict[str, Any]]:
+    date = journal.clock.date
     for sequence in sequences:
         # One that is damaged ends as soon as its turn comes.
         with suppress(DamagedPackage):
@@ -48,7 +49,7 @@ def _rows(journal: Journal, sequences: Collection[int]) -> Iterator[dict[str, An
                     "id": accepted.id,
                     **content(accepted.package, TEXT_MAX),
                     "collapseKey": accepted.package.collapse_key,
-                    "accepted": accepted.accepted,
-                    "expires": accepted.expires,
+                    "accepted": date(accepted.accepted),
+                    "expires": None if accepted.expires is None else date(accepted.expires),
                     "channels": legs_json(outbound.legs(journal, sequence)),
                 }

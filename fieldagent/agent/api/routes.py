@@ -110,7 +110,8 @@ class LocalApi:
     async def cost(self, request: Request) -> Response:
         """Nothing is queued: what the Package would take."""
         package = _package(required_body(request))
-        found = costs(package, self._parts.outboxes, self._parts.endings.clock())
+        clock = self._journal.clock
+        found = costs(package, self._parts.outboxes, clock.date(clock.now()))
         return json_response(
             {
                 "channels": {

@@ -38,7 +38,7 @@ class ChannelLink:
     signal: int | None = None
     """Bars, 0 to 5; None while unknown."""
     last_success: float | None = None
-    """Unix time of the last transmission that was SENT."""
+    """When the last transmission was SENT, lived time."""
     facts: dict[str, str | int] = field(default_factory=dict)
     """What else the modem told of itself, such as its IMEI and firmware."""
 

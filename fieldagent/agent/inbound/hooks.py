@@ -69,7 +69,7 @@ async def run_hook(
 
     spool = JournalSpool(hook.name, journal, lambda: inbox.news)
     try:
-        hook.gone = await dispatch(spool, call, name=f"the {hook.name}", clock=time.time)
+        hook.gone = await dispatch(spool, call, name=f"the {hook.name}", clock=journal.clock.now)
         log.error("the %s is not used any more: %s", hook.name, hook.gone)
     except* StoreFailed:
         log.error("the %s stops: what it is handed could not be written down", hook.name)

@@ -120,6 +120,8 @@ class Inbox:
         self._journal = journal
         self.hooks = hooks
         self._clock = clock
+        self.date = journal.clock.date
+        """The wall clock's time of a lived one."""
         self._keys = keys
         self._hand_unread = hand_unread
         self.key_trouble = ""
@@ -160,7 +162,8 @@ class Inbox:
             taken = Taken(now, owes, channel, troubles=[*envelope.not_understood])
             self._store_all(db, envelope.origin, envelope.entries, taken)
             if taken.troubles and not taken.buried:
-                self._keep(db, DeadLetter(channel, body, "; ".join(taken.troubles), now), taken)
+                reason = "; ".join(taken.troubles)
+                self._keep(db, DeadLetter(channel, body, reason, self.date(now)), taken)
             return taken
 
         taken = await self._journal.persist(store)
@@ -175,7 +178,7 @@ class Inbox:
             also(db)
             trouble = f"{len(body)} bytes over {channel}: {reason}"
             taken = Taken(now, channel=channel, troubles=[trouble])
-            self._keep(db, DeadLetter(channel, body, reason, now), taken)
+            self._keep(db, DeadLetter(channel, body, reason, self.date(now)), taken)
             return taken
 
         taken = await self._journal.persist(store)
@@ -223,7 +226,7 @@ class Inbox:
             sender = Identity(letter.channel, letter.channel, "Integration")
             moment = datetime.fromtimestamp(letter.received, UTC)
             extra = {"source": letter.channel, "reason": letter.reason}
-            payload = _payload(sender, Data(letter.body), moment, letter.received, extra=extra)
+            payload = _payload(sender, Data(letter.body), moment, self._clock(), extra=extra)
             inbound.spool(db, payload, self.hooks)
             taken.payloads.append(payload)
 
@@ -325,7 +328,7 @@ class Inbox:
             spooled = self._spool(db, origin, entry, entry.content, taken.now, extra)
             taken.payloads.append(spooled)
         # Also when it was sent again: the peer has not heard that it is here.
-        _owe(db, entry, taken)
+        _owe(db, entry, taken, self.date(taken.now))
 
     def store_fragment(
         self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: Taken
@@ -358,7 +361,7 @@ class Inbox:
             taken.troubles += whole.not_understood
             if taken.channel is not None:
                 reason = "; ".join(whole.not_understood)
-                letter = DeadLetter(taken.channel, join(slices), reason, taken.now)
+                letter = DeadLetter(taken.channel, join(slices), reason, self.date(taken.now))
                 self._keep(db, letter, taken)
         return entries
 
@@ -401,9 +404,9 @@ def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: 
     )
 
 
-def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken) -> None:
+def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken, at: float) -> None:
     if taken.owes is not None:
-        owed = inbound.Owed(entry.sequence, int(taken.now), entry.sos, digest_of(entry))
+        owed = inbound.Owed(entry.sequence, int(at), entry.sos, digest_of(entry))
         inbound.owe(db, taken.owes, owed)
         taken.owed = True
 

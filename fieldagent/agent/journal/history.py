@@ -48,12 +48,13 @@ def note(
 
 
 def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
-    found = [Line(accepted.accepted, "accepted")]
+    date = journal.clock.date
+    found = [Line(date(accepted.accepted), "accepted")]
     rows = journal.read(
         "SELECT at, event, channel, detail, times FROM story WHERE sequence = ? ORDER BY number",
         accepted.sequence,
     )
-    found += [Line(at, event, Channel(name), *rest) for at, event, name, *rest in rows]
+    found += [Line(date(at), event, Channel(name), *rest) for at, event, name, *rest in rows]
     rows = journal.read(
         "SELECT ended, channel, status, reason FROM leg WHERE sequence = ? AND status IS NOT NULL"
         " ORDER BY ended",
@@ -61,11 +62,11 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
     )
     for at, name, status, reason in rows:
         leg = Leg(Status(status), reason)
-        found.append(Line(at, leg.status or "", Channel(name), leg.reason))
+        found.append(Line(date(at), leg.status or "", Channel(name), leg.reason))
     found += [
         Line(receipt.at, "confirmed", None, f"stored by {receipt.by.name or receipt.by.id}")
         for receipt in receipts
     ]
     if accepted.status is not None and accepted.ended is not None:
-        found.append(Line(accepted.ended, "answered", None, accepted.status))
+        found.append(Line(date(accepted.ended), "answered", None, accepted.status))
     return sorted(found, key=lambda line: line.at)

@@ -154,7 +154,7 @@ def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) 
 
 
 def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
-    """What lacks fragments, and when the last one of it came, Unix time."""
+    """What lacks fragments, and when the last one of it came."""
     rows = journal.read(
         "SELECT origin, sequence, count, max(at) FROM slice GROUP BY origin, sequence, count"
     )
@@ -247,7 +247,7 @@ def listing(journal: Journal, limit: int, state: str | None = None) -> list[Mapp
     return [
         {
             "requestId": request_id,
-            "received": received,
+            "received": journal.clock.date(received),
             "body": body,
             "hooks": {
                 hook: {"state": state, "attempts": attempts, "reason": reason}

@@ -11,16 +11,18 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.agent.journal import high_water
+from fieldagent.agent.journal import high_water, lived
 from fieldagent.agent.journal.opening import open_journal
-from fieldagent.store.group import GroupCommit, Order, StoreFull
+from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import reader, transact
 from fieldagent.store.trouble import is_damage
+from fieldagent.system.lived_time import LivedTime, Reading, read_clocks
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +55,11 @@ FULL_PAUSE = 10.0
 class Journal(GroupCommit[sqlite3.Connection]):
     """`run` must be running for `commit` to return. `read` sees what has been committed.
 
-    Raises `store.trouble.Unusable`.
+    `clock` is the time of what is in it; `look` reads the machine's clocks. Raises
+    `store.trouble.Unusable`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, look: Callable[[], Reading] = read_clocks) -> None:
         super().__init__(self._transact)
         self.path = path
         self.commits = 0
@@ -67,6 +70,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """In the transaction under way."""
         self._writer, self._mark = open_journal(path)
         self._reader = reader(path)
+        self.clock = LivedTime(lived.known(self._writer), look)
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
         try:
@@ -142,7 +146,12 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._leaving.set()
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
+        base = self.clock.due()
+        if base is not None:
+            orders = [*orders, Order(partial(lived.keep, base=base))]
         transact(self._writer, orders)
+        if base is not None:
+            self.clock.kept(base)
         self.commits += 1
         self._mark.follow(high_water.of(self._writer))
         if self._reserve_taken:
@@ -155,5 +164,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     def close(self) -> None:
         self._reader.close()
+        if self.failed is None:
+            # The machine may be off for a while from here on.
+            with suppress(StoreFailed, StoreFull, sqlite3.Error):
+                transact(self._writer, [Order(partial(lived.keep, base=self.clock.base()))])
         self._writer.close()
         self._mark.close()

@@ -14,7 +14,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from fieldagent.agent.journal import high_water, losses
+from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.salvage import Saved, salvage
 from fieldagent.agent.journal.schema import JOURNAL
@@ -130,7 +130,7 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
     bad = _name_for(path)
     connection = connect(new, JOURNAL, checked=True)
     try:
-        saved = _save(pages, connection, mark, f"the journal was damaged ({why})", bad)
+        saved = _save(path, pages, connection, mark, f"the journal was damaged ({why})", bad)
     finally:
         connection.close()
     new.rename(_beside(path, "-mended"))
@@ -145,9 +145,9 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
 
 
 def _save(
-    pages: Pages, connection: sqlite3.Connection, mark: HighWater, why: str, bad: Path
+    path: Path, pages: Pages, connection: sqlite3.Connection, mark: HighWater, why: str, bad: Path
 ) -> Saved:
-    now = time.time()
+    now = time.time() - _ahead(path)
     connection.execute("PRAGMA foreign_keys=OFF")
     connection.execute("BEGIN IMMEDIATE")
     saved = salvage(pages, connection, mark, now)
@@ -158,6 +158,15 @@ def _save(
     # All of it into the one file, which is going to be renamed.
     connection.execute("PRAGMA journal_mode=DELETE").fetchall()
     return saved
+
+
+def _ahead(path: Path) -> float:
+    """By how much the wall clock is ahead of the time in the damaged journal, where that can be
+    read still."""
+    with suppress(sqlite3.Error, UnicodeDecodeError), closing(reader(path)) as damaged:
+        found = lived.known(damaged)
+        return 0.0 if found is None else found.offset
+    return 0.0
 
 
 def _take_over(path: Path) -> None:

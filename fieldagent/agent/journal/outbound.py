@@ -30,8 +30,8 @@ ONLY_PEER = 0
 """The holder on a channel where there is one peer."""
 
 _COLUMNS = (
-    "sequence, id, body, digest, idempotency_key, accepted, expires, crc, status, ended, origin,"
-    " origin_sequence"
+    "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
+    " origin, origin_sequence"
 )
 _PACKAGES = "FROM package LEFT JOIN carried USING (sequence)"
 _KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
@@ -40,17 +40,19 @@ _KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
 def _accepted(row: Sequence[Any]) -> Accepted:
     """Raises DamagedPackage."""
     *told, crc, status, ended, origin, origin_sequence = row
-    sequence, id_, body, digest, key, accepted, expires = told
+    sequence, id_, body, digest, key, *times = told
+    accepted, expires, dated = times
     try:
-        if crc is not None and crc != crc_of(sequence, id_, body, digest, key, accepted, expires):
+        if crc is not None and crc != crc_of(sequence, id_, body, digest, key, *times):
             raise DamagedPackage(sequence)
         package = read_package(json.loads(body))
     except (InvalidPackage, ValueError, TypeError):
         # One from before there were checks, perhaps.
         raise DamagedPackage(sequence) from None
     known = None if status is None else Status(status)
-    whose = (origin, origin_sequence) if origin else (0, 0)
-    return Accepted(sequence, id_, package, digest, key, accepted, expires, known, ended, *whose)
+    whose = (origin or 0, origin_sequence or 0)
+    life = (accepted, expires, known, ended)
+    return Accepted(sequence, id_, package, digest, key, *life, *whose, dated)
 
 
 def package(journal: Journal, sequence: int) -> Accepted | None:
@@ -213,6 +215,7 @@ def accept(
     idempotency_key: str | None,
     accepted: float,
     expires: float | None,
+    dated: float,
     legs: Mapping[Channel, Leg],
     status: Status | None,
     priority: int,
@@ -227,11 +230,11 @@ def accept(
     def store(db: sqlite3.Connection) -> int:
         sequence = _next_sequence(db)
         told = (id_ if id_ is not None else -sequence, body, digest, idempotency_key)
-        crc = crc_of(sequence, *told, accepted, expires)
+        crc = crc_of(sequence, *told, accepted, expires, dated)
         db.execute(
             "INSERT INTO package (sequence, id, body, digest, idempotency_key, accepted, expires,"
-            " status, ended, crc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (sequence, *told, accepted, expires, status, ended, crc),
+            " status, ended, crc, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (sequence, *told, accepted, expires, status, ended, crc, dated),
         )
         db.executemany(
             "INSERT INTO leg (sequence, channel, status, reason, ended, priority)"

@@ -40,10 +40,21 @@ def crc_of(
     idempotency_key: str | None,
     accepted: float,
     expires: float | None,
+    dated: float | None = None,
 ) -> int:
     """Over what was accepted, and never changes."""
     life = None if expires is None else float(expires)
-    whole = (sequence, id_, body, digest, idempotency_key, float(accepted), life)
+    whole: tuple[object, ...] = (
+        sequence,
+        id_,
+        body,
+        digest,
+        idempotency_key,
+        float(accepted),
+        life,
+    )
+    # Those from before there was a date have a check without one.
+    whole += () if dated is None else (float(dated),)
     return crc32(repr(whole).encode())
 
 
@@ -59,7 +70,7 @@ class Known(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """A Package as the journal holds it."""
+    """A Package as the journal holds it; `accepted`, `expires` and `ended` are lived time."""
 
     sequence: int
     id: int
@@ -74,6 +85,8 @@ class Accepted(NamedTuple):
     """The station of the neighbour whose it is; 0 is ourselves."""
     origin_sequence: int = 0
     """The number that the neighbour gave it."""
+    dated: float | None = None
+    """Unix time that it bears where it goes; None is `accepted`, of before lived time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ class _Salvage:
         )
 
 
-TOLD = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expires")
+TOLD = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expires", "dated")
 
 
 def _is_whole(row: Found) -> bool:

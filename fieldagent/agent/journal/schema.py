@@ -1,4 +1,5 @@
-"""The tables of the journal. Times are Unix seconds, places in order are row numbers."""
+"""The tables of the journal. Times are lived seconds (`system.lived_time`) where nothing else is
+said, places in order are row numbers."""
 
 from __future__ import annotations
 
@@ -96,6 +97,24 @@ CREATE TABLE loss ( -- what damage to this file has cost
 ) STRICT;
 """
 
+LIVED = """
+CREATE TABLE lived ( -- the clock that nobody sets, when it was last written down
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    boot TEXT NOT NULL,
+    since_boot REAL NOT NULL,
+    lived REAL NOT NULL,
+    ahead REAL NOT NULL, -- the wall clock of it
+    trusted INTEGER NOT NULL,
+    crc INTEGER NOT NULL -- over the others
+) STRICT;
+"""
+
+# Times were the wall clock's: lived time begins with what that shows.
+LIVED_SINCE = f"""
+{LIVED}
+ALTER TABLE package ADD COLUMN dated REAL;
+"""
+
 PENDING = "CREATE INDEX leg_pending ON leg (-priority, sequence) WHERE status IS NULL;"
 
 # A row without a check was accepted before there were any.
@@ -146,6 +165,7 @@ TABLES = f"""
 {FORGOTTEN}
 {DEAD_LETTERS}
 {LOSS}
+{LIVED}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -156,7 +176,8 @@ CREATE TABLE package (
     expires REAL,
     status TEXT,
     ended REAL,
-    crc INTEGER -- over what was accepted (`records.crc_of`)
+    crc INTEGER, -- over what was accepted (`records.crc_of`)
+    dated REAL -- Unix time that it bears where it goes; NULL is that of `accepted`
 ) STRICT;
 CREATE INDEX package_by_id ON package (id, sequence);
 CREATE UNIQUE INDEX package_by_idempotency_key ON package (idempotency_key)
@@ -251,5 +272,6 @@ STEPS = {
     5: DEAD_LETTERS,
     6: CHECKED,
     7: DIGESTS + NUMBERS,
+    8: LIVED_SINCE,
 }
-JOURNAL = Schema(8, TABLES, STEPS)
+JOURNAL = Schema(9, TABLES, STEPS)

@@ -12,12 +12,12 @@ AWAY_AFTER = 3600.0
 
 
 class Neighbours:
-    """`clock` is Unix time."""
+    """`clock` is lived time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.heard_at: dict[int, float] = {}
-        """Every station that was heard, with the Unix time of the last packet; that one last."""
+        """Every station that was heard, with the time of the last packet; that one last."""
 
     def note(self, station: int) -> bool:
         """It was heard; whether it had not been in earshot."""

@@ -161,7 +161,7 @@ class PacketReception:
             text = f"station {station} brought it to the hub"
             history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
         if ack.whole:
-            outbound.note_receipt(db, sequence, -station, now)
+            outbound.note_receipt(db, sequence, -station, self._inbox.date(now))
         news = outbound.note_held(db, Channel.RADIO, sequence, station, ack.count, ack.arrived)
         if ack.whole or news:
             packet.heard.append((sequence, ack))

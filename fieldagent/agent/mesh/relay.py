@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.records import Accepted, Spent
@@ -32,15 +32,21 @@ class Relay:
     """`channels` lead to the hub, and the user lets others go over them.
 
     `credits_per_day` bounds what neighbours cost, an SOS aside; an item waits for `time_to_live`
-    seconds.
+    seconds. `date` tells the wall clock's time of a lived one.
     """
 
     def __init__(
-        self, channels: Collection[Channel], *, credits_per_day: int, time_to_live: float
+        self,
+        channels: Collection[Channel],
+        *,
+        credits_per_day: int,
+        time_to_live: float,
+        date: Callable[[float], float],
     ) -> None:
         self._channels = channels
         self._credits_per_day = credits_per_day
         self._time_to_live = time_to_live
+        self._date = date
 
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
@@ -67,8 +73,9 @@ class Relay:
             id_=None,
             digest=identity,
             idempotency_key=None,
-            accepted=entry.time,
+            accepted=now,
             expires=expires,
+            dated=entry.time,
             legs=dict.fromkeys(channels, Leg()),
             # Its own agent keeps an SOS going.
             priority=priority,
@@ -82,12 +89,13 @@ class Relay:
             package,
             identity,
             None,
-            entry.time,
+            now,
             expires,
             None,
             None,
             station,
             entry.sequence,
+            entry.time,
         )
 
     def _affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
@@ -95,7 +103,7 @@ class Relay:
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels:
-            day = utc_day(now)
+            day = utc_day(self._date(now))
             cost = credits_for(len(encode([entry])))
             spent = _promised(db, day)
             if entry.sos or spent + cost <= self._credits_per_day:

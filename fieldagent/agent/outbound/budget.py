@@ -23,7 +23,7 @@ def until_midnight(unix: float) -> float:
 
 
 class Budget:
-    """One channel's. `clock` is Unix time.
+    """One channel's. `clock` is the journal's; a day is the wall clock's.
 
     `limit` is in credits a day, None where there is none; `reserve` of these are kept for
     transmissions that carry an SOS.
@@ -46,7 +46,7 @@ class Budget:
 
     def spent(self) -> Spent:
         """Bytes and credits of today."""
-        return outbound.spent_on(self._journal, self._name, utc_day(self._clock()))
+        return outbound.spent_on(self._journal, self._name, self._today())
 
     def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         """Credits that may still be spent today; None without a budget.
@@ -69,4 +69,7 @@ class Budget:
 
     def book(self, spent: Spent) -> Operation[None]:
         """Books it under today, in the commit of what it was spent for."""
-        return outbound.spend(self._name, utc_day(self._clock()), spent)
+        return outbound.spend(self._name, self._today(), spent)
+
+    def _today(self) -> str:
+        return utc_day(self._journal.clock.date(self._clock()))

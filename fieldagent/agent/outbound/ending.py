@@ -29,7 +29,7 @@ class AgentStopping(Exception):
 
 
 class Endings:
-    """`queues` are those of the channels that are configured; `clock` is Unix time.
+    """`queues` are those of the channels that are configured; `clock` is lived time.
 
     `neighbours` are told on the air when the hub has what we relayed for them.
     """

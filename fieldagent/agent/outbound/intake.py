@@ -115,7 +115,8 @@ class Intake:
         legs = legs_of(package.channels, self._configured)
         status = terminal_status(legs.values())
         id_ = self._id_for(package)
-        stamped = package.stamped(now)
+        dated = self._journal.clock.date(now)
+        stamped = package.stamped(dated)
         life = None if package.sos else package.time_to_live or self._time_to_live
         expires = None if life is None else now + life
         body = canonical(package)
@@ -127,6 +128,7 @@ class Intake:
             idempotency_key=key,
             accepted=now,
             expires=expires,
+            dated=dated,
             legs=legs,
             status=status,
             priority=package.priority,
@@ -134,13 +136,15 @@ class Intake:
         )
         with self._replacing(package, id_, legs) as replaced:
             sequence = await self._journal.commit(outbound.with_ends(store, replaced, now))
-            accepted = Accepted(sequence, id_, stamped, identity, key, now, expires, None, None)
+            accepted = Accepted(
+                sequence, id_, stamped, identity, key, now, expires, None, None, dated=dated
+            )
             late = [each for each in self.enqueue(accepted, legs, life) if each not in replaced]
         self._endings.tell(replaced)
         if late:
             # It was in flight until the commit had begun, and came back.
             await self._endings.record(late)
-        return Standing(id_, sequence, status, legs, now)
+        return Standing(id_, sequence, status, legs, dated)
 
     @contextmanager
     def _replacing(

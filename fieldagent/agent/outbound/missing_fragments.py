@@ -29,7 +29,7 @@ LOOK_EVERY = ASK_AFTER / 4
 async def keep_asking(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
-    """`clock` is Unix time."""
+    """`clock` is the journal's."""
     silences = IdleTimes[inbound.FragmentedItem](LOOK_EVERY)
     asked: dict[inbound.FragmentedItem, float] = {}
     """How long each had been silent when it was last asked for."""
@@ -48,7 +48,9 @@ async def keep_asking(
             there = inbound.slices_there(journal, item)
             log.info("%d of %d fragments have come of %d", len(there), item.parts, item.sequence)
             report = Report(item.parts, frozenset(there), digest_of_slices(there.values()))
-            outbox.report(item.origin, Entry(item.sequence, report, int(clock())))
+            outbox.report(
+                item.origin, Entry(item.sequence, report, int(journal.clock.date(clock())))
+            )
 
 
 def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:

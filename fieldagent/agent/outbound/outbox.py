@@ -91,7 +91,7 @@ class ChannelOutbox:
 
     def parts(self, package: Package) -> list[Spent]:
         """What each transmission that it takes would cost."""
-        sizes = self.packing.sizes(package, self._endings.clock())
+        sizes = self.packing.sizes(package, self._journal.clock.date(self._endings.clock()))
         return [price(self.channel, size) for size in sizes]
 
     def report(self, origin: int, report: Entry) -> None:
@@ -109,7 +109,8 @@ class ChannelOutbox:
             changed = self._queue.changed
             now = trio.current_time()
             # A retry falls due, or a new day begins; the wall clock may be set meanwhile.
-            midnight = now + min(until_midnight(self._endings.clock()), LOOK_AGAIN)
+            date = self._journal.clock.date(self._endings.clock())
+            midnight = now + min(until_midnight(date), LOOK_AGAIN)
             with trio.move_on_at(min(self._queue.next_change(now), midnight)):
                 await changed.wait()
 

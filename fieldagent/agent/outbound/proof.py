@@ -24,12 +24,13 @@ from fieldagent.wire.fragments import split
 def entry_of(known: Accepted) -> Entry:
     """As it travels, under the number that its sender gave it."""
     number = known.origin_sequence if known.origin else known.sequence
-    return numbered(number, known.package, known.accepted)
+    dated = known.accepted if known.dated is None else known.dated
+    return numbered(number, known.package, dated)
 
 
-def numbered(number: int, package: Package, accepted: float) -> Entry:
+def numbered(number: int, package: Package, dated: float) -> Entry:
     moment = recorded(package.item)
-    time = int(accepted if moment is None else moment.timestamp())
+    time = int(dated if moment is None else moment.timestamp())
     return Entry(number, package.item, time, package.sos)
 
 

@@ -103,7 +103,8 @@ class Resume:
         now = self._endings.clock()
         life = None
         if accepted.expires is not None:
-            # After a jump of the clock no Package lives longer than it was meant to.
+            # Where lived time was lost with a damaged journal, none lives longer than it was
+            # meant to.
             life = accepted.expires - accepted.accepted
             life = min(life, max(0.0, accepted.expires - now))
         legs = outbound.legs(self._journal, accepted.sequence)

@@ -40,4 +40,4 @@ def standing_of(journal: Journal, sequence: int) -> Standing:
     if known is None:
         raise UnknownPackage("the Package ended and is no longer kept")
     legs = outbound.legs(journal, sequence)
-    return Standing(known.id, sequence, known.status, legs, known.accepted)
+    return Standing(known.id, sequence, known.status, legs, journal.clock.date(known.accepted))

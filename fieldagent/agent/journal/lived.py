@@ -1,0 +1,27 @@
+"""Where lived time was when it was last written down (`system.lived_time`)."""
+
+from __future__ import annotations
+
+import sqlite3
+from zlib import crc32
+
+from fieldagent.system.lived_time import Base
+
+
+def known(db: sqlite3.Connection) -> Base | None:
+    """None where it was never written down, or is damaged."""
+    row = db.execute("SELECT boot, since_boot, lived, ahead, trusted, crc FROM lived").fetchone()
+    if row is None:
+        return None
+    boot, since_boot, lived, ahead, trusted, crc = row
+    base = Base(boot, since_boot, lived, ahead, bool(trusted))
+    return base if crc == _crc_of(base) else None
+
+
+def keep(db: sqlite3.Connection, base: Base) -> None:
+    row = (*base, _crc_of(base))
+    db.execute("INSERT OR REPLACE INTO lived VALUES (1, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _crc_of(base: Base) -> int:
+    return crc32(repr(tuple(base)).encode())
