@@ -1,0 +1,150 @@
+"""Real agents on machines whose clock is wrong, and is set: nothing expires by that, no key is
+forgotten, and what is over is over.
+
+libfaketime sets the clock of one process; the time since the boot stays the machine's own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.agent.journal import lived as place
+from tests.processes import MODULE, Agent, agent, until
+
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+pytestmark = pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed")
+
+DAY = 86_400
+IN_1970 = "@1970-01-02 03:04:05"
+CLOCKS = ["-3d", "-1y", "+10y", IN_1970]
+"""As libfaketime has them."""
+
+
+def environment(home: Path, shows: str) -> dict[str, str]:
+    """The process reads its clock's error from a file, which may change while it runs."""
+    set_clock(home, shows)
+    return {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(home / "faketime"),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def set_clock(home: Path, shows: str) -> None:
+    new = home / "faketime.new"
+    new.write_text(shows + "\n")
+    new.rename(home / "faketime")
+
+
+def starts(home: Path, shows: str) -> AbstractContextManager[Agent]:
+    """One whose modem is away."""
+    away = {"satellite-port": str(home / "nobody")}
+    return agent(home, away, MODULE, **environment(home, shows))
+
+
+def later(kit: Agent, content: str, **members: Any) -> dict[str, Any]:
+    headers = {"Idempotency-Key": members.pop("key")} if "key" in members else {}
+    body = {"message": {"content": content}, **members}
+    answer = kit.call("POST", "/api/package/async", body, **headers)
+    assert answer.status == 202, answer
+    found: dict[str, Any] = answer.body
+    return found
+
+
+def look(kit: Agent, id_: int) -> dict[str, Any]:
+    found: dict[str, Any] = kit.call("GET", f"/api/package/{id_}").body
+    return found
+
+
+def shown_now(kit: Agent) -> float:
+    return float(kit.call("GET", "/api/status").body["clock"]["time"])
+
+
+SETTINGS = [
+    *((wrong, "+0") for wrong in CLOCKS),
+    ("+0", "+10y"),
+    ("+0", IN_1970),
+    *(
+        pytest.param(then, now, marks=pytest.mark.long)
+        for then in ["+0", *CLOCKS]
+        for now in CLOCKS
+        if then != now and (then, now) not in [("+0", "+10y"), ("+0", IN_1970)]
+    ),
+]
+"""What the clock shows at first, and after a restart."""
+
+
+@pytest.mark.parametrize(("then", "now"), SETTINGS)
+def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now: str) -> None:
+    with starts(tmp_path, then) as kit:
+        waits = later(kit, "waits", timeToLive=DAY, key="the same")
+        ended = later(kit, "ends", key="another")
+        kit.call("POST", f"/api/package/{ended['id']}/cancel")
+        assert abs(waits["accepted"] - shown_now(kit)) < 100
+        kit.stop()
+    with starts(tmp_path, now) as kit:
+        assert kit.call("GET", "/api/queue").body["queued"] == 1
+        found = look(kit, waits["id"])
+        assert found["status"] is None
+        assert abs(found["accepted"] - shown_now(kit)) < 100, "told by the clock as it is now"
+        assert look(kit, ended["id"])["status"] == "Canceled", "its answer is kept"
+        assert later(kit, "waits", timeToLive=DAY, key="the same")["id"] == waits["id"]
+        assert later(kit, "ends", key="another")["id"] == ended["id"]
+
+
+@pytest.mark.parametrize("jump", CLOCKS)
+def test_a_clock_that_is_set_while_the_agent_runs(tmp_path: Path, jump: str) -> None:
+    with starts(tmp_path, "+0") as kit:
+        waits = later(kit, "waits", timeToLive=DAY)
+        set_clock(tmp_path, jump)
+        until(lambda: abs(shown_now(kit) - time.time()) > DAY)
+        after = later(kit, "posted then", timeToLive=DAY)
+        assert abs(after["accepted"] - shown_now(kit)) < 100
+        set_clock(tmp_path, "+0")
+        until(lambda: abs(shown_now(kit) - time.time()) < 100)
+        kit.stop()
+    with starts(tmp_path, "+0") as kit:
+        assert [look(kit, each["id"])["status"] for each in (waits, after)] == [None, None]
+
+
+@pytest.mark.parametrize("shows", ["-3d", "+10y", IN_1970])
+def test_a_package_expires_when_it_has_lived_and_not_before(tmp_path: Path, shows: str) -> None:
+    with starts(tmp_path, "+0") as kit:
+        short, long = later(kit, "short", timeToLive=60), later(kit, "long", timeToLive=3600)
+        kit.stop()
+    lived(tmp_path, 600)
+    with starts(tmp_path, shows) as kit:
+        until(lambda: look(kit, short["id"])["status"] == "Error")
+        assert look(kit, short["id"])["channels"]["Satellite"]["reason"] == "expired"
+        assert look(kit, long["id"])["status"] is None
+
+
+def lived(home: Path, seconds: int) -> None:
+    """As if the machine had run for so much longer since the agent stopped."""
+    with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as journal:
+        base = place.known(journal)
+        assert base is not None
+        place.keep(journal, base._replace(since_boot=base.since_boot - seconds))
+        journal.commit()
+
+
+@pytest.mark.parametrize("shows", ["-3d", "+10y", IN_1970])
+def test_a_boot_with_a_clock_that_nobody_has_set(tmp_path: Path, shows: str) -> None:
+    with starts(tmp_path, "+0") as kit:
+        waits = later(kit, "waits", timeToLive=10 * 365 * DAY // 2)
+        kit.stop()
+    with closing(sqlite3.connect(tmp_path / "state" / "journal.sqlite3")) as journal:
+        base = place.known(journal)
+        assert base is not None
+        place.keep(journal, base._replace(boot="another"))
+        journal.commit()
+    with starts(tmp_path, shows) as kit:
+        assert look(kit, waits["id"])["status"] is None
+        assert kit.call("GET", "/api/queue").body["queued"] == 1
