@@ -223,11 +223,12 @@ def on_a_terminal(command: str) -> str:
 
 def test_a_hub_is_copied_while_it_runs(reader: Reader) -> None:
     tool("sqlite3", "sqlite3")
-    (backup,) = reader.blocks(OPERATING)
+    backup, restored = reader.blocks(OPERATING)
     folder = reader.home / "fieldagent-hub"
     folder.mkdir()
     with reader.starts(f"fieldagent hub run --database {folder}/hub.sqlite3", "the hub answers"):
         reader.types(f"fieldagent hub init Alps --database {folder}/hub.sqlite3")
         reader.types(backup)
+        assert "devices" in reader.types(restored)
     copy = f"--database {reader.home / 'hub.sqlite3'}"
     assert "Alps" in reader.types(f"fieldagent hub workspace list {copy}")
