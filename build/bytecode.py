@@ -2,8 +2,8 @@
 
     PYTHON -X no_debug_ranges build/bytecode.py FOLDER
 
-Documentation strings of the dependencies go: they are a fifth of the size, and a running agent has
-no use for them. What is asserted stays. Nothing in it tells where or when it was built.
+Documentation strings go: they are a fifth of the size, and a running agent has no use for them; the
+sources beside it keep them. What is asserted stays. Nothing in it tells where or when it was built.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ def main(tree: Path) -> None:
 
 def compile_one(source: bytes, name: str) -> bytes:
     syntax = ast.parse(source, name)
-    if not name.startswith("fieldagent/"):
-        forget_documentation(syntax)
+    forget_documentation(syntax)
     code = compile(syntax, name, "exec", dont_inherit=True, optimize=0)
     head = importlib.util.MAGIC_NUMBER + UNCHECKED_HASH + importlib.util.source_hash(source)
     return head + marshal.dumps(code)
