@@ -75,9 +75,7 @@ class Agent:
     def status(self) -> dict[str, Any]:
         journal = self.parts.journal
         return {
-            "sos": distress(
-                journal, self.parts.queues, every=self.settings.sos_repeat, now=time.time()
-            ),
+            "sos": distress(journal, self.parts.queues, every=self.settings.sos_repeat),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},

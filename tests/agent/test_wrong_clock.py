@@ -87,14 +87,20 @@ def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now:
         waits = later(kit, "waits", timeToLive=DAY, key="the same")
         ended = later(kit, "ends", key="another")
         kit.call("POST", f"/api/package/{ended['id']}/cancel")
+        later(kit, "help", priority=100)
         assert abs(waits["accepted"] - shown_now(kit)) < 100
         kit.stop()
     with starts(tmp_path, now) as kit:
-        assert kit.call("GET", "/api/queue").body["queued"] == 1
+        assert kit.call("GET", "/api/queue").body["queued"] == 2
         found = look(kit, waits["id"])
         assert found["status"] is None
         assert abs(found["accepted"] - shown_now(kit)) < 100, "told by the clock as it is now"
         assert look(kit, ended["id"])["status"] == "Canceled", "its answer is kept"
+        for row in kit.call("GET", "/api/packages").body["packages"]:
+            told = [row["accepted"]] + [row["ended"]] * (row["ended"] is not None)
+            assert all(abs(each - shown_now(kit)) < 100 for each in told), row
+        (sos,) = kit.call("GET", "/api/status").body["sos"]["packages"]
+        assert abs(sos["since"] - shown_now(kit)) < 100
         assert later(kit, "waits", timeToLive=DAY, key="the same")["id"] == waits["id"]
         assert later(kit, "ends", key="another")["id"] == ended["id"]
 

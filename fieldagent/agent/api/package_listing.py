@@ -65,12 +65,13 @@ def _rows(
 def _row(journal: Journal, accepted: Accepted) -> dict[str, Any]:
     sent = listing.transmissions(journal, accepted.sequence)
     receipts = outbound.receipts(journal, accepted.sequence)
+    date, ended = journal.clock.date, accepted.ended
     return {
         "id": accepted.id,
         **content(accepted.package, TEXT_MAX),
         "relayed": bool(accepted.origin),
-        "accepted": accepted.accepted,
-        "ended": accepted.ended,
+        "accepted": date(accepted.accepted),
+        "ended": None if ended is None else date(ended),
         "status": accepted.status,
         "channels": legs_json(outbound.legs(journal, accepted.sequence)),
         "credits": round(sum(credits_in_words(detail) * times for detail, times in sent), 2),

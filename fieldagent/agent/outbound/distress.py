@@ -19,11 +19,12 @@ CONFIRMED_FOR = 86_400.0
 
 
 def distress(
-    journal: Journal, queues: Mapping[Channel, ChannelQueue], *, every: float, now: float
+    journal: Journal, queues: Mapping[Channel, ChannelQueue], *, every: float
 ) -> dict[str, Any]:
-    """`every` is after how many seconds of silence an SOS goes again, `now` is Unix time."""
+    """`every` is after how many seconds of silence an SOS goes again."""
+    now, date = journal.clock.now(), journal.clock.date
     active = sos.declared(journal)
-    shown = [*active, *sos.confirmed(journal, since=now - CONFIRMED_FOR)][:SHOWN_MAX]
+    shown = [*active, *sos.confirmed(journal, since=date(now) - CONFIRMED_FOR)][:SHOWN_MAX]
     taken = sos.taken(journal) if every else {}
     found = []
     for sequence in shown:
@@ -31,12 +32,13 @@ def distress(
         if known is None:
             continue
         receipts = outbound.receipts(journal, sequence)
+        next_try = None if receipts else _next_try(sequence, queues, taken, every, now)
         found.append(
             {
                 "id": known.id,
-                "since": known.accepted,
+                "since": date(known.accepted),
                 "confirmedBy": [each.as_json() for each in receipts],
-                "nextTry": None if receipts else _next_try(sequence, queues, taken, every, now),
+                "nextTry": None if next_try is None else date(next_try),
             }
         )
     return {"active": len(active), "packages": found}
@@ -50,8 +52,10 @@ def _next_try(
     now: float,
 ) -> float | None:
     """None where no channel goes on with it."""
-    to_unix = now - trio.current_time()
-    moments = [due(queue, sequence) + to_unix for queue in queues.values() if sequence in queue] + [
+    to_lived = now - trio.current_time()
+    moments = [
+        due(queue, sequence) + to_lived for queue in queues.values() if sequence in queue
+    ] + [
         at + every
         for (number, channel), at in taken.items()
         if number == sequence and channel in queues and number not in queues[channel]
