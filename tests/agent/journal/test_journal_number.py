@@ -1,0 +1,44 @@
+"""A damaged journal goes on under a name of its own, so that the hub tells names again, and gives
+no number twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.processes import agent
+
+PAGE = 4096
+
+
+def numbers(home: Path) -> tuple[int, int]:
+    """Of the journal, and of what was accepted last."""
+    with closing(sqlite3.connect(home / "state/journal.sqlite3")) as look:
+        ((journal,),) = look.execute("SELECT number FROM beginning").fetchall()
+        ((last,),) = look.execute("SELECT max(sequence) FROM package").fetchall()
+    return journal, last
+
+
+@pytest.mark.parametrize("pages", [range(6, 7), range(1000)], ids=["salvaged", "set aside"])
+def test_what_becomes_of_the_journals_number(tmp_path: Path, pages: range) -> None:
+    body = {"message": {"content": "x" * 300}}
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        for _ in range(50):
+            assert kit.call("POST", "/api/package/async", body).status == 202
+        assert kit.stop() == 0
+    journal, last = numbers(tmp_path)
+    path = tmp_path / "state/journal.sqlite3"
+    held = bytearray(path.read_bytes())
+    begin, end = PAGE * pages.start, min(PAGE * pages.stop, len(held))
+    held[begin:end] = b"\xa5" * (end - begin)
+    path.write_bytes(held)
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        assert kit.call("POST", "/api/package/async", body).status == 202
+        assert kit.stop() == 0
+    assert (tmp_path / "state/journal.sqlite3.1.bad").exists()
+    named_now, given_now = numbers(tmp_path)
+    assert named_now != journal
+    assert given_now == last + 1
