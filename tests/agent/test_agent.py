@@ -87,7 +87,7 @@ REFUSALS: list[tuple[str, str, bytes | None, dict[str, str], int]] = [
     ("POST", "/api/package", MESSAGE, {"Expect": "bogus"}, 417),
     ("PUT", "/api/package", MESSAGE, {}, 405),
     ("GET", "/api/package", None, {}, 405),
-    ("GET", "/api/packages", None, {}, 404),
+    ("GET", "/api/parcels", None, {}, 404),
     ("GET", "/api/package/4711", None, {}, 404),
     ("GET", "/api/package/4711000000000", None, {}, 404),
     ("GET", "/api/package/x", None, {}, 404),
