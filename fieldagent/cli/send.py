@@ -148,7 +148,8 @@ def _finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
 
 def _reasons(package: dict[str, Any]) -> str:
     legs = package.get("channels", {}).items()
-    text = [f"{name}: {leg['reason']}" for name, leg in legs if leg.get("reason")]
+    text = [package["reason"]] if "reason" in package else []
+    text += [f"{name}: {leg['reason']}" for name, leg in legs if leg.get("reason")]
     return f" ({'; '.join(text)})" if text else ""
 
 

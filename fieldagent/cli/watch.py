@@ -52,6 +52,8 @@ def show_package(given: argparse.Namespace) -> int:
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""
         lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}".rstrip()))
+    lines += _waits(package)
+    lines += [package["reason"]] if "reason" in package else []
     lines += [_story_line(line) for line in package["story"]]
     show(given, package, "\n".join(lines))
     return OK
@@ -84,13 +86,23 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
     if not packages:
         return ["nothing waits"]
     lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels, text"]
-    lines += [
-        f"{package['id']:>10}  {package['kind']:<8}  {package['priority']:>8}"
-        f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
-        + escaped(f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip())
-        for package in packages
-    ]
+    for package in packages:
+        lines.append(
+            f"{package['id']:>10}  {package['kind']:<8}  {package['priority']:>8}"
+            f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
+            + escaped(f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip())
+        )
+        lines += _waits(package)
     return lines
+
+
+def _waits(package: dict[str, Any]) -> list[str]:
+    """What it waits for, and until when."""
+    return [
+        escaped(f"{'':>10}  {name} waits: {leg['reason']}")
+        for name, leg in package["channels"].items()
+        if leg["status"] is None and leg.get("reason")
+    ]
 
 
 @_calls

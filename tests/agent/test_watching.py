@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.agent.test_agent import command
-from tests.processes import agent, sky, until
+from tests.processes import Agent, administer, agent, hub, sky, until
 
 
 def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
@@ -114,3 +115,65 @@ def test_its_pages_hold_all_of_it_once(tmp_path: Path) -> None:
         for query, said in WRONG.items():
             answer = kit.call("GET", f"/api/packages?{query}")
             assert (answer.status, said in answer.body["detail"]) == (400, True), answer.body
+
+
+def waits(kit: Agent, id_: int, channel: str = "Satellite") -> dict[str, Any]:
+    """As the queue tells it, and the look at it in the same words."""
+    (found,) = [
+        each["channels"][channel]
+        for each in kit.call("GET", "/api/queue").body["packages"]
+        if each["id"] == id_
+    ]
+    return dict(found)
+
+
+def queue(kit: Agent, content: str, **members: object) -> int:
+    body = {"message": {"content": content}, **members}
+    return int(kit.call("POST", "/api/package/async", body).body["id"])
+
+
+def test_what_waits_for_a_modem_says_so(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        number = queue(kit, "x")
+        until(lambda: waits(kit, number).get("nextTry"))
+        leg = waits(kit, number)
+        assert "nobody" in leg["reason"]
+        assert "; next try " in leg["reason"]
+        assert leg["nextTry"] - kit.call("GET", f"/api/package/{number}").body["accepted"] < 120
+        for shown in ("queue", "sent", f"show {number}"):
+            told = command(kit, *shown.split()).stdout
+            assert "nobody" in told, shown
+            assert "next try " in told, shown
+
+
+def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:
+    budget = {"satellite-credits-per-day": "1", "satellite-sos-reserve": "0"}
+    with sky(tmp_path), agent(tmp_path, budget) as kit:
+        kit.post("a")
+        number = queue(kit, "b")
+        leg = waits(kit, number)
+        assert leg["reason"].startswith("the budget of today is spent: 1 of 1 credits")
+        assert (leg["nextTry"] + 1) % 86_400 < 2
+
+
+def test_what_the_hub_does_not_take_says_so(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    with hub(tmp_path, {"database": database}) as cloud:
+        settings = {
+            "satellite-port": None,
+            "hub-address": cloud.address,
+            "hub-token": "nobodys",
+        }
+        with agent(tmp_path, settings) as kit:
+            number = queue(kit, "x")
+            until(lambda: "token" in waits(kit, number, "Cellular")["reason"])
+            assert waits(kit, number, "Cellular")["nextTry"]
+
+
+def test_what_no_channel_is_there_for_ends_at_once_with_a_sentence(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        answer = kit.post("x").body
+        assert (answer["status"], answer["reason"][:24]) == ("Error", "no channel is configured")
+        assert "set satellite-port" in command(kit, "send", "message", "x").stdout
+        assert "set satellite-port" in command(kit, "show", "1").stdout

@@ -18,7 +18,7 @@ from fieldagent.agent.journal import listing, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.outbound.settlement import credits_in_words
-from fieldagent.package.delivery import legs_json
+from fieldagent.agent.outbound.waiting import Waiting
 from fieldagent.package.package import Status
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
@@ -31,14 +31,19 @@ LOOKED_AT_MAX = 10_000
 
 
 async def page(
-    journal: Journal, state: str | None, kind: str | None, before: int, limit: int
+    journal: Journal,
+    waiting: Waiting,
+    state: str | None,
+    kind: str | None,
+    before: int,
+    limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Those before that place; and the place before which there may be others."""
     found: list[dict[str, Any]] = []
     place = before
     for _ in range(0, LOOKED_AT_MAX, AT_ONCE):
         batch = listing.newest(journal, place, AT_ONCE)
-        for sequence, row in _rows(journal, batch, state, kind):
+        for sequence, row in _rows(journal, waiting, batch, state, kind):
             found.append(row)
             if len(found) == limit:
                 return found, sequence if listing.newest(journal, sequence, 1) else None
@@ -50,7 +55,11 @@ async def page(
 
 
 def _rows(
-    journal: Journal, batch: listing.Batch, state: str | None, kind: str | None
+    journal: Journal,
+    waiting: Waiting,
+    batch: listing.Batch,
+    state: str | None,
+    kind: str | None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     for sequence, status in batch:
         if state not in (None, status or WAITING):
@@ -59,10 +68,10 @@ def _rows(
         with suppress(DamagedPackage):
             accepted = outbound.package(journal, sequence)
             if accepted is not None and kind in (None, kind_of(accepted.package.item)):
-                yield sequence, _row(journal, accepted)
+                yield sequence, _row(journal, waiting, accepted)
 
 
-def _row(journal: Journal, accepted: Accepted) -> dict[str, Any]:
+def _row(journal: Journal, waiting: Waiting, accepted: Accepted) -> dict[str, Any]:
     sent = listing.transmissions(journal, accepted.sequence)
     receipts = outbound.receipts(journal, accepted.sequence)
     date, ended = journal.clock.date, accepted.ended
@@ -73,7 +82,7 @@ def _row(journal: Journal, accepted: Accepted) -> dict[str, Any]:
         "accepted": date(accepted.accepted),
         "ended": None if ended is None else date(ended),
         "status": accepted.status,
-        "channels": legs_json(outbound.legs(journal, accepted.sequence)),
+        "channels": waiting.legs_json(accepted.sequence, outbound.legs(journal, accepted.sequence)),
         "credits": round(sum(credits_in_words(detail) * times for detail, times in sent), 2),
         "receipts": [each.as_json() for each in receipts],
     }

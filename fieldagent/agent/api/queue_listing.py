@@ -15,7 +15,7 @@ from fieldagent.agent.api.content import TEXT_MAX, content
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.package.delivery import legs_json
+from fieldagent.agent.outbound.waiting import Waiting
 from fieldagent.package.package import Channel
 
 PAGE_MAX = 1000
@@ -25,20 +25,22 @@ AT_ONCE = 50
 
 
 async def page(
-    journal: Journal, channels: Collection[Channel], after: int, limit: int
+    journal: Journal, waiting: Waiting, channels: Collection[Channel], after: int, limit: int
 ) -> tuple[dict[str, Any], int | None]:
     """Those behind the place `after`; and the place behind which others follow."""
     queued = await outbound.count_waiting(journal, channels)
     listed: list[dict[str, Any]] = []
     sequences = outbound.waiting_behind(journal, channels, after, limit + 1)
     for begin in range(0, min(limit, len(sequences)), AT_ONCE):
-        listed += _rows(journal, sequences[begin : min(begin + AT_ONCE, limit)])
+        listed += _rows(journal, waiting, sequences[begin : min(begin + AT_ONCE, limit)])
         await trio.lowlevel.checkpoint()
     last = sequences[limit - 1] if len(sequences) > limit else None
     return {"queued": queued, "packages": listed}, last
 
 
-def _rows(journal: Journal, sequences: Collection[int]) -> Iterator[dict[str, Any]]:
+def _rows(
+    journal: Journal, waiting: Waiting, sequences: Collection[int]
+) -> Iterator[dict[str, Any]]:
     date = journal.clock.date
     for sequence in sequences:
         # One that is damaged ends as soon as its turn comes.
@@ -51,5 +53,5 @@ def _rows(journal: Journal, sequences: Collection[int]) -> Iterator[dict[str, An
                     "collapseKey": accepted.package.collapse_key,
                     "accepted": date(accepted.accepted),
                     "expires": None if accepted.expires is None else date(accepted.expires),
-                    "channels": legs_json(outbound.legs(journal, sequence)),
+                    "channels": waiting.legs_json(sequence, outbound.legs(journal, sequence)),
                 }

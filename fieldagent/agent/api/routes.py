@@ -24,6 +24,7 @@ from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
 from fieldagent.agent.outbound.standing import Standing, UnknownPackage, standing_of
 from fieldagent.agent.outbound.standing import standing as stands
+from fieldagent.agent.outbound.waiting import NO_CHANNEL, Waiting
 from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
@@ -149,7 +150,14 @@ class LocalApi:
         # An answer is never changed; what became known after it is told beside it.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return json_response(
-            {**_progress(standing), **said, "receipts": receipts, "late": late, "story": story}
+            {
+                **_progress(standing),
+                **said,
+                "channels": _waiting(self._parts).legs_json(standing.sequence, standing.legs),
+                "receipts": receipts,
+                "late": late,
+                "story": story,
+            }
         )
 
     async def distress(self, request: Request) -> Response:
@@ -181,7 +189,9 @@ class LocalApi:
         limit = _number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
         after = _number(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
-        listed, last = await queue_listing.page(self._journal, channels, after, limit)
+        listed, last = await queue_listing.page(
+            self._journal, _waiting(self._parts), channels, after, limit
+        )
         follows = {"after": last, "limit": limit, "channel": channel}
         return _page(listed, None if last is None else f"/api/queue?{_query(follows)}")
 
@@ -191,7 +201,9 @@ class LocalApi:
         kind = _one_of(request, "kind", package_listing.KINDS)
         before = _number(request, "before", END, range(1, END + 1))
         limit = _number(request, "limit", LISTED, range(1, PAGE_END))
-        found, last = await package_listing.page(self._journal, state, kind, before, limit)
+        found, last = await package_listing.page(
+            self._journal, _waiting(self._parts), state, kind, before, limit
+        )
         follows = {"before": last, "limit": limit, "state": state, "kind": kind}
         path = None if last is None else f"/api/packages?{_query(follows)}"
         return _page({"packages": found}, path)
@@ -251,6 +263,10 @@ class LocalApi:
         for part, times in self._condition.fault_counts().items():
             text += f'fieldagent_faults_total{{part="{part}"}} {times}\n'
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+
+def _waiting(parts: Parts) -> Waiting:
+    return Waiting(parts.journal, parts.queues, parts.outboxes, parts.endings.clock())
 
 
 def _location(standing: Standing) -> tuple[str, str]:
@@ -344,6 +360,7 @@ def _answer(standing: Standing) -> dict[str, Any]:
         "status": standing.status,
         "data": {"payload": ""},
         "channels": legs_json(standing.legs),
+        **({} if standing.legs else {"reason": NO_CHANNEL}),
     }
 
 

@@ -199,7 +199,10 @@ class CellularDriver:
         self.tries += 1
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX
-        with waits.move_on_after(self.random.uniform(0.05, 1) * longest):
+        pause = self.random.uniform(0.05, 1) * longest
+        self.link.next_look = trio.current_time() + pause
+        self.link.next_urgent = trio.current_time() + min(pause, URGENT_PAUSE)
+        with waits.move_on_after(pause):
             await self.outbox.ready(urgent=True)
             await trio.sleep(URGENT_PAUSE)
 

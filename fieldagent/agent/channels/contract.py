@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Protocol
 
 from fieldagent.wire.outcome import Outcome
@@ -39,6 +40,10 @@ class ChannelLink:
     """Bars, 0 to 5; None while unknown."""
     last_success: float | None = None
     """When the last transmission was SENT, lived time."""
+    next_look: float = -inf
+    """When the driver tries again to reach the network, where it rests till then; trio's clock."""
+    next_urgent: float = -inf
+    """The same for an SOS, which rests for a shorter time."""
     facts: dict[str, str | int] = field(default_factory=dict)
     """What else the modem told of itself, such as its IMEI and firmware."""
 

@@ -69,7 +69,7 @@ async def run(
     def tell(error: BaseException) -> None:
         _show(link, LinkState.ABSENT, str(error))
 
-    await keep_open(work, (RadioLost, PortLost), tell, progress)
+    await keep_open(work, (RadioLost, PortLost), tell, progress, link)
 
 
 def _show(link: ChannelLink, state: LinkState, reason: str) -> None:

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
 
@@ -22,6 +23,7 @@ async def keep_open(
     lost: tuple[type[Exception], ...],
     tell: Callable[[BaseException], None],
     progress: Callable[[], None],
+    link: ChannelLink,
 ) -> NoReturn:
     """`work` opens the device and works with it until it raises one of `lost`, which `tell` is
     told.
@@ -38,5 +40,7 @@ async def keep_open(
             tell(first_error(trouble))
         if trio.current_time() - began >= STEADY:
             tries = 0
-        await waits.sleep(REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)])
+        pause = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
+        link.next_look = link.next_urgent = trio.current_time() + pause
+        await waits.sleep(pause)
         tries += 1

@@ -75,7 +75,11 @@ async def run(
             await SatelliteDriver(modem, outbox, reception, link, pace, progress).work()
 
     await keep_open(
-        work, (PortLost, ModemSilent, RemoteProtocolError), partial(_absent, link), progress
+        work,
+        (PortLost, ModemSilent, RemoteProtocolError),
+        partial(_absent, link),
+        progress,
+        link,
     )
 
 
@@ -132,11 +136,14 @@ class SatelliteDriver:
 
     def _show(self) -> None:
         self.link.facts["waitingAtGateway"] = self.pace.mailbox.queued
+        self.link.next_look = self.pace.rest.until
+        self.link.next_urgent = self.pace.rest.urgent_until
         if self.link.state is LinkState.FAULT:
             return
         away = self.modem.service is False
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
-        self.link.reason = self.outbox.held_back() or self.pace.mailbox.in_words()
+        mailbox = "" if away else self.pace.mailbox.in_words()
+        self.link.reason = self.outbox.held_back() or mailbox
 
     # When there is something to do.
 
@@ -149,6 +156,7 @@ class SatelliteDriver:
             self._show()
         if self.modem.service is False:
             urgent = partial(self.outbox.ready, urgent=True)
+            self.link.next_look = trio.current_time() + NO_SERVICE_WAIT
             await self._wait(NO_SERVICE_WAIT, urgent, self._service_is_back)
 
     async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:

@@ -47,6 +47,17 @@ def note(
             )
 
 
+def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
+    """Why the last try on that channel was in vain; empty where none was."""
+    rows = journal.read(
+        "SELECT detail FROM story WHERE sequence = ? AND channel = ? AND event <> 'sent'"
+        " ORDER BY number DESC LIMIT 1",
+        sequence,
+        channel,
+    )
+    return str(rows[0][0]) if rows else ""
+
+
 def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
     date = journal.clock.date
     found = [Line(date(accepted.accepted), "accepted")]

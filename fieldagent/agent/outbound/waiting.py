@@ -1,0 +1,119 @@
+"""Why a Package waits on a channel, in words, and when it is tried next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import trio
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.journal import history
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.budget import until_midnight, utc_day
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, due
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.delivery import Leg, legs_json
+from fieldagent.package.package import Channel
+
+NO_CHANNEL = (
+    "no channel is configured: set satellite-port, radio-port or hub-address and restart the agent"
+)
+_AWAY = {
+    LinkState.STARTING: "the channel is starting",
+    LinkState.ABSENT: "the modem is away",
+    LinkState.NO_SERVICE: "no signal",
+    LinkState.FAULT: "the channel refuses to work",
+}
+
+
+class _Hindrance(NamedTuple):
+    """What holds up all of a channel: empty where nothing does."""
+
+    reason: str
+    next_try: float | None
+    """trio's clock."""
+    next_urgent: float | None
+    """The same for an SOS."""
+    is_away: bool
+    """Nothing at all can leave."""
+
+
+class Waiting:
+    """What hinders each channel is found out once, for as many Packages as are asked about.
+
+    `now` is Unix time.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        queues: Mapping[Channel, ChannelQueue],
+        outboxes: Mapping[Channel, ChannelOutbox],
+        now: float,
+    ) -> None:
+        self._journal = journal
+        self._queues = queues
+        self._now = now
+        self._steady = trio.current_time()
+        self._hindrances = {name: self._hindrance(box) for name, box in outboxes.items()}
+        self._foremost = {name: queue.foremost(self._steady) for name, queue in queues.items()}
+
+    def legs_json(self, sequence: int, legs: Mapping[Channel, Leg]) -> dict[str, dict[str, Any]]:
+        """As `delivery.legs_json`, and with what those wait for that wait."""
+        told: dict[str, dict[str, Any]] = {**legs_json(legs)}
+        for channel, leg in legs.items():
+            if leg.status is None and channel in self._hindrances:
+                reason, at = self._why(channel, sequence)
+                unix = None if at is None else self._unix(at)
+                words = reason if unix is None else f"{reason}; next try {self._clock(unix)}"
+                told[channel] = {"status": None, "reason": words, "nextTry": unix}
+        return told
+
+    def _why(self, channel: Channel, sequence: int) -> tuple[str, float | None]:
+        queue, hindrance = self._queues[channel], self._hindrances[channel]
+        if sequence not in queue:
+            return "the agent has just started, and takes up what waits", None
+        if sequence in queue.taken():
+            return "it is being sent", None
+        look = hindrance.next_urgent if queue.is_sos(sequence) else hindrance.next_try
+        if hindrance.is_away:
+            return hindrance.reason, look
+        moment = due(queue, sequence)
+        if moment > self._steady:
+            failed = history.last_failure(self._journal, sequence, channel)
+            return failed or "a cheaper channel goes first", moment
+        if hindrance.reason:
+            failed = history.last_failure(self._journal, sequence, channel)
+            is_rest = hindrance.reason == _RESTS
+            return (is_rest and failed) or hindrance.reason, look
+        goes = sequence == self._foremost[channel]
+        return "it goes next" if goes else "others go before it", None
+
+    def _hindrance(self, outbox: ChannelOutbox) -> _Hindrance:
+        link = outbox.link
+        look, urgent = (
+            at if at > self._steady else None for at in (link.next_look, link.next_urgent)
+        )
+        if link.state in _AWAY:
+            reason = link.reason or _AWAY[link.state]
+            if link.last_success is not None:
+                reason += f", the last success at {self._clock(link.last_success)}"
+            # Where none is told it is tried at this very moment.
+            return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
+        if held := outbox.held_back():
+            midnight = self._steady + until_midnight(self._now)
+            return _Hindrance(held, midnight, midnight, is_away=False)
+        return _Hindrance("" if look is None else _RESTS, look, urgent, is_away=False)
+
+    def _unix(self, steady: float) -> float:
+        return round(self._now + max(0.0, steady - self._steady), 3)
+
+    def _clock(self, unix: float) -> str:
+        """The time of day, with the day where it is another."""
+        form = "%H:%M:%S UTC" if utc_day(unix) == utc_day(self._now) else "%Y-%m-%d %H:%M UTC"
+        return datetime.fromtimestamp(unix, UTC).strftime(form)
+
+
+_RESTS = "the last session failed"
