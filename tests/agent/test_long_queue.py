@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.processes import Agent, agent, until
 
@@ -13,6 +14,14 @@ def fill(kit: Agent, count: int, **members: object) -> None:
     for number in range(count):
         body = {"message": {"content": str(number)}, **members}
         assert kit.call("POST", "/api/package/async", body).status == 202
+
+
+def lasting(package: dict[str, Any]) -> dict[str, Any]:
+    """But for what it waits for, which is another at each look."""
+    return {
+        **package,
+        "channels": {name: leg["status"] for name, leg in package["channels"].items()},
+    }
 
 
 def test_what_waits_is_listed_in_pages_and_comes_back_in_slices(tmp_path: Path) -> None:
@@ -34,7 +43,7 @@ def test_what_waits_is_listed_in_pages_and_comes_back_in_slices(tmp_path: Path) 
             path = page.body["next"]
             link = page.headers.get("link")
             assert link == (None if path is None else f'<{path}>; rel="next"')
-        assert listed == whole["packages"]
+        assert [lasting(each) for each in listed] == [lasting(each) for each in whole["packages"]]
         assert [each["id"] for each in listed] == [*range(1, MANY + 1), MANY + 2]
         for wrong in ("limit=0", "limit=1001", "after=-1", "limit=x", "page=2"):
             assert kit.call("GET", f"/api/queue?{wrong}").status == 400
