@@ -43,7 +43,7 @@ class _Hindrance(NamedTuple):
 class Waiting:
     """What hinders each channel is found out once, for as many Packages as are asked about.
 
-    `now` is Unix time.
+    `now` is the journal's lived time, and what is told the date that it has.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class Waiting:
     ) -> None:
         self._journal = journal
         self._queues = queues
-        self._now = now
+        self._now = journal.clock.date(now)
+        self._date = journal.clock.date
         self._steady = trio.current_time()
         self._hindrances = {name: self._hindrance(box) for name, box in outboxes.items()}
         self._foremost = {name: queue.foremost(self._steady) for name, queue in queues.items()}
@@ -99,7 +100,7 @@ class Waiting:
         if link.state in _AWAY:
             reason = link.reason or _AWAY[link.state]
             if link.last_success is not None:
-                reason += f", the last success at {self._clock(link.last_success)}"
+                reason += f", the last success at {self._clock(self._date(link.last_success))}"
             # Where none is told it is tried at this very moment.
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.held_back():
