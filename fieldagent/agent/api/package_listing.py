@@ -18,7 +18,7 @@ from fieldagent.agent.journal import listing, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.outbound.settlement import credits_in_words
-from fieldagent.agent.outbound.waiting import Waiting
+from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Status
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
@@ -32,7 +32,7 @@ LOOKED_AT_MAX = 10_000
 
 async def page(
     journal: Journal,
-    waiting: Waiting,
+    waiting: WaitReasons,
     state: str | None,
     kind: str | None,
     before: int,
@@ -56,7 +56,7 @@ async def page(
 
 def _rows(
     journal: Journal,
-    waiting: Waiting,
+    waiting: WaitReasons,
     batch: listing.Batch,
     state: str | None,
     kind: str | None,
@@ -71,7 +71,7 @@ def _rows(
                 yield sequence, _row(journal, waiting, accepted)
 
 
-def _row(journal: Journal, waiting: Waiting, accepted: Accepted) -> dict[str, Any]:
+def _row(journal: Journal, waiting: WaitReasons, accepted: Accepted) -> dict[str, Any]:
     sent = listing.transmissions(journal, accepted.sequence)
     receipts = outbound.receipts(journal, accepted.sequence)
     date, ended = journal.clock.date, accepted.ended

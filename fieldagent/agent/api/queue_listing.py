@@ -15,7 +15,7 @@ from fieldagent.agent.api.content import TEXT_MAX, content
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.agent.outbound.waiting import Waiting
+from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel
 
 PAGE_MAX = 1000
@@ -25,7 +25,7 @@ AT_ONCE = 50
 
 
 async def page(
-    journal: Journal, waiting: Waiting, channels: Collection[Channel], after: int, limit: int
+    journal: Journal, waiting: WaitReasons, channels: Collection[Channel], after: int, limit: int
 ) -> tuple[dict[str, Any], int | None]:
     """Those behind the place `after`; and the place behind which others follow."""
     queued = await outbound.count_waiting(journal, channels)
@@ -39,7 +39,7 @@ async def page(
 
 
 def _rows(
-    journal: Journal, waiting: Waiting, sequences: Collection[int]
+    journal: Journal, waiting: WaitReasons, sequences: Collection[int]
 ) -> Iterator[dict[str, Any]]:
     date = journal.clock.date
     for sequence in sequences:

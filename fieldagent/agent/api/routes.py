@@ -24,7 +24,7 @@ from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
 from fieldagent.agent.outbound.standing import Standing, UnknownPackage, standing_of
 from fieldagent.agent.outbound.standing import standing as stands
-from fieldagent.agent.outbound.waiting import NO_CHANNEL, Waiting
+from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
@@ -265,8 +265,8 @@ class LocalApi:
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
 
-def _waiting(parts: Parts) -> Waiting:
-    return Waiting(parts.journal, parts.queues, parts.outboxes, parts.endings.clock())
+def _waiting(parts: Parts) -> WaitReasons:
+    return WaitReasons(parts.journal, parts.queues, parts.outboxes, parts.endings.clock())
 
 
 def _location(standing: Standing) -> tuple[str, str]:

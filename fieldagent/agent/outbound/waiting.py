@@ -40,7 +40,7 @@ class _Hindrance(NamedTuple):
     """Nothing at all can leave."""
 
 
-class Waiting:
+class WaitReasons:
     """What hinders each channel is found out once, for as many Packages as are asked about.
 
     `now` is the journal's lived time, and what is told the date that it has.
