@@ -131,6 +131,8 @@ class _Salvage:
         """Sequence and channel of legs that wait, as an index has them."""
         self._bad: dict[int, Found] = {}
         """Packages that are not what was accepted."""
+        self._beginning = 0
+        """The number before the first of the damaged journal; 0 where that is lost too."""
 
     def take(self, pages: Pages) -> None:
         for found in pages.rows():
@@ -157,6 +159,9 @@ class _Salvage:
             sequence = row["sequence"]
             assert isinstance(sequence, int)
             self._bad.setdefault(sequence, row)
+            return
+        if table.name == "beginning":
+            self._beginning = max(self._beginning, int(str(row["number"])))
             return
         with suppress(sqlite3.IntegrityError):
             self._db.execute(table.insert, tuple(row.values()))
@@ -270,7 +275,11 @@ class _Salvage:
         ):
             ((found,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
             if table == "package":
-                saved.unknown = max(0, highest - found)
+                began = max(found, self._beginning)
+                # Where nothing is left that tells how many there were, their ids do: those begin
+                # at 1.
+                unknown = highest - began if began else min(highest, before.id or highest)
+                saved.unknown = max(0, unknown)
             else:
                 saved.payloads_lost += max(0, highest - found)
             db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))

@@ -103,6 +103,7 @@ def test_a_loss_is_told_and_no_number_comes_back(
         queued = kit.call("GET", "/api/queue").body["queued"]
         assert words in loss["text"]
         assert loss["packages"] == 20 - queued > 0
+        assert f"unknown: the last {20 - queued} accepted" in loss["text"]
         assert "post those again" in loss["text"].lower()
         assert any(words in line for line in kit.output())
         body = {"message": {"content": "the next"}}
