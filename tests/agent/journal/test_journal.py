@@ -283,6 +283,7 @@ def test_the_power_cut_has_teeth(tmp_path: Path) -> None:
 def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite3"
     Journal(path).close()
+    path.with_name("journal.sqlite3-mark").unlink()
     database = sqlite3.connect(path)
     database.executescript(
         "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE sos;"
