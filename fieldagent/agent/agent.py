@@ -73,9 +73,9 @@ class Agent:
     started: float
 
     def status(self) -> dict[str, Any]:
-        journal = self.parts.journal
+        journal, queues, outboxes = self.parts.journal, self.parts.queues, self.parts.outboxes
         return {
-            "sos": distress(journal, self.parts.queues, every=self.settings.sos_repeat),
+            "sos": distress(journal, queues, outboxes, every=self.settings.sos_repeat),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},

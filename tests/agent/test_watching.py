@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.agent.test_agent import command
 from tests.processes import Agent, administer, agent, hub, sky, until
 
@@ -144,6 +146,15 @@ def test_what_waits_for_a_modem_says_so(tmp_path: Path) -> None:
             told = command(kit, *shown.split()).stdout
             assert "nobody" in told, shown
             assert "next try " in told, shown
+
+
+def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> None:
+    budget = {"satellite-credits-per-day": "1", "satellite-sos-reserve": "0"}
+    with sky(tmp_path), agent(tmp_path, budget) as kit:
+        kit.post("a")
+        number = queue(kit, "b", priority=100)
+        (sos,) = kit.call("GET", "/api/status").body["sos"]["packages"]
+        assert sos["nextTry"] == pytest.approx(waits(kit, number)["nextTry"], abs=1)
 
 
 def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import trio
-
 from fieldagent.agent.journal import outbound, sos
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, due
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel
 
 SHOWN_MAX = 100
@@ -19,26 +19,34 @@ CONFIRMED_FOR = 86_400.0
 
 
 def distress(
-    journal: Journal, queues: Mapping[Channel, ChannelQueue], *, every: float
+    journal: Journal,
+    queues: Mapping[Channel, ChannelQueue],
+    outboxes: Mapping[Channel, ChannelOutbox],
+    *,
+    every: float,
 ) -> dict[str, Any]:
     """`every` is after how many seconds of silence an SOS goes again."""
     now, date = journal.clock.now(), journal.clock.date
     active = sos.declared(journal)
     shown = [*active, *sos.confirmed(journal, since=date(now) - CONFIRMED_FOR)][:SHOWN_MAX]
+    if not shown:
+        return {"active": 0, "packages": []}
+    reasons = WaitReasons(journal, queues, outboxes, now)
     taken = sos.taken(journal) if every else {}
+    repeats = {key: date(at + every) for key, at in taken.items()}
     found = []
     for sequence in shown:
         known = outbound.by_sequence(journal, sequence)
         if known is None:
             continue
         receipts = outbound.receipts(journal, sequence)
-        next_try = None if receipts else _next_try(sequence, queues, taken, every, now)
+        next_try = None if receipts else _next_try(sequence, queues, reasons, repeats)
         found.append(
             {
                 "id": known.id,
                 "since": date(known.accepted),
                 "confirmedBy": [each.as_json() for each in receipts],
-                "nextTry": None if next_try is None else date(next_try),
+                "nextTry": None if next_try is None else max(date(now), next_try),
             }
         )
     return {"active": len(active), "packages": found}
@@ -47,17 +55,15 @@ def distress(
 def _next_try(
     sequence: int,
     queues: Mapping[Channel, ChannelQueue],
-    taken: Mapping[tuple[int, Channel], float],
-    every: float,
-    now: float,
+    reasons: WaitReasons,
+    repeats: Mapping[tuple[int, Channel], float],
 ) -> float | None:
-    """None where no channel goes on with it."""
-    to_lived = now - trio.current_time()
-    moments = [
-        due(queue, sequence) + to_lived for queue in queues.values() if sequence in queue
-    ] + [
-        at + every
-        for (number, channel), at in taken.items()
-        if number == sequence and channel in queues and number not in queues[channel]
+    """The date; None where no channel goes on with it."""
+    waits = [name for name, queue in queues.items() if sequence in queue]
+    moments = [reasons.next_try(name, sequence) for name in waits]
+    moments += [
+        at
+        for (number, name), at in repeats.items()
+        if number == sequence and name in queues and name not in waits
     ]
-    return max(now, min(moments)) if moments else None
+    return min(moments, default=None)

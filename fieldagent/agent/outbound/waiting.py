@@ -72,6 +72,11 @@ class WaitReasons:
                 told[channel] = {"status": None, "reason": words, "nextTry": unix}
         return told
 
+    def next_try(self, channel: Channel, sequence: int) -> float:
+        """The date at which it is tried there."""
+        _, at = self._why(channel, sequence)
+        return self._now if at is None else self._unix(at)
+
     def _why(self, channel: Channel, sequence: int) -> tuple[str, float | None]:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
