@@ -70,7 +70,7 @@ def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Pa
         assert sent.returncode == 0, sent.stderr
         for name in ("radio", "RADIO", "Radio"):
             listed = fieldagent("queue", "--channel", name, *port)
-            assert (listed.returncode, listed.stdout.count("Radio")) == (0, 1)
+            assert (listed.returncode, listed.stdout.count("Radio  hello")) == (0, 1)
         assert fieldagent("queue", "--channel", "cellular", *port).stdout == "nothing waits\n"
         assert running.call("GET", "/api/queue?channel=radio").status == 400
         assert running.call("GET", "/api/queue?channel=Radio").status == 200

@@ -597,7 +597,8 @@ async def test_no_version_in_common(
 ) -> None:
     hello = link_protocol.LinkHello
     monkeypatch.setattr(
-        "fieldagent.http.link_session.LinkHello", lambda silence: hello(3 - silence, 3 - silence)
+        "fieldagent.http.link_session.LinkHello",
+        lambda silence, journal: hello(3 - silence, 3 - silence),
     )
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=1) as k:
