@@ -1,9 +1,9 @@
 """Virtual time jumps once nothing is on its way any more, however busy the machine is.
 
 trio lets a MockClock jump when nothing has come for `autojump_threshold` seconds. What was written
-to a pty is handed over by a thread of the kernel's, and a commit is made by a thread of ours: both
-may take longer than that where many want the processor. Time would then jump past what is there
-already, and deadlines would pass that no agent misses.
+to a pty is handed over by a thread of the kernel's, a commit is made by a thread of ours, and a
+hook is a process: each may take longer than that where many want the processor. Time would then
+jump past what is there already, and deadlines would pass that no agent misses.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import os
 import select
 import tty
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import trio
 from trio._core._run import GLOBAL_RUN_CONTEXT
@@ -37,7 +40,7 @@ def install() -> None:
 
     def autojump(clock: MockClock) -> None:
         probe.pass_through()
-        if not _a_thread_works() and not _something_has_come():
+        if not _a_thread_works() and not _a_child_works() and not _something_has_come():
             _jump(clock)
 
     MockClock._autojump = autojump  # type: ignore[method-assign, assignment]
@@ -45,6 +48,27 @@ def install() -> None:
 
 def _a_thread_works() -> bool:
     return trio.to_thread.current_default_thread_limiter().borrowed_tokens > 0
+
+
+def _a_child_works() -> bool:
+    """One that runs, or waits for the processor or the disk, as proc_pid_stat(5) has it."""
+    return any(_state(pid) in "RD" for pid in _below(os.getpid()))
+
+
+def _below(pid: int) -> Iterator[int]:
+    """Children belong to the thread that forked."""
+    with suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield int(child)
+                yield from _below(int(child))
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return "X"
 
 
 def _something_has_come() -> bool:
