@@ -125,8 +125,7 @@ class HubApi:
         try:
             found = await self._store.read(lambda db: push_standing(db, caller, id))
         except StoreUnavailable as unavailable:
-            again = (("Retry-After", "10"),)
-            raise Problem(503, str(unavailable), headers=again) from None
+            raise _later(str(unavailable)) from None
         if found is None:
             raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
         return json_response(found)
@@ -141,9 +140,8 @@ class HubApi:
         except StoreFull as full:
             raise Problem(507, f"nothing was accepted: {full}; push it again later") from None
         except (StoreFailed, StoreUnavailable) as failed:
-            again = (("Retry-After", "10"),)
             detail = f"nobody knows whether it was accepted ({failed}); push it again with the same"
-            raise Problem(503, f"{detail} Idempotency-Key", headers=again) from None
+            raise _later(f"{detail} Idempotency-Key") from None
 
     async def _push(self, request: Request, caller: Caller) -> str:
         """Its requestId; empty of one that an earlier version took."""
@@ -182,7 +180,7 @@ class HubApi:
     def _enter(self, db: Db, caller: Caller, push: Push, now: float) -> str:
         timestamp = push.timestamp or recorded(push.item)
         life = push.time_to_live or self._time_to_live
-        item = ledger.enter(
+        item, request_id = ledger.enter(
             db,
             ledger.Posting(
                 push.workspace,
@@ -202,8 +200,7 @@ class HubApi:
         whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
         detail = f"item {item}, a {push.kind} of {push.source} to {whom}, key {caller.key_name!r}"
         note(db, str(caller.member), "push", detail, now)
-        ((request_id,),) = db.execute("SELECT request_id FROM item WHERE id = ?", item)
-        return str(request_id)
+        return request_id
 
     async def health(self, request: Request) -> Response:
         try:
@@ -223,6 +220,10 @@ class HubApi:
         for part, times in self._supervisor.counts().items():
             text += f'fieldagent_hub_faults_total{{part="{part}"}} {times}\n'
         return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+
+def _later(detail: str) -> Problem:
+    return Problem(503, detail, headers=(("Retry-After", "10"),))
 
 
 def _parsed(request: Request) -> Push | Problem:
@@ -255,6 +256,7 @@ def _earlier(db: Db, caller: Caller, key: str) -> tuple[bytes, str] | None:
 
 
 def _remember(db: Db, caller: Caller, key: str, push: Push, request_id: str, now: float) -> None:
+    """Nobody else remembers the same meanwhile: `over_rate` has locked the caller's key."""
     db.execute(
         "INSERT INTO idempotency (credential, member, key, digest, at, request_id)"
         " VALUES (?, ?, ?, ?, ?, ?)",

@@ -161,12 +161,18 @@ def not_allowed(db: Db, caller: Caller, push: Push) -> Problem | None:
         return Problem(403, f"the key is not for workspace {push.workspace}")
     if push.kind not in caller.scopes:
         return Problem(403, f"the key may not push a {push.kind}")
-    rows = db.execute("SELECT member FROM membership WHERE workspace = ?", push.workspace)
+    target = push.source if push.target is None else push.target
+    rows = db.execute(
+        "SELECT member FROM membership WHERE workspace = ? AND member IN (?, ?)",
+        push.workspace,
+        push.source,
+        target,
+    )
     members = {member for (member,) in rows}
     if push.source != caller.member and caller.type == "User":
         return Problem(403, "a User pushes in their own name: sourceUserId must be their number")
     if push.source not in members:
         return Problem(403, f"the source {push.source} is not in workspace {push.workspace}")
-    if push.target is not None and push.target not in members:
+    if target not in members:
         return Problem(403, f"the target {push.target} is not in workspace {push.workspace}")
     return None

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fieldagent.hub import ring_alerts
 from fieldagent.hub.contract import Bearer, Estimate
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import Item
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
 
@@ -50,19 +50,26 @@ class Posting:
     """Where the satellite operator saw the sender, for an item that does not say so itself."""
 
 
-def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
-    """Store the item with its deliveries; its number comes back.
+class Entered(NamedTuple):
+    item: int
+    request_id: str
+    """What a caller asks for it by."""
+
+
+def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
+    """Store the item with its deliveries, by as many statements for one device as for 1 000.
 
     `grace` is how many seconds the IP link has before a satellite message is paid for.
     """
     if posting.collapse_key is not None:
         _collapse(db, posting, now)
     source = posting.source
+    request_id = str(uuid.uuid4())
     ((item,),) = db.execute(
         "INSERT INTO item (request_id, workspace, sender, target, body, sos, priority,"
         " collapse_key, accepted, expires, source_device, source_sequence, contact, estimate,"
         " unauthenticated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        str(uuid.uuid4()),
+        request_id,
         posting.workspace,
         posting.sender,
         posting.target,
@@ -78,11 +85,10 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> int:
         "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
         int(posting.unauthenticated),
     )
-    for device, satellite in _addressees(db, posting):
-        _deliver(db, item, device, satellite_from(posting, satellite, now, grace))
+    _deliver_to_devices(db, item, posting, now, grace)
     if source is not None:
         _deliver_to_webhooks(db, posting.workspace, item)
-    return int(item)
+    return Entered(item, request_id)
 
 
 def satellite_from(
@@ -98,41 +104,42 @@ def satellite_from(
     return now + grace if subscribed or not relayed else None
 
 
-def _addressees(db: Db, posting: Posting) -> list[tuple[int, bool | None]]:
-    """Devices that are to have it; with each, whether its member asks for relays over satellite."""
+def _deliver_to_devices(db: Db, item: int, posting: Posting, now: float, grace: float) -> None:
+    satellite = False
+    rows = []
+    for device, sequence, asks in _numbered_addressees(db, posting):
+        subscribed = None if asks is None else bool(asks)
+        due = satellite_from(posting, subscribed, now, grace)
+        rows.append((item, device, sequence, "waiting", due))
+        announce_mail(db, device)
+        satellite |= due is not None
+    insert(db, "delivery", ("item", "device", "sequence", "state", "satellite_from"), rows)
+    if satellite:
+        db.announce("satellite")
+
+
+def _numbered_addressees(db: Db, posting: Posting) -> list[tuple[int, int, int | None]]:
+    """Devices that are to have it; with each, the number that it has on air to that device, and
+    whether its member asks for relays over satellite, None when it has no satellite modem.
+
+    Locked in the order of their numbers: who locks several does so without a deadlock.
+    """
     whom, number = (
-        ("membership.member <> ?", posting.sender)
+        ("member <> ?", posting.sender)
         if posting.target is None
-        else ("membership.member = ?", posting.target)
+        else ("member = ?", posting.target)
     )
-    rows = db.execute(
-        "SELECT device.id, CASE WHEN device.imei IS NULL OR device.operator IS NULL THEN NULL"
-        " ELSE membership.over_satellite END FROM device JOIN membership"
-        " ON membership.member = device.member AND membership.workspace = device.workspace"
-        f" WHERE device.workspace = ? AND device.disabled IS NULL AND {whom} ORDER BY device.id",
+    return db.execute(
+        "UPDATE device SET next_sequence = next_sequence + 1 WHERE id IN (SELECT id FROM device"
+        f" WHERE workspace = ? AND disabled IS NULL AND {whom} AND EXISTS (SELECT 1 FROM membership"
+        " WHERE membership.member = device.member AND membership.workspace = device.workspace)"
+        f" ORDER BY id{db.for_update}) RETURNING id, next_sequence - 1,"
+        " CASE WHEN imei IS NULL OR operator IS NULL THEN NULL ELSE (SELECT over_satellite FROM"
+        " membership WHERE membership.member = device.member"
+        " AND membership.workspace = device.workspace) END",
         posting.workspace,
         number,
     )
-    return [(device, None if asks is None else bool(asks)) for device, asks in rows]
-
-
-def _deliver(db: Db, item: int, device: int, satellite: float | None) -> None:
-    ((sequence,),) = db.execute(
-        "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
-        " RETURNING next_sequence - 1",
-        device,
-    )
-    db.execute(
-        "INSERT INTO delivery (item, device, sequence, state, satellite_from)"
-        " VALUES (?, ?, ?, 'waiting', ?)",
-        item,
-        device,
-        sequence,
-        satellite,
-    )
-    announce_mail(db, device)
-    if satellite is not None:
-        db.announce("satellite")
 
 
 def _deliver_to_webhooks(db: Db, workspace: int, item: int) -> None:

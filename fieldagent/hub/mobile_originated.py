@@ -282,7 +282,7 @@ class MobileOriginated:
         else:
             taken.items += 1
             posting = self._posting(entry, content, taken)
-            item = enter(db, posting, now=taken.now, grace=self._grace)
+            item, _ = enter(db, posting, now=taken.now, grace=self._grace)
             if taken.carrier is not None:
                 # Who carried it has it.
                 confirm(db, item, taken.carrier.id, taken.way, taken.now)
