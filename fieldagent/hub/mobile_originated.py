@@ -41,7 +41,7 @@ from fieldagent.wire.envelope import (
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.fragments import join
+from fieldagent.wire.fragments import reassemble
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,9 @@ class _Taken:
     mismatches: list[str] = field(default_factory=list)
     """Confirmations that are not about the item that has their number now."""
     troubles: list[str] = field(default_factory=list)
+    """Why part of the message cannot be used: all of it is kept."""
+    buried: list[str] = field(default_factory=list)
+    """Why part of what its last fragment made whole cannot be used: that is kept already."""
 
 
 NOBODY = (
@@ -193,7 +196,7 @@ class MobileOriginated:
                 confirmation,
                 device.name,
             )
-        for trouble in taken.troubles:
+        for trouble in (*taken.troubles, *taken.buried):
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
         if taken.items or taken.duplicates:
             log.info(
@@ -308,24 +311,24 @@ class MobileOriginated:
             return
         sequence = entry.sequence
         slices = _keep_slice(db, taken, sequence, part)
-        if len(slices) < part.count:
-            return
         try:
-            whole = decode(join(slices))
+            whole = reassemble(sequence, part.count, slices)
         except RemoteProtocolError as error:
             taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            # Some are of another item that had this number: beside the newest all are asked for.
             _drop_slices(db, taken, sequence, part.count, but=part.index)
             return
+        if whole is None:
+            return
         _drop_slices(db, taken, sequence, part.count)
-        # Only now may they come again in vain.
-        for index, piece in slices.items():
-            _is_new(db, Entry(sequence, Fragment(index, part.count, piece)), taken)
+        for fragment in whole.fragments:
+            _is_new(db, fragment, taken)
         for entry in whole.entries:
-            # A fragment within fragments would be a peer's way to make us recurse.
-            if not isinstance(entry.content, Fragment):
-                self._take_entry(db, entry, taken)
-        taken.troubles += whole.not_understood
+            self._take_entry(db, entry, taken)
+        if whole.not_understood and not taken.doubt:
+            reason = "; ".join(whole.not_understood)
+            # As over IP: the fragments have proved whose it is, and it bears no tag itself.
+            self._bury(db, taken.device, whole.envelope, Bearer.IP, reason)
+            taken.buried.append(reason)
 
 
 def _in_words(error: RemoteProtocolError) -> tuple[str, str]:

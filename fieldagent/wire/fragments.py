@@ -8,8 +8,9 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-from fieldagent.wire.envelope import Fragment
+from fieldagent.wire.envelope import Entry, Fragment, decode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 COUNT_MAX = 255
@@ -48,6 +49,37 @@ def lacking(count: int, held: Collection[Collection[int]], tries: int = 0) -> li
     worth.sort(key=lambda index: holders[index])
     turn = tries % len(worth) if worth else 0
     return worth[turn:] + worth[:turn]
+
+
+@dataclass(frozen=True, slots=True)
+class Reassembled:
+    """What came in fragments, whole again."""
+
+    envelope: bytes
+    entries: list[Entry]
+    fragments: list[Entry]
+    """As they came: should one of them come again, it is a duplicate from now on."""
+    not_understood: list[str]
+
+
+def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reassembled | None:
+    """Make it whole of the slices that are stored; None while some lack.
+
+    RemoteProtocolError where they do not belong together, or make nothing that can be read: some
+    are of another item that had this number. Whoever stores them keeps the newest alone, so that
+    the others are asked for.
+    """
+    if len(slices) < count:
+        return None
+    envelope = join(slices)
+    read = decode(envelope)
+    return Reassembled(
+        envelope,
+        # A fragment within fragments would be a peer's way to make us recurse.
+        [entry for entry in read.entries if not isinstance(entry.content, Fragment)],
+        [Entry(sequence, Fragment(index, count, slice_)) for index, slice_ in slices.items()],
+        list(read.not_understood),
+    )
 
 
 def join(slices: Mapping[int, bytes]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import cbor2
 import pytest
 
 from fieldagent.hub import mobile_terminated
@@ -433,6 +434,19 @@ async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
             await alps.sends(2, Entry(9, part))
         (envelope,) = await collect(alps.mailbox(1))
         assert [e.content for e in envelope.entries[-2:]] == [Data(b"\2" * 700), Source(2, 9)]
+
+
+async def test_fragments_that_make_what_a_later_hub_knows_are_kept_as_the_whole_of_it(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        of_a_later_version = cbor2.dumps([1, 0, 0, [1, 9, 0, "known"], [3_000, 10, bytes(700)]])
+        for part in split(of_a_later_version, 300):
+            await alps.sends(2, Entry(9, part), way=Bearer.SATELLITE)
+        assert said(await collect(alps.mailbox(1))) == [(2, "known")]
+        ((body, reason),) = await alps.rows("SELECT body, reason FROM dead_letter")
+        assert (bytes(body), reason) == (of_a_later_version, "entry 1: kind 3000 is not known here")
+        assert not await alps.rows("SELECT 1 FROM slice")
 
 
 async def test_time_to_live_and_collapse_hold_here_too(store: Store) -> None:

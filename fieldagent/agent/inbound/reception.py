@@ -50,7 +50,7 @@ from fieldagent.wire.envelope import (
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.fragments import join
+from fieldagent.wire.fragments import reassemble
 
 log = logging.getLogger(__name__)
 
@@ -339,31 +339,26 @@ class Inbox:
             return None
         item = inbound.FragmentedItem(origin, sequence, part.count)
         slices = inbound.keep_slice(db, item, part.index, part.slice, taken.now)
-        if len(slices) < part.count:
-            return None
         try:
-            whole = decode(join(slices))
+            whole = reassemble(sequence, part.count, slices)
         except RemoteProtocolError as error:
             taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            # Some are of another item that had this number: beside the newest all are asked for.
             inbound.drop_slices(db, item, but=part.index)
             return None
+        if whole is None:
+            return None
         inbound.drop_slices(db, item)
-        # A fragment within fragments would be a peer's way to make us recurse.
-        entries = [entry for entry in whole.entries if not isinstance(entry.content, Fragment)]
-        items = (e for e in entries if e.sequence == sequence and isinstance(e.content, Item))
+        items = (e for e in whole.entries if e.sequence == sequence and isinstance(e.content, Item))
         digest = next(map(digest_of, items), None)
-        # Only now may they come again in vain.
-        for index, piece in slices.items():
-            print_ = fingerprint(Entry(sequence, Fragment(index, part.count, piece)))
-            inbound.seen(db, origin, sequence, print_, taken.now, whole=digest)
+        for fragment in whole.fragments:
+            inbound.seen(db, origin, sequence, fingerprint(fragment), taken.now, whole=digest)
         if whole.not_understood:
             taken.troubles += whole.not_understood
             if taken.channel is not None:
                 reason = "; ".join(whole.not_understood)
-                letter = DeadLetter(taken.channel, join(slices), reason, self.date(taken.now))
+                letter = DeadLetter(taken.channel, whole.envelope, reason, self.date(taken.now))
                 self._keep(db, letter, taken)
-        return entries
+        return whole.entries
 
     def _spool(
         self,
