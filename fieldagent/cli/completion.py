@@ -47,6 +47,15 @@ def _cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
     yield "    esac"
 
 
+def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
+    """Shared too: follow the words from `i` up to the current one, each to the command below."""
+    yield f"    for ((; i < {current}; i++)); do"
+    yield f'        case "$at ${{{words}[i]}}" in'
+    yield f'            {_followed(tree)}) at="$at ${{{words}[i]}}" ;;'
+    yield "        esac"
+    yield "    done"
+
+
 def _followed(tree: Sequence[Command]) -> str:
     """Matches the place of any command."""
     return " | ".join(_place(command.words) for command in tree if command.words)
@@ -57,11 +66,7 @@ def _bash(tree: Sequence[Command]) -> Iterator[str]:
     yield "    local at='' i=1 word=${COMP_WORDS[COMP_CWORD]}"
     yield "    local previous=${COMP_WORDS[COMP_CWORD - 1]}"
     yield "    [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == help ]] && i=2"
-    yield "    for ((; i < COMP_CWORD; i++)); do"
-    yield '        case "$at ${COMP_WORDS[i]}" in'
-    yield f'            {_followed(tree)}) at="$at ${{COMP_WORDS[i]}}" ;;'
-    yield "        esac"
-    yield "    done"
+    yield from _walk(tree, "COMP_WORDS", "COMP_CWORD")
     yield "    COMPREPLY=()"
     yield from _cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
     yield "}"
@@ -74,11 +79,7 @@ def _zsh(tree: Sequence[Command]) -> Iterator[str]:
     yield "_fieldagent() {"
     yield "    local at='' i=2 previous=${words[CURRENT - 1]}"
     yield "    [[ $CURRENT -gt 2 && ${words[2]} == help ]] && i=3"
-    yield "    for ((; i < CURRENT; i++)); do"
-    yield '        case "$at ${words[i]}" in'
-    yield f'            {_followed(tree)}) at="$at ${{words[i]}}" ;;'
-    yield "        esac"
-    yield "    done"
+    yield from _walk(tree, "words", "CURRENT")
     yield from _cases(tree, "compadd -- {} || _files", "_files")
     yield "}"
     yield "# Called by the completion where this is one of its files; read by .zshrc otherwise."

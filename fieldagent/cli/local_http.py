@@ -1,4 +1,4 @@
-"""Calls to the agent on this machine; without trio, so that they start quickly."""
+"""Calls to the agent on this machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any, NamedTuple
 
 from fieldagent.cli.exit_codes import REFUSED, UNAVAILABLE
+from fieldagent.cli.http_exchange import exchange
 from fieldagent.cli.terminal import escaped, escaped_lines
 
 TIMEOUT = 150.0
@@ -42,18 +43,14 @@ def call(
     content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
     headers = {"Content-Type": "application/json"} if content is not None else {}
     try:
-        connection.request(method, path, content, headers)
-        response = connection.getresponse()
-        text = response.read()
+        reply = exchange(connection, method, path, content, headers)
     except (OSError, HTTPException) as error:
         raise CallFailed(
             f"no agent answers on 127.0.0.1:{port} ({error}); start one with `fieldagent run`"
             " or `fieldagent demo`, or name its port with --port",
             UNAVAILABLE,
         ) from None
-    finally:
-        connection.close()
-    answer = Answer(response.status, _parsed(text))
+    answer = Answer(reply.status, _parsed(reply.body))
     if answer.status >= 400:
         raise CallFailed(
             _told(answer.status, answer.body), UNAVAILABLE if answer.status >= 500 else REFUSED

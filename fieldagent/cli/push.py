@@ -14,10 +14,11 @@ import time
 import uuid
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from fieldagent.cli.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
+from fieldagent.cli.http_exchange import RawAnswer, exchange
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, explain, report, show
 from fieldagent.cli.terminal import counted, escaped_lines
@@ -27,14 +28,6 @@ TIMEOUT = 30.0
 """Seconds for one attempt."""
 PAUSE = 5.0
 """Seconds before another, where the hub does not say how many."""
-
-
-class _Answer(NamedTuple):
-    status: int
-    retry_after: float | None
-    body: bytes
-    location: str | None
-    """Where the hub tells how the push stands."""
 
 
 def message(given: argparse.Namespace) -> int:
@@ -115,8 +108,8 @@ def _send_until_accepted(
     given: argparse.Namespace, body: bytes, headers: dict[str, str]
 ) -> tuple[int, str | None]:
     """Try again while the hub asks for it or cannot be reached, as long as there is patience: how
-    many attempts it took, and where the hub tells how it stands. What is wrong is said once; after
-    that attempts are counted."""
+    many attempts it took, and where the hub tells how the push stands. What is wrong is said once;
+    after that attempts are counted."""
     until = time.monotonic() + given.patience
     attempts, told = 0, ""
     try:
@@ -157,14 +150,15 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
             " run there, and is --hub its address?)"
         ) from None
     if answer.status == 200:
-        return answer.location
+        return answer.headers.get("Location")
     why = explain(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
         raise CallFailed(why, REFUSED)
-    raise _Trouble(why, answer.retry_after)
+    seconds = answer.headers.get("Retry-After", "")
+    raise _Trouble(why, float(seconds) if seconds.isdecimal() else None)
 
 
-def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> _Answer:
+def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:
     where = urlsplit(given.hub)
     if where.scheme not in ("http", "https") or not where.hostname:
         raise CallFailed(f"--hub must be https://HOST or https://HOST:PORT, not {given.hub}", USAGE)
@@ -177,12 +171,4 @@ def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> _A
         except tls.UnusableTrust as unusable:
             raise CallFailed(f"--ca-file {unusable}", USAGE) from None
         connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT, context=trust)
-    try:
-        connection.request("POST", where.path.rstrip("/") + "/api/package", body, headers)
-        response = connection.getresponse()
-        seconds = response.getheader("Retry-After", "")
-        retry_after = float(seconds) if seconds.isdecimal() else None
-        location = response.getheader("Location")
-        return _Answer(response.status, retry_after, response.read(), location)
-    finally:
-        connection.close()
+    return exchange(connection, "POST", where.path.rstrip("/") + "/api/package", body, headers)

@@ -108,20 +108,28 @@ def converse(data: bytes) -> None:
                 if isinstance(event, sbd.Ready):
                     conversation.send_payload(b"ab")
                 elif isinstance(event, sbd.ModemReply):
-                    _judge(event)
+                    _try_each(_OF_A_REPLY, event)
 
 
-def _judge(reply: sbd.ModemReply) -> None:
-    parsers: tuple[Callable[[sbd.ModemReply], Any], ...] = (
-        sbd.parse_session,
-        sbd.parse_status,
-        sbd.parse_write,
-        sbd.parse_serial_number,
-        sbd.parse_number,
-    )
-    for parse in parsers:
+_OF_A_REPLY: tuple[Callable[[sbd.ModemReply], Any], ...] = (
+    sbd.parse_session,
+    sbd.parse_status,
+    sbd.parse_write,
+    sbd.parse_serial_number,
+    sbd.parse_number,
+)
+_OF_A_MESSAGE: tuple[Callable[[Any], Any], ...] = (
+    directip.read_mobile_originated,
+    directip.read_mobile_terminated,
+    directip.read_confirmation,
+    directip.read_mo_confirmation,
+)
+
+
+def _try_each(readers: Iterable[Callable[[Any], Any]], given: Any) -> None:
+    for read in readers:
         with suppress(RemoteProtocolError):
-            parse(reply)
+            read(given)
 
 
 def read_kiss(data: bytes) -> None:
@@ -164,17 +172,8 @@ def read_directip(data: bytes) -> None:
     buffer = bytearray(data)
     with suppress(RemoteProtocolError):
         elements = directip.take_message(buffer)
-        if elements is None:
-            return
-        readers: tuple[Callable[[bytes], Any], ...] = (
-            directip.read_mobile_originated,
-            directip.read_mobile_terminated,
-            directip.read_confirmation,
-            directip.read_mo_confirmation,
-        )
-        for read in readers:
-            with suppress(RemoteProtocolError):
-                read(elements)
+        if elements is not None:
+            _try_each(_OF_A_MESSAGE, elements)
 
 
 def read_rockblock(data: bytes) -> None:

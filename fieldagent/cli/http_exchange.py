@@ -1,0 +1,29 @@
+"""One HTTP exchange without trio, whose import takes longer than most commands do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPMessage
+from typing import NamedTuple
+
+
+class RawAnswer(NamedTuple):
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+
+def exchange(
+    connection: HTTPConnection,
+    method: str,
+    path: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+) -> RawAnswer:
+    """Ask, read the answer, hang up. Raises OSError or HTTPException where there is none."""
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return RawAnswer(response.status, response.headers, response.read())
+    finally:
+        connection.close()
