@@ -1,0 +1,126 @@
+"""Every raw request of `tests/http`, put to a real agent and a real hub.
+
+What rules framing rules it on each route of both; a request that would be served elsewhere may be
+refused here for what it asks, and neither server ever fails, hangs, or stops serving others.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+
+from tests.http.serving import HOST
+from tests.http.test_probes import CASES, HOSTS
+from tests.http.test_steps import HOSTILE
+from tests.processes import PATIENCE, Running, administer, agent, hub, sky
+
+FRAMING = frozenset({400, 405, 411, 413, 414, 415, 417, 431, 501, 505})
+"""Refused by how it is said, whoever says it to whom."""
+ELSEWHERE = frozenset({"a handler fails", "9110-15.5.6 method", "9110-9.3.8 trace"})
+"""Rest on a route that only `tests/http` has."""
+
+
+@dataclass(frozen=True)
+class Server:
+    running: Running
+    port: int
+    posts: bytes
+    """A route that takes JSON."""
+    proof: bytes
+    """Header lines by which the caller may post."""
+    health: str
+    refuses: frozenset[int]
+    """What is refused here as it is in `tests/http`."""
+
+    def said(self, raw: bytes) -> bytes:
+        raw = raw.replace(b" /echo ", b" " + self.posts + b" ").replace(HOST, HOST + self.proof)
+        return raw.replace(b"PORT", str(self.port).encode())
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+
+    def is_well(self) -> bool:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
+            connection.request("GET", self.health)
+            return connection.getresponse().status == 200
+
+
+@contextmanager
+def _agent(home: Path) -> Iterator[Server]:
+    with sky(home), agent(home) as running:
+        refuses = FRAMING | {403, 404, 421}
+        yield Server(running, running.port, b"/api/package/cost", b"", "/api/health", refuses)
+
+
+@contextmanager
+def _hub(home: Path) -> Iterator[Server]:
+    database = str(home / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    key = administer(database, "key", "add", "much", "--per-minute", "60000", "--burst", "9999")
+    proof = f"x-api-key: {key['apiKey']}\r\nAuthorization: Bearer {first['token']}\r\n"
+    with hub(home, {"database": database}) as running:
+        yield Server(
+            running, running.port, b"/api/package", proof.encode(), "/healthz", FRAMING | {404}
+        )
+
+
+@pytest.fixture(scope="module", params=[_agent, _hub], ids=["agent", "hub"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    with request.param(tmp_path_factory.mktemp("home")) as server:
+        yield server
+        log = "".join(server.running.output())
+        assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "status", "closes"), [pytest.param(*case, id=case[0]) for case in CASES]
+)
+def test_a_request_is_answered_as_its_section_says(
+    server: Server, name: str, raw: bytes, status: int, closes: bool
+) -> None:
+    said = server.said(raw)
+    with server.connect() as connection:
+        connection.sendall(said)
+        response = _answer(connection, said.split(b" ", 1)[0].decode("latin-1"))
+        if status in server.refuses and name not in ELSEWHERE:
+            assert response.status == status
+            assert response.will_close is closes
+        else:
+            assert response.status < 500
+        if response.will_close:
+            assert connection.recv(1) == b""
+        else:
+            connection.sendall(f"GET {server.health} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert _answer(connection).status == 200
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS)
+def test_no_host_is_read_in_two_ways(server: Server, host: str, status: int) -> None:
+    with server.connect() as connection:
+        connection.sendall(f"GET {server.health} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        expected = {status} if server.health == "/healthz" else {400, 421, 403}
+        assert _answer(connection).status in expected
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_who_says_what_costs_most_holds_up_nobody(server: Server, name: str) -> None:
+    with server.connect() as connection:
+        connection.setblocking(False)
+        with suppress(BlockingIOError):
+            connection.send(server.said(HOSTILE[name]))
+        assert server.is_well()
+
+
+def _answer(connection: socket.socket, method: str = "GET") -> HTTPResponse:
+    response = HTTPResponse(connection, method=method)
+    response.begin()
+    response.read()
+    return response
