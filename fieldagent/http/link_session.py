@@ -64,7 +64,8 @@ class Post(Protocol[Outgoing]):
         """The link ended before the peer said so, or forgot to: these wait again, in that order."""
 
     async def take_in(self, body: bytes) -> None:
-        """What the peer sent; on disk once this returns."""
+        """What the peer sent; on disk once this returns. This and what else stores may raise
+        NotNow."""
 
 
 class LinkEnd(NamedTuple):
@@ -74,6 +75,10 @@ class LinkEnd(NamedTuple):
     """`wire.link.Close`, or another of RFC 6455."""
     reason: str
     by_peer: bool
+
+
+class NotNow(Exception):
+    """A post can store nothing at this moment: the link ends, and the peer is to come again."""
 
 
 class _Silent(Exception):
@@ -145,7 +150,7 @@ class LinkSession(Generic[Outgoing]):
                 nursery.start_soon(self._listen)
                 nursery.start_soon(self._speak)
                 nursery.start_soon(self._judge)
-        except* (Closed, RemoteProtocolError, _Silent) as trouble:
+        except* (Closed, RemoteProtocolError, NotNow, _Silent) as trouble:
             found.append(first_error(trouble))
         return _end(found[0])
 
@@ -249,4 +254,6 @@ def _end(trouble: BaseException) -> LinkEnd:
             return LinkEnd(Close.NO_COMMON_VERSION, str(trouble), by_peer=False)
         case RemoteProtocolError():
             return LinkEnd(Close.PROTOCOL_ERROR, str(trouble), by_peer=False)
+        case NotNow():
+            return LinkEnd(Close.TRY_AGAIN, str(trouble), by_peer=False)
     return LinkEnd(Close.SILENT, str(trouble), by_peer=False)

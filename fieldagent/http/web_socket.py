@@ -44,10 +44,12 @@ class Closed(Exception):
 class HandshakeRefused(Exception):
     """The server answered the handshake with something else than a WebSocket."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"HTTP {status}: {detail}" if status else detail)
         self.status = status
         """0 when it was no HTTP at all."""
+        self.retry_after = retry_after
+        """Seconds after which the server wants to be asked again, where it says so."""
 
 
 class WebSocket:
@@ -161,7 +163,9 @@ async def connect(
         case None:
             return opening
         case InvalidStatus(response=answer):
-            raise HandshakeRefused(answer.status_code, answer.reason_phrase)
+            after = answer.headers.get("Retry-After", "")
+            seconds = float(after) if after.isdecimal() else None
+            raise HandshakeRefused(answer.status_code, answer.reason_phrase, seconds)
         case Exception(__cause__=EOFError()):
             raise Closed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
         case trouble:

@@ -1,9 +1,9 @@
-"""The routes of the hub: the cloud push API, health and metrics."""
+"""The cloud push API."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub import attempts, dead_letters, lease, ledger
+from fieldagent.hub import attempts, ledger
 from fieldagent.hub.audit import note
 from fieldagent.hub.caller import (
     Caller,
@@ -27,6 +27,7 @@ from fieldagent.hub.caller import (
     read_proof,
     unauthorized,
 )
+from fieldagent.hub.not_now import not_now
 from fieldagent.hub.passwords import Passwords
 from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.standing import push_standing
@@ -35,21 +36,18 @@ from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
-from fieldagent.system.supervisor import Supervisor
 
 _WRONG = "the key, or the token or password beside it, is wrong or expired"
 
 
 @dataclass(slots=True)
-class _Counts:
+class PushCounts:
     accepted: int = 0
     refused: int = 0
 
 
 class HubApi:
-    """`counters` are figures of other parts, by name.
-
-    `clock` is Unix time; `grace` and `time_to_live` are seconds, see `ledger.enter`."""
+    """`clock` is Unix time; `grace` and `time_to_live` are seconds, see `ledger.enter`."""
 
     def __init__(
         self,
@@ -58,26 +56,20 @@ class HubApi:
         clock: Callable[[], float],
         grace: float,
         time_to_live: float,
-        supervisor: Supervisor,
         trusted_proxies: Sequence[Network] = (),
-        counters: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        self._supervisor = supervisor
         self._store = store
         self._clock = clock
         self._grace = grace
         self._time_to_live = time_to_live
         self._trusted = trusted_proxies
-        self._counters = counters
         self._passwords = Passwords(store, clock)
-        self._counts = _Counts()
+        self.counts = PushCounts()
 
     def routes(self) -> list[Route]:
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("GET", "/api/push/{id}", self.look, judge=self.judge),
-            Route("GET", "/healthz", self.health),
-            Route("GET", "/metrics", self.metrics),
             openapi.route("hub"),
         ]
 
@@ -116,16 +108,13 @@ class HubApi:
     async def push(self, request: Request, caller: Caller) -> Response:
         with self._counted():
             request_id = await self._push(request, caller)
-        self._counts.accepted += 1
+        self.counts.accepted += 1
         headers = (("Location", f"/api/push/{request_id}"),) if request_id else ()
         return Response(200, headers=headers)
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """How a push stands with each device."""
-        try:
-            found = await self._store.read(lambda db: push_standing(db, caller, id))
-        except StoreUnavailable as unavailable:
-            raise _later(str(unavailable)) from None
+        found = await self._store.read(lambda db: push_standing(db, caller, id))
         if found is None:
             raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
         return json_response(found)
@@ -135,19 +124,20 @@ class HubApi:
         try:
             yield
         except Problem:
-            self._counts.refused += 1
+            self.counts.refused += 1
             raise
-        except StoreFull as full:
-            raise Problem(507, f"nothing was accepted: {full}; push it again later") from None
-        except (StoreFailed, StoreUnavailable) as failed:
-            detail = f"nobody knows whether it was accepted ({failed}); push it again with the same"
-            raise _later(f"{detail} Idempotency-Key") from None
 
     async def _push(self, request: Request, caller: Caller) -> str:
         """Its requestId; empty of one that an earlier version took."""
         key = idempotency_key(request.headers)
         parsed = _parsed(request)
-        decided = await self._store.commit(lambda db: self._decide(db, caller, parsed, key))
+        try:
+            decided = await self._store.commit(lambda db: self._decide(db, caller, parsed, key))
+        except StoreFull as full:
+            raise Problem(507, f"nothing was accepted: {full}; push it again later") from None
+        except (StoreFailed, StoreUnavailable):
+            unknown = "nobody knows whether it was accepted: push it with the same Idempotency-Key"
+            raise not_now(unknown) from None
         if isinstance(decided, Problem):
             raise decided
         return decided
@@ -202,29 +192,6 @@ class HubApi:
         note(db, str(caller.member), "push", detail, now)
         return request_id
 
-    async def health(self, request: Request) -> Response:
-        try:
-            await self._store.read(lambda db: db.execute("SELECT 1"))
-        except StoreUnavailable as unavailable:
-            document = {"status": "DOWN", "reason": str(unavailable)}
-            return json_response(document, 503)
-        if trouble := self._supervisor.trouble():
-            return json_response({"status": "DOWN", "reason": trouble}, 503)
-        return json_response({"status": "UP"})
-
-    async def metrics(self, request: Request) -> Response:
-        values = await self._store.read(lambda db: _figures(db, self._clock()))
-        values |= {"pushes_accepted": self._counts.accepted, "pushes_refused": self._counts.refused}
-        values |= self._counters()
-        text = "".join(f"fieldagent_hub_{name} {value}\n" for name, value in values.items())
-        for part, times in self._supervisor.counts().items():
-            text += f'fieldagent_hub_faults_total{{part="{part}"}} {times}\n'
-        return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
-
-
-def _later(detail: str) -> Problem:
-    return Problem(503, detail, headers=(("Retry-After", "10"),))
-
 
 def _parsed(request: Request) -> Push | Problem:
     """What is wrong with a body is told to those alone who may push at all."""
@@ -267,17 +234,3 @@ def _remember(db: Db, caller: Caller, key: str, push: Push, request_id: str, now
         now,
         request_id,
     )
-
-
-def _figures(db: Db, now: float) -> dict[str, int]:
-    counts = {
-        "items": "SELECT count(*) FROM item",
-        "deliveries_waiting": "SELECT count(*) FROM delivery"
-        " WHERE state IN ('waiting', 'packed', 'sent')",
-        "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
-        "webhook_deliveries_waiting": "SELECT count(*) FROM webhook_delivery"
-        " WHERE state = 'waiting'",
-        "webhook_deliveries_dead": "SELECT count(*) FROM webhook_delivery WHERE state = 'dead'",
-    }
-    found = {name: int(db.execute(sql)[0][0]) for name, sql in counts.items()}
-    return {**found, **dead_letters.figures(db), "devices_linked": lease.linked(db, now)}

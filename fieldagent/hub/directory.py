@@ -17,7 +17,6 @@ from fieldagent.package.reading import ITEMS
 from fieldagent.wire.envelope import derive_key
 
 TYPES = ("User", "Device", "Integration", "Resource")
-OPERATORS = ("directip", "rockblock")
 ADMINISTRATION = "administration"
 
 NAME_BYTES_MAX = 80

@@ -35,9 +35,11 @@ from fieldagent.hub import (
 )
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.contract import Device
+from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator import rockblock
 from fieldagent.hub.operator.contract import Operator
 from fieldagent.hub.operator.directip import DirectIp, serve_directip
@@ -45,6 +47,7 @@ from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import stop_at_signal
@@ -76,6 +79,8 @@ class Hub:
         self.settings = settings
         self.store = store
         self.process = uuid.uuid4().hex[:12]
+        self.stopping = trio.Event()
+        """Set when no new work is to come here."""
         self._link_numbers = count(1)
         self.supervisor = Supervisor(
             fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
@@ -92,11 +97,16 @@ class Hub:
             clock=time.time,
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
-            supervisor=self.supervisor,
             trusted_proxies=settings.trusted_proxies,
-            counters=self._counters,
         )
-        self.links = Links(self._authenticate, self._mailbox, self._connected)
+        self.health = Health(
+            store,
+            clock=time.time,
+            supervisor=self.supervisor,
+            counters=self._counters,
+            stopping=self.stopping,
+        )
+        self.links = Links(self._authenticate, self._mailbox, self._connected, self.stopping)
 
     async def _authenticate(self, token: str) -> Device:
         return await self.store.read(lambda db: directory.device_of_token(db, token))
@@ -105,12 +115,16 @@ class Hub:
         return await self.store.read(lambda db: directory.mo_keys_of(db, device.id))
 
     def _counters(self) -> dict[str, int]:
-        return {"confirmations_refused_total": self.mobile_originated.mismatches}
+        return {
+            "pushes_accepted": self.api.counts.accepted,
+            "pushes_refused": self.api.counts.refused,
+            "confirmations_refused_total": self.mobile_originated.mismatches,
+        }
 
     def _mailbox(self, device: Device) -> IpMailbox:
         return IpMailbox(self.store, device, self.mobile_originated, clock=time.time)
 
-    def _connected(self, device: Device) -> AbstractAsyncContextManager[trio.Event]:
+    def _connected(self, device: Device) -> AbstractAsyncContextManager[lease.Lease]:
         holder = f"{self.process}.{next(self._link_numbers)}"
         return lease.held(self.store, holder, device, clock=time.time)
 
@@ -125,13 +139,13 @@ class Hub:
         return found
 
     def judge(self) -> Judge:
-        routes = [*self.api.routes(), self.links.route()]
+        routes = [*self.api.routes(), *self.health.routes(), self.links.route()]
         if self.settings.rockblock_username is not None:
             key = rockblock_key(self.settings)
             routes.append(
                 rockblock.mo_route(self.mobile_originated.take_in_from, key, clock=time.time)
             )
-        return router(routes)
+        return patient(router(routes))
 
 
 async def run(
@@ -147,7 +161,7 @@ async def run(
     hub = Hub(settings, store)
     tls = tls_context(settings)
     listeners = open_listeners(settings.port, settings.listen, allow_remote=True)
-    stopping = trio.Event()
+    stopping = hub.stopping
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_run_store, store, stopping)
         with _mo_listeners(settings) as brought:
@@ -265,10 +279,8 @@ async def _run_store(store: Store, stopping: trio.Event) -> None:
 
 async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
     """A database that cannot be reached now is asked again at the next turn."""
-    try:
+    with told_once():
         await hub.store.commit(operation)
-    except (StoreFull, StoreUnavailable) as trouble:
-        log.error("%s", trouble)
 
 
 async def _expire(hub: Hub) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
 
-from fieldagent.http.link_session import LinkEnd, LinkSession
+from fieldagent.http.link_session import GOODBYE, LinkEnd, LinkSession, NotNow
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.http.web_socket import WebSocket, accept
 from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
-from fieldagent.store.group import StoreUnavailable
+from fieldagent.hub.lease import Lease
+from fieldagent.hub.not_now import not_now
+from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,13 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 REPLACED = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
-STRANDED = LinkEnd(Close.GOING_AWAY, "the hub cannot reach its database", by_peer=False)
+STRANDED = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
+"""It is told no more than that: what the database is called is nobody's business in the field."""
+
+HELD = 20.0
+"""Seconds that an agent which finds the database gone waits here: to call again costs it a TLS
+handshake."""
+HELD_LOOK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,9 @@ class Links:
     authenticate: Callable[[str], Awaitable[Device]]
     """Whose token this is. Raises Unknown, or StoreUnavailable."""
     mailbox: Callable[[Device], Mailbox]
-    connected: Callable[[Device], AbstractAsyncContextManager[trio.Event]]
-    """Surrounds a link; the event is set when it must end: for a newer one, or for good."""
+    connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
+    """Surrounds a link, and tells when it must end. Raises StoreUnavailable, StoreFull."""
+    stopping: trio.Event = field(default_factory=trio.Event)
 
     def route(self) -> Route:
         return Route("GET", PATH, self._open)
@@ -50,18 +59,34 @@ class Links:
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD)
 
     async def _device(self, token: str) -> Device:
-        try:
-            return await self.authenticate(token)
-        except Unknown:
-            raise _unauthorized("no device has this link token") from None
+        """Whose link it is to be. One that comes while the database is away waits a while."""
+        patience = trio.current_time() + HELD
+        while True:
+            try:
+                return await self.authenticate(token)
+            except Unknown:
+                raise _unauthorized("no device has this link token") from None
+            except StoreUnavailable:
+                if self.stopping.is_set() or trio.current_time() >= patience:
+                    raise not_now() from None
+            with trio.move_on_after(HELD_LOOK):
+                await self.stopping.wait()
 
     async def _serve(self, device: Device, token: str, socket: WebSocket) -> None:
-        async with self.connected(device) as lost, trio.open_nursery() as nursery:
+        try:
+            await self._serve_as_holder(device, token, socket)
+        except* (StoreFull, StoreUnavailable):
+            # It went in the moment between the answer and the lease.
+            with trio.move_on_after(GOODBYE):
+                await socket.close(STRANDED.code, STRANDED.reason)
+
+    async def _serve_as_holder(self, device: Device, token: str, socket: WebSocket) -> None:
+        async with self.connected(device) as lease, trio.open_nursery() as nursery:
             exchange = LinkSession(socket, _MailboxPost(self.mailbox(device)))
 
             async def give_way() -> None:
-                await lost.wait()
-                exchange.farewell = await self._farewell(token)
+                await lease.lost.wait()
+                exchange.farewell = STRANDED if lease.stranded else await self._farewell(token)
                 log.info("the link to %s must end: %s", device.name, exchange.farewell.reason)
                 nursery.cancel_scope.cancel()
 
@@ -93,6 +118,15 @@ def _unauthorized(detail: str) -> Problem:
     return Problem(401, detail, headers=(("WWW-Authenticate", "Bearer"),))
 
 
+@contextmanager
+def _or_later() -> Iterator[None]:
+    """What cannot be stored now ends the link, and the agent brings it again."""
+    try:
+        yield
+    except (StoreFull, StoreUnavailable):
+        raise NotNow(STRANDED.reason) from None
+
+
 @dataclass(frozen=True, slots=True)
 class _MailboxPost:
     """One device's mailbox, as an end of a link uses it."""
@@ -100,25 +134,28 @@ class _MailboxPost:
     mailbox: Mailbox
 
     async def greeted(self, journal: int) -> None:
-        await self.mailbox.greeted(journal)
+        with _or_later():
+            await self.mailbox.greeted(journal)
 
     async def next(self, *, urgent: bool) -> OutgoingMessage:
         if urgent:  # a mailbox does not tell; what is in flight to an agent is little
             await trio.sleep_forever()
         while True:
             news = self.mailbox.news()
-            with trio.CancelScope(shield=True):
+            with trio.CancelScope(shield=True), _or_later():
                 parcel = await self.mailbox.load(BODY_BYTES)
             if parcel is not None:
                 return parcel
             await news.wait()
 
     async def stored(self, item: OutgoingMessage) -> None:
-        await self.mailbox.stored(item)
+        with _or_later():
+            await self.mailbox.stored(item)
 
     async def returned(self, items: list[OutgoingMessage], reason: str) -> None:
         for parcel in items:
             await self.mailbox.returned(parcel, reason=reason or "the link ended")
 
     async def take_in(self, body: bytes) -> None:
-        await self.mailbox.take_in(body)
+        with _or_later():
+            await self.mailbox.take_in(body)

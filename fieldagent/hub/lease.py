@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 import trio
 
 from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.store.group import StoreUnavailable
+from fieldagent.store.group import StoreFull, StoreUnavailable
 
 LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""
 
 
+@dataclass(slots=True)
+class Lease:
+    lost: trio.Event = field(default_factory=trio.Event)
+    """Set when the link must end."""
+    stranded: str = ""
+    """Why nobody knows whose it is; empty where somebody else has it, or may have none."""
+
+
 @asynccontextmanager
 async def held(
     store: Store, holder: str, device: Device, *, clock: Callable[[], float]
-) -> AsyncIterator[trio.Event]:
-    """Take the lease from whoever has it; the event is set when somebody else takes it.
+) -> AsyncIterator[Lease]:
+    """Take the lease from whoever has it. `holder` names this link among all of all processes.
 
-    `holder` names this link among all of all processes.
+    Raises StoreUnavailable, StoreFull.
     """
-    lost = trio.Event()
+    lease = Lease()
     await store.commit(lambda db: _take(db, holder, device.id, clock()))
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_renew, store, holder, device.id, lost, clock)
-            yield lost
+            nursery.start_soon(_renew, store, holder, device.id, lease, clock)
+            yield lease
             nursery.cancel_scope.cancel()
     finally:
-        with trio.CancelScope(shield=True), suppress(StoreUnavailable):
+        with trio.CancelScope(shield=True), suppress(StoreFull, StoreUnavailable):
             await store.commit(lambda db: _give_back(db, holder, device.id))
 
 
@@ -53,23 +62,20 @@ def linked(db: Db, now: float) -> int:
 
 
 async def _renew(
-    store: Store, holder: str, device: int, lost: trio.Event, clock: Callable[[], float]
+    store: Store, holder: str, device: int, lease: Lease, clock: Callable[[], float]
 ) -> None:
-    while not lost.is_set():
+    held = True
+    while held:
         taken = store.heard(topic(device))
-        if not await _holds(store, holder, device, clock()):
-            lost.set()
-            return
-        with trio.move_on_after(LEASE / 3):
-            await taken.wait()
-
-
-async def _holds(store: Store, holder: str, device: int, now: float) -> bool:
-    try:
-        return await store.commit(lambda db: _extend(db, holder, device, now))
-    except StoreUnavailable:
-        # Nothing could be stored: the agent does better with another process.
-        return False
+        try:
+            held = await store.commit(lambda db: _extend(db, holder, device, clock()))
+        except (StoreFull, StoreUnavailable) as trouble:
+            # Nothing could be stored: the agent does better with another process.
+            lease.stranded, held = str(trouble), False
+        if held:
+            with trio.move_on_after(LEASE / 3):
+                await taken.wait()
+    lease.lost.set()
 
 
 def _take(db: Db, holder: str, device: int, now: float) -> None:

@@ -23,7 +23,7 @@ from fieldagent.hub.mobile_terminated import (
 from fieldagent.hub.operator.contract import Operator, Verdict
 from fieldagent.hub.ring_alerts import RingAlert
 from fieldagent.hub.store.contract import Store
-from fieldagent.hub.store.persist import persist
+from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
@@ -47,14 +47,12 @@ async def run(
         news = store.heard("satellite")
         calls: list[OperatorCall] = []
         rings: list[RingAlert] = []
-        try:
+        with told_once():
             if await store.read(lambda db: is_due(db, clock())):
                 await store.commit(lambda db: pack(db, clock()))
                 calls = await store.commit(lambda db: claim(db, clock()))
             if await store.read(lambda db: ring_alerts.is_due(db, clock())):
                 rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
-        except (StoreFull, StoreUnavailable) as trouble:
-            log.error("%s", trouble)
         async with trio.open_nursery() as nursery:
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault)
@@ -87,7 +85,9 @@ async def carry_out(
             verdict = await _call_in(operator, call, note_fault)
         _tell(call, verdict)
         await persist(store, lambda db: settle(db, call, verdict, clock()))
-    except (StoreFull, StoreUnavailable) as trouble:
+    except StoreUnavailable:
+        pass  # the store tells that itself
+    except StoreFull as trouble:
         log.error("%s", trouble)
     except StoreFailed:
         raise
@@ -109,7 +109,9 @@ async def ring_again(
         log.warning("not rung again: %s: %s", what, verdict.reason)
         if verdict.outcome is Outcome.REFUSED:
             await store.commit(lambda db: ring_alerts.stop(db, ring.device))
-    except (StoreFull, StoreUnavailable) as trouble:
+    except StoreUnavailable:
+        pass
+    except StoreFull as trouble:
         log.error("%s", trouble)
     except StoreFailed:
         raise

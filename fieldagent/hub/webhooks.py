@@ -26,10 +26,10 @@ from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
 from fieldagent.hub.envelope_packing import identity_of
 from fieldagent.hub.ledger import confirm_sos, stored_entry
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import persist
+from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, estimated_position, payload_json
-from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
@@ -288,11 +288,9 @@ class _Posts:
 
     async def due(self) -> list[WebhookPost]:
         free = AT_ONCE - self.under_way
-        try:
+        with told_once():
             if free and await self.store.read(lambda db: is_due(db, self.clock())):
                 return await self.store.commit(lambda db: claim(db, self.clock(), free))
-        except (StoreFull, StoreUnavailable) as trouble:
-            log.error("%s", trouble)
         return []
 
     async def carry_out(self, posting: WebhookPost) -> None:

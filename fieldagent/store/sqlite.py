@@ -42,7 +42,7 @@ def is_fatal(error: BaseException) -> bool:
 
 def _in_our_words(error: BaseException) -> BaseException:
     if is_fatal(error):
-        return StoreFailed(f"the journal cannot be written: {error}")
+        return StoreFailed(f"the disk does not take what is written: {error}")
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
         return StoreFull("the disk is full")
     return error

@@ -42,6 +42,8 @@ class Close(IntEnum):
     PROTOCOL_ERROR = 1002
     POLICY = 1008
     """The device was disabled, or its token revoked."""
+    TRY_AGAIN = 1013
+    """The end lives and can store nothing now: connect again soon."""
     REPLACED = 4000
     """A newer link of the same device took over."""
     NO_COMMON_VERSION = 4001

@@ -18,6 +18,7 @@ from fieldagent.http import openapi
 from fieldagent.http.routes import Route
 from fieldagent.hub import push
 from fieldagent.hub.api import HubApi
+from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
@@ -37,8 +38,9 @@ def routes(name: str) -> list[Route]:
     nothing = Mock()
     if name == "local":
         return LocalApi(nothing, nothing).routes()
-    api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1, supervisor=nothing)
-    return [*api.routes(), Links(nothing, nothing, nothing).route()]
+    api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
+    health = Health(nothing, clock=lambda: 0.0, supervisor=nothing, counters=dict, stopping=nothing)
+    return [*api.routes(), *health.routes(), Links(nothing, nothing, nothing).route()]
 
 
 @pytest.mark.parametrize("name", ["local", "hub"])

@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from fieldagent.hub.contract import Device, OutgoingMessage, Unknown
+from fieldagent.hub.lease import Lease
 from fieldagent.wire.envelope import Entry, Fragment, decode, encode
 from fieldagent.wire.fragments import join
 
@@ -112,8 +113,8 @@ class MemoryHub:
     asked: list[str] = field(default_factory=list)
     """Tokens that were shown."""
     links: int = 0
-    linked: list[trio.Event] = field(default_factory=list)
-    """Of the links that are open: the event that ends each."""
+    linked: list[Lease] = field(default_factory=list)
+    """Of the links that are open."""
 
     async def authenticate(self, token: str) -> Device:
         await trio.lowlevel.checkpoint()
@@ -123,10 +124,10 @@ class MemoryHub:
         return self.tokens[token]
 
     @asynccontextmanager
-    async def connected(self, device: Device) -> AsyncIterator[trio.Event]:
+    async def connected(self, device: Device) -> AsyncIterator[Lease]:
         for older in self.linked:
-            older.set()
-        ours = trio.Event()
+            older.lost.set()
+        ours = Lease()
         self.links += 1
         self.linked.append(ours)
         try:

@@ -130,7 +130,8 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
 def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
-    places = ["api:HubApi.judge", "api:HubApi.health", "api:HubApi.metrics", "ip_link:Links._open"]
+    health = ["health:Health.readiness", "health:Health.metrics"]
+    places = ["api:HubApi.judge", *health, "ip_link:Links._open"]
     change = environment(tmp_path, *(Break(f"{HUB}.{place}") for place in places))
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
         for path in ("/healthz", "/metrics", "/link"):

@@ -20,7 +20,7 @@ from fieldagent.http.routes import router
 from fieldagent.hub.contract import Device
 from fieldagent.hub.ip_link import Links
 from fieldagent.package.package import Message
-from fieldagent.store.group import StoreUnavailable
+from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.link import BODY_BYTES, WINDOW, Close
 from tests.http.serving import HOST, header, serving
@@ -207,7 +207,7 @@ async def test_a_device_that_may_link_no_more_is_told_so_at_once() -> None:
         await peer.send(*HELLO)
         await until_async(lambda: hub.linked)
         del hub.tokens[TOKEN]
-        hub.linked[0].set()
+        hub.linked[0].lost.set()
         assert (await peer.closed())[0] == Close.POLICY
 
 
@@ -222,8 +222,36 @@ async def test_a_link_whose_hub_lost_its_database_is_told_to_come_again() -> Non
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
         await until_async(lambda: hub.linked)
-        hub.linked[0].set()
-        assert (await peer.closed())[0] == Close.GOING_AWAY
+        hub.linked[0].lost.set()
+        assert (await peer.closed())[0] == Close.TRY_AGAIN
+
+
+async def test_a_lease_that_nobody_can_renew_is_no_other_agents() -> None:
+    """The database is back by the time at which somebody asks whose link it is."""
+    hub = MemoryHub()
+    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        await until_async(lambda: hub.linked)
+        hub.linked[0].stranded = "as a test"
+        hub.linked[0].lost.set()
+        assert (await peer.closed())[0] == Close.TRY_AGAIN
+
+
+@pytest.mark.parametrize("trouble", [StoreUnavailable, StoreFull])
+async def test_what_cannot_be_stored_ends_the_link_and_may_come_again(
+    trouble: type[Exception],
+) -> None:
+    hub = MemoryHub()
+
+    async def no_disk() -> None:
+        raise trouble("as a test")
+
+    hub.mailbox.before_disk = no_disk
+    async with hub_end(hub, tls=None) as port, stranger(port) as peer:
+        await peer.send(*HELLO)
+        await peer.send(1, 1, note(1))
+        code, reason = await peer.closed()
+        assert (code, reason) == (Close.TRY_AGAIN, "the hub cannot use its database now")
 
 
 async def test_a_hub_that_stops_says_so() -> None:

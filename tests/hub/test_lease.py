@@ -21,12 +21,12 @@ async def test_a_newer_link_takes_the_lease_also_in_another_process(database: st
         async with field_of(one) as alps, trio.open_nursery() as nursery:
             nursery.start_soon(other.run)
             device = alps.device(1)
-            async with lease.held(one, "a", device, clock=alps.clock) as lost:
+            async with lease.held(one, "a", device, clock=alps.clock) as lease_of_a:
                 assert await one.read(lambda db: lease.linked(db, alps.now)) == 1
-                async with lease.held(other, "b", device, clock=alps.clock) as lost_again:
+                async with lease.held(other, "b", device, clock=alps.clock) as ours:
                     with trio.fail_after(PATIENCE):
-                        await lost.wait()
-                    assert not lost_again.is_set()
+                        await lease_of_a.lost.wait()
+                    assert not ours.lost.is_set()
             assert await one.read(lambda db: lease.linked(db, alps.now)) == 0
             nursery.cancel_scope.cancel()
     finally:
@@ -39,7 +39,7 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
     async with field_of(store) as alps:
         token = await store.commit(lambda db: directory.new_link_token(db, 1, now=alps.now))
         device = await store.read(lambda db: directory.device_of_token(db, token))
-        async with lease.held(store, "a", device, clock=alps.clock) as lost:
+        async with lease.held(store, "a", device, clock=alps.clock) as ours:
             change = (
                 partial(directory.set_disabled, table="device", id_=1, when=alps.now, now=alps.now)
                 if how == "disabled"
@@ -47,7 +47,8 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
             )
             await store.commit(change)
             with trio.fail_after(PATIENCE):
-                await lost.wait()
+                await ours.lost.wait()
+            assert not ours.stranded
         with pytest.raises(Unknown):
             await store.read(lambda db: directory.device_of_token(db, token))
 

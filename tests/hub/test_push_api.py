@@ -24,7 +24,6 @@ from fieldagent.hub.attempts import BY_ADDRESS
 from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Waypoint
-from fieldagent.system.supervisor import Supervisor
 from fieldagent.wire.envelope import decode
 
 START = 1_790_000_000.0
@@ -105,8 +104,7 @@ class Cloud:
 @asynccontextmanager
 async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
     hub = Cloud(store)
-    supervisor = Supervisor(fatal=(), clock=hub.clock)
-    api = HubApi(store, clock=hub.clock, grace=60, time_to_live=3600, supervisor=supervisor, **how)
+    api = HubApi(store, clock=hub.clock, grace=60, time_to_live=3600, **how)
     listeners = open_listeners(0, ["127.0.0.1"])
     hub.port = port_of(listeners)
     stopping = trio.Event()

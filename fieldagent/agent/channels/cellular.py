@@ -43,9 +43,15 @@ ATTEMPT_MAX = 60.0
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
 """Seconds between two attempts: at random up to the first, which doubles, up to the last. A
 thousand agents do not come back to a hub at one moment."""
+SOON = 4.0
+"""The same after a link that the hub ended in order: it stops, and another hub is there, or its
+database is away for a moment."""
+SOON_TRIES = 5
+"""So often in a row: a hub that ends every link in order is in no order."""
 URGENT_PAUSE = 3.0
 """Seconds after which an SOS tries again, however long the pause would be."""
 
+_IN_ORDER = {Close.GOING_AWAY, Close.TRY_AGAIN}
 _FAULTS = {
     Close.REPLACED: "another agent uses this token: give each kit its own",
     Close.NO_COMMON_VERSION: "the hub and this agent are too far apart: update the older one",
@@ -110,6 +116,22 @@ async def run(
 
 
 @dataclass(slots=True)
+class _Pace:
+    """How long the pause before the next attempt may be."""
+
+    tries: int = 0
+    """In a row, that no steady link came of."""
+    wish: float | None = None
+    """Seconds after which the hub itself wants to be asked again."""
+
+    def longest(self) -> float:
+        self.tries += 1
+        if self.wish is not None:
+            return min(PAUSE_MAX, max(1.0, self.wish))
+        return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.tries - 1, 10)))
+
+
+@dataclass(slots=True)
 class CellularDriver:
     hub: HubAddress
     outbox: Outbox
@@ -121,10 +143,9 @@ class CellularDriver:
     journal: int
     progress: Callable[[], None]
     post: _OutboxPost = field(init=False)
-    tries: int = 0
-    """In a row, that no steady link came of."""
+    pace: _Pace = field(default_factory=lambda: _Pace())
     dead_since: float = field(default_factory=trio.current_time)
-    """When the link ended, or the recovery command last ran."""
+    """When the hub last said something, or the recovery command last ran."""
 
     def __post_init__(self) -> None:
         self.post = _OutboxPost(self.outbox, self.reception)
@@ -133,10 +154,12 @@ class CellularDriver:
     async def work(self) -> NoReturn:
         while True:
             self.progress()
+            self.pace.wish = None
             try:
                 self._judge(await self._link())
             except Unreachable as trouble:
                 self._show(trouble.state, trouble.reason)
+                self._note_wish(trouble.again)
             self.progress()
             await self._rest()
             await self._recover()
@@ -171,18 +194,26 @@ class CellularDriver:
         finally:
             self.dead_since = trio.current_time()
             if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
-                self.tries = 0
+                self.pace.tries = 0
 
     def _opened(self) -> None:
         self._show(LinkState.READY, "")
 
     def _judge(self, ended: LinkEnd) -> None:
+        if ended.by_peer and ended.code in _IN_ORDER and self.pace.tries < SOON_TRIES:
+            self._note_wish(SOON)
         fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
         if fault is not None:
             self._show(LinkState.FAULT, fault)
         else:
             why = ended.reason or f"the hub ended it ({ended.code})"
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
+
+    def _note_wish(self, again: float | None) -> None:
+        """Who was told to come again has a modem that works."""
+        self.pace.wish = again
+        if again is not None:
+            self.dead_since = trio.current_time()
 
     def _show(self, state: LinkState, reason: str) -> None:
         if (self.link.state, self.link.reason) == (state, reason):
@@ -195,8 +226,7 @@ class CellularDriver:
 
     async def _rest(self) -> None:
         """Until the next attempt. An SOS does not wait for long."""
-        longest = min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.tries, 10))
-        self.tries += 1
+        longest = self.pace.longest()
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX
         pause = self.random.uniform(0.05, 1) * longest

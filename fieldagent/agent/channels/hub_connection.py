@@ -36,10 +36,12 @@ _BUSY = {408, 429, 500, 502, 503, 504}
 class Unreachable(Exception):
     """There is no link now; the text says why and, in a FAULT, what to do."""
 
-    def __init__(self, state: LinkState, reason: str) -> None:
+    def __init__(self, state: LinkState, reason: str, again: float | None = None) -> None:
         super().__init__(reason)
         self.state = state
         self.reason = reason
+        self.again = again
+        """Seconds after which a hub that was reached wants to be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ def _refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == 401:
         what = "the hub refuses the token: correct hub-token"
     elif refused.status in _BUSY:
-        return Unreachable(LinkState.NO_SERVICE, f"the hub cannot take the link now: {refused}")
+        text = f"the hub cannot take the link now: {refused}"
+        return Unreachable(LinkState.NO_SERVICE, text, refused.retry_after)
     else:
         what = f"there is no hub at hub-address, or something between: {refused}"
     return Unreachable(LinkState.FAULT, what)

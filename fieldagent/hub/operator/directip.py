@@ -11,6 +11,7 @@ import trio
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import NoteSession, TakeIn, Verdict
+from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.supervisor import Note, log_fault
 from fieldagent.wire.directip import (
     DirectIpMo,
@@ -166,6 +167,8 @@ class _Door:
                 await self._take_in(message.imei, message.payload, _estimate(message))
             if message.status != MT_TOO_LARGE:
                 await self._note_session(message.imei, fetched=message.mtmsn != 0)
+        except StoreUnavailable:
+            taken = False  # the store tells that itself; the gateway brings it again
         except Exception as error:
             self._note_fault(error, f"an MO message from {message.imei}")
             taken = False

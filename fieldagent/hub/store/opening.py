@@ -16,8 +16,8 @@ def open_store(database: str) -> Store:
             from fieldagent.hub.store.postgres import PostgresStore
         except ImportError as error:
             raise StoreUnavailable(
-                f"PostgreSQL needs psycopg 3 and its pool ({error}): apt-get install"
-                " python3-psycopg python3-psycopg-pool, or pip install fieldagent[postgres]"
+                f"PostgreSQL needs psycopg 3 ({error}): apt-get install"
+                " python3-psycopg, or pip install fieldagent[postgres]"
             ) from error
 
         return PostgresStore(database)

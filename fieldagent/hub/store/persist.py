@@ -1,9 +1,10 @@
-"""Writes down what has happened outside of the hub, however long the database is away."""
+"""Work with a database that may be away: the store tells that itself, once, and nobody else."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import trio
@@ -19,6 +20,17 @@ AGAIN = 1.0
 """Seconds until a commit is tried again. Soon: once a claim has run out, others do it all again."""
 
 
+@contextmanager
+def told_once() -> Iterator[None]:
+    """What is within is done another time, if it cannot be now."""
+    try:
+        yield
+    except StoreUnavailable as trouble:
+        log.debug("not done now: %s", trouble)
+    except StoreFull as trouble:
+        log.error("%s", trouble)
+
+
 async def persist(store: Store, operation: Callable[[Db], T]) -> T:
     """Commit `operation`; there is nobody to be told that it failed, so it is tried until it is
     stored. What broke in its commit may have been stored: `operation` does no harm twice."""
@@ -26,8 +38,10 @@ async def persist(store: Store, operation: Callable[[Db], T]) -> T:
     while True:
         try:
             return await store.commit(operation)
-        except (StoreFull, StoreUnavailable) as trouble:
+        except StoreUnavailable as trouble:
+            log.debug("not written down yet: %s", trouble)
+        except StoreFull as trouble:
             if not troubled:
                 log.error("%s; what has happened is written down once it can be", trouble)
             troubled = True
-            await trio.sleep(AGAIN)
+        await trio.sleep(AGAIN)

@@ -12,7 +12,7 @@ import trio
 from fieldagent.hub.store.contract import Db, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
-from fieldagent.store.sqlite import connect, reader, transact
+from fieldagent.store.sqlite import LOCKED, connect, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class SqliteStore:
     """Implements `Store`."""
 
     def __init__(self, path: str) -> None:
-        file = Path(path)
+        self._file = file = Path(path)
         try:
             self._writer = connect(file, hub_schema(TYPES))
             self._reader = reader(file)
@@ -63,7 +63,14 @@ class SqliteStore:
         self._changes = self._data_version()
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-        transact(self._writer, orders)
+        try:
+            transact(self._writer, orders)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise StoreUnavailable(
+                f"another program has kept {self._file} locked for {LOCKED:g} s"
+            ) from error
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(connection: sqlite3.Connection) -> tuple[T, set[str]]:

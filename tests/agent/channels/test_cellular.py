@@ -30,6 +30,7 @@ from fieldagent.agent.channels.hub_connection import HubAddress
 from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.link_session import ANSWER_WITHIN
 from fieldagent.http.message import Request, Response
+from fieldagent.hub.lease import Lease
 from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.wire import link as link_protocol
@@ -648,10 +649,10 @@ async def test_a_hub_that_drops_every_link_is_not_flooded(
     times: list[float] = []
 
     @asynccontextmanager
-    async def drop(device: Any) -> AsyncIterator[trio.Event]:
+    async def drop(device: Any) -> AsyncIterator[Lease]:
         times.append(trio.current_time())
         raise RuntimeError("as a test")
-        yield trio.Event()
+        yield Lease()
 
     hub.connected = drop  # type: ignore[method-assign]
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca)):

@@ -1,0 +1,52 @@
+"""What callers of the hub's HTTP are told while nothing can be stored.
+
+The log says what is wrong with the database. A stranger is told no name and no address of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fieldagent.http.message import Admission, Handler, Judge, Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+
+RETRY_AFTER = 5
+"""Seconds: the store tries to reach its database more often than that."""
+REASON = "the hub cannot use its database now, its log says why"
+
+_AGAIN = (("Retry-After", str(RETRY_AFTER)),)
+
+
+def not_now(reason: str = REASON) -> Problem:
+    return Problem(503, f"{reason}; try again in {RETRY_AFTER} s", headers=_AGAIN)
+
+
+def patient(judge: Judge) -> Judge:
+    """The same routes, with an answer for whoever comes while the database is away."""
+
+    async def judged(head: Request) -> Admission:
+        with _told():
+            admission = await judge(head)
+        return admission._replace(handler=_patient(admission.handler))
+
+    return judged
+
+
+def _patient(handler: Handler) -> Handler:
+    async def handled(request: Request) -> Response:
+        with _told():
+            return await handler(request)
+
+    return handled
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except StoreFull:
+        raise Problem(507, "the hub's disk is full; try again later", headers=_AGAIN) from None
+    except (StoreFailed, StoreUnavailable):
+        raise not_now() from None

@@ -1,0 +1,140 @@
+"""Connections to PostgreSQL that never wait without end, and their failures in words.
+
+psycopg waits for the server as long as the kernel thinks that there is one: minutes where a network
+swallows everything, for ever where the server hangs. Whoever waits in a thread cannot be cancelled;
+but once its socket is shut down, psycopg has its answer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from fieldagent.store.group import StoreUnavailable
+
+Connection = psycopg.Connection[Any]
+
+DEFAULTS: dict[str, str | int] = {"connect_timeout": 2, "application_name": "fieldagent hub"}
+"""What an address may say otherwise. psycopg takes two seconds at the least, for each host."""
+DEADLINE = 30.0
+"""Seconds for what a server that answers may need, under load or behind a lock."""
+
+_UNUSABLE = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
+)
+
+
+class Connections:
+    """Opens them, keeps those that are idle, and cuts those that wait for too long."""
+
+    def __init__(self, database: str) -> None:
+        self._address, self.name = _read(database)
+        self._idle: list[Connection] = []
+        self._due: dict[Connection, float] = {}
+        """When each that is used must be done; time.monotonic."""
+
+    @contextmanager
+    def told_in_words(self) -> Iterator[None]:
+        """What the server or the way to it does not do is StoreUnavailable."""
+        try:
+            yield
+        except _UNUSABLE as error:
+            raise StoreUnavailable(
+                f"{self.name} cannot be used: {' '.join(str(error).split())}; start it, or"
+                " correct `database` in the hub's settings, or --database"
+            ) from error
+
+    def connect(self) -> Connection:
+        return psycopg.connect(self._address, autocommit=True)
+
+    @contextmanager
+    def at_once(self) -> Iterator[Connection]:
+        """A transaction on a connection of its own."""
+        with self.told_in_words(), self.connect() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def bounded(self, connection: Connection, seconds: float = DEADLINE) -> Iterator[None]:
+        """Within, it is cut once so many seconds have passed."""
+        self._due[connection] = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._due.pop(connection, None)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Connection]:
+        """One that was idle, or a new one."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.connect()
+        try:
+            with self.bounded(connection):
+                yield connection
+        finally:
+            if connection.broken or connection.closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+
+    def forget_idle(self) -> bool:
+        """The server may have left them, and nobody knows before they are used; whether there was
+        one."""
+        found = False
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop().close()
+                found = True
+        return found
+
+    def end(self, connection: Connection) -> None:
+        """libpq does not stand to have one closed while a thread waits for it: that closes it."""
+        if connection in self._due:
+            _cut(connection)
+        else:
+            connection.close()
+
+    def cut_overdue(self) -> None:
+        now = time.monotonic()
+        for connection, due in list(self._due.items()):
+            if due <= now:
+                _cut(connection)
+
+    def cut_all(self) -> None:
+        for connection in list(self._due):
+            _cut(connection)
+        self.forget_idle()
+
+
+def _cut(connection: Connection) -> None:
+    with (
+        suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as same,
+    ):
+        same.shutdown(socket.SHUT_RDWR)
+
+
+def _read(database: str) -> tuple[str, str]:
+    """The address for libpq, and what people are told of it. Raises StoreUnavailable, and never
+    says what stands there: it may hold the password."""
+    try:
+        parts = conninfo_to_dict(database)
+    except psycopg.Error as error:
+        # libpq quotes what it could not read.
+        raise StoreUnavailable(
+            "the address of the database cannot be read: it must be"
+            " postgresql://USER:PASSWORD@HOST:PORT/NAME, with %-escapes for what is none of"
+            f" A-Z a-z 0-9 - . _ ~ in each part ({type(error).__name__})"
+        ) from None
+    host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
+    return make_conninfo("", **{**DEFAULTS, **parts}), f"PostgreSQL at {host}/{name}"
