@@ -133,9 +133,15 @@ class Agent:
         outbox = self.parts.outboxes.get(channel)
         if outbox is None:
             return _channel_status(configured=False, link=ChannelLink(), queued=0, spent=Spent())
+        budget = None
+        if channel is Channel.SATELLITE:
+            budget = self.settings.satellite_credits_per_day
         if channel is Channel.RADIO and self.parts.neighbours is not None:
             outbox.link.facts["neighbours"] = len(self.parts.neighbours.in_earshot())
         status = _channel_status(True, outbox.link, len(outbox), outbox.spent())
+        if budget is not None:
+            status["creditsPerDay"] = budget
+            status["creditsForSos"] = min(budget, self.settings.satellite_sos_reserve)
         if outbox.link.last_success is not None:
             status["lastSuccess"] = self.parts.journal.clock.date(outbox.link.last_success)
         return status

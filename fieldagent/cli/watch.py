@@ -178,10 +178,22 @@ def _fault_line(fault: dict[str, Any]) -> str:
 @_calls
 def inbound_list(given: argparse.Namespace) -> int:
     state = f"?state={given.state}" if given.state else ""
-    answer = call(given.port, "GET", f"/api/inbound{state}").body
+    answer = _whole_inbound(given.port, f"/api/inbound{state}")
     lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
     show(given, answer, "\n".join(lines) or "nothing came in yet")
     return OK
+
+
+def _whole_inbound(port: int, path: str) -> dict[str, Any]:
+    """All of its pages."""
+    whole: dict[str, Any] = {"payloads": [], "deadLetters": []}
+    follows: str | None = path
+    while follows is not None:
+        page = call(port, "GET", follows).body
+        whole["payloads"] += page["payloads"]
+        whole["deadLetters"] += page["deadLetters"]
+        follows = page["next"]
+    return whole
 
 
 def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
@@ -223,7 +235,7 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
 def inbound_replay(given: argparse.Namespace) -> int:
     wanted = list(given.request_id)
     if given.dead:
-        payloads = call(given.port, "GET", "/api/inbound?state=dead").body["payloads"]
+        payloads = _whole_inbound(given.port, "/api/inbound?state=dead")["payloads"]
         wanted += [payload["requestId"] for payload in reversed(payloads)]
     if not wanted and not given.dead:
         print("fieldagent: name a requestId (see `inbound list`), or --dead", file=sys.stderr)

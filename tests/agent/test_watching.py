@@ -188,3 +188,26 @@ def test_what_no_channel_is_there_for_ends_at_once_with_a_sentence(tmp_path: Pat
         assert (answer["status"], answer["reason"][:24]) == ("Error", "no channel is configured")
         assert "set satellite-port" in command(kit, "send", "message", "x").stdout
         assert "set satellite-port" in command(kit, "show", "1").stdout
+
+
+def test_what_came_in_is_paged_alike(tmp_path: Path) -> None:
+    with sky(tmp_path, 0) as above, agent(tmp_path, {"inbound-hook": "cat >/dev/null"}) as kit:
+        for number in range(7):
+            above.type(f"mt {number}")
+
+        def handed() -> list[Any]:
+            return list(kit.call("GET", "/api/inbound?state=handed").body["payloads"])
+
+        until(lambda: len(handed()) == 7)
+        for limit in (1, 3, 7):
+            listed, path = [], f"/api/inbound?limit={limit}&state=handed"
+            while path is not None:
+                page = kit.call("GET", path)
+                assert len(page.body["payloads"]) <= limit
+                listed += page.body["payloads"]
+                path = page.body["next"]
+                assert page.headers.get("link") == (path and f'<{path}>; rel="next"')
+            assert listed == handed()
+        assert len(command(kit, "inbound", "list").stdout.splitlines()) == 14
+        for query in ("state=lost", "limit=0", "before=x", "after=1"):
+            assert kit.call("GET", f"/api/inbound?{query}").status == 400, query

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
+from fieldagent.agent import page
 from fieldagent.agent.api import package_listing, queue_listing
 from fieldagent.agent.api.content import content
-from fieldagent.agent.api.page import PAGE, POLICY
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
 from fieldagent.agent.journal import dead_letters, history, inbound, outbound, sos
@@ -86,7 +86,7 @@ class LocalApi:
             Route("GET", "/api/events", _guarded(self.listen)),
             Route("GET", "/metrics", _guarded(self.metrics)),
             openapi.route("local"),
-            Route("GET", "/", _guarded(self.page)),
+            *page.routes(),
         ]
 
     async def send(self, request: Request) -> Response:
@@ -212,16 +212,22 @@ class LocalApi:
         return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
 
     async def inbound(self, request: Request) -> Response:
-        state = dict(request.query).get("state")
-        if state not in (None, "waiting", "handed", "dead"):
-            raise Problem(400, detail="?state= is one of waiting, handed, dead")
-        listed = inbound.listing(self._journal, LISTED_MAX, state)
-        letters = dead_letters.listing(self._journal) if state in (None, "dead") else []
-        return json_response(
+        _refuse_others(request, ("state", "before", "limit"))
+        state = _one_of(request, "state", inbound.STATES)
+        before = _number(request, "before", END, range(1, END + 1))
+        limit = _number(request, "limit", LISTED_MAX, range(1, PAGE_END))
+        listed = inbound.listing(self._journal, limit + 1, state, before)
+        last = listed[limit - 1]["number"] if len(listed) > limit else None
+        # They are few, and kept apart: the first page has them all.
+        has_letters = before == END and state in (None, "dead")
+        letters = dead_letters.listing(self._journal) if has_letters else []
+        follows = {"before": last, "limit": limit, "state": state}
+        return _page(
             {
-                "payloads": [{**row, "body": json.loads(row["body"])} for row in listed],
+                "payloads": [{**row, "body": json.loads(row["body"])} for row in listed[:limit]],
                 "deadLetters": [_dead_letter(letter) for letter in letters],
-            }
+            },
+            None if last is None else f"/api/inbound?{_query(follows)}",
         )
 
     async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
@@ -253,10 +259,6 @@ class LocalApi:
         return Response(
             200, content_type="text/event-stream", stream=lambda: self._parts.events.listen(topics)
         )
-
-    async def page(self, request: Request) -> Response:
-        headers = (("Content-Security-Policy", POLICY),)
-        return Response(200, PAGE.encode(), "text/html; charset=utf-8", headers)
 
     async def metrics(self, request: Request) -> Response:
         text = "".join(_metric_lines(self._condition.status()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.listing import END
 from fieldagent.package.payload import Identity
 
 
@@ -235,29 +236,40 @@ def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
     return store
 
 
-def listing(journal: Journal, limit: int, state: str | None = None) -> list[Mapping[str, Any]]:
-    """The newest payloads with how they stand at each hook."""
+STATES = ("waiting", "handed", "dead")
+"""How a payload may stand at a hook."""
+
+
+def listing(
+    journal: Journal, limit: int, state: str | None = None, before: int = END
+) -> list[Mapping[str, Any]]:
+    """The newest payloads with a lower number, and how they stand at each hook."""
     rows = journal.read(
         "SELECT number, request_id, body, received FROM inbound"
-        " WHERE ?1 IS NULL OR number IN (SELECT number FROM handover WHERE state = ?1)"
-        " ORDER BY number DESC LIMIT ?2",
+        " WHERE number < ?1"
+        " AND (?2 IS NULL OR number IN (SELECT number FROM handover WHERE state = ?2))"
+        " ORDER BY number DESC LIMIT ?3",
+        before,
         state,
         limit,
     )
-    return [
-        {
-            "requestId": request_id,
-            "received": journal.clock.date(received),
-            "body": body,
-            "hooks": {
-                hook: {"state": state, "attempts": attempts, "reason": reason}
-                for hook, state, attempts, reason in journal.read(
-                    "SELECT hook, state, attempts, reason FROM handover WHERE number = ?", number
-                )
-            },
-        }
-        for number, request_id, body, received in rows
-    ]
+    return [_as_told(journal, row) for row in rows]
+
+
+def _as_told(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
+    number, request_id, body, received = row
+    return {
+        "number": number,
+        "requestId": request_id,
+        "received": journal.clock.date(received),
+        "body": body,
+        "hooks": {
+            hook: {"state": state, "attempts": attempts, "reason": reason}
+            for hook, state, attempts, reason in journal.read(
+                "SELECT hook, state, attempts, reason FROM handover WHERE number = ?", number
+            )
+        },
+    }
 
 
 def forget(*, before: float, keep: int) -> Operation[None]:

@@ -1,0 +1,81 @@
+// Calls to the agent, and what it tells by itself.
+
+/** The agent refused; `faults` say what and where. */
+export class Refused extends Error {
+  constructor(problem) {
+    super(problem.detail || problem.title || "the agent refused it");
+    this.faults = problem.errors ?? [];
+  }
+}
+
+/** Nobody answered. */
+export class Away extends Error {
+  constructor() {
+    super("The agent does not answer.");
+  }
+}
+
+const PATIENCE = 20_000;
+
+let answers = () => {};
+
+/** `heard` is called with true at each answer, and with false where none came. */
+export const onAnswer = heard => { answers = heard; };
+
+export async function call(method, path, body, headers = {}) {
+  const how = { method, headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) };
+  if (body !== undefined) {
+    how.body = JSON.stringify(body);
+    how.headers = { "Content-Type": "application/json", ...headers };
+  }
+  let answer, document;
+  try {
+    answer = await fetch(path, how);
+    document = await answer.json();
+  } catch {
+    answers(false);
+    throw new Away();
+  }
+  answers(true);
+  if (!answer.ok) throw new Refused(document);
+  return document;
+}
+
+/** Posts once, however often it has to be tried: the key makes the second one the first. */
+export const post = (body, key) =>
+  call("POST", "/api/package/async", body, { "Idempotency-Key": key });
+
+const TOPICS = ["package", "inbound", "link"];
+const AGAIN = 3_000;
+
+/** Tells of every event, and with `connected` and `lost` when all must be looked at anew. */
+export function listen(happened) {
+  const source = new EventSource(`/api/events?topics=${TOPICS}`);
+  source.onopen = () => happened("connected", {});
+  for (const topic of [...TOPICS, "lost"])
+    source.addEventListener(topic, event => happened(topic, JSON.parse(event.data)));
+  source.onerror = () => {
+    happened("away", {});
+    // The browser tries again by itself, but not where the answer was an error.
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => listen(happened), AGAIN);
+  };
+}
+
+/** Calls of it run one after the other, `pause` apart, and never more than one waits. */
+export function seldom(job, pause, failed) {
+  let runs = false, wanted = false;
+  return async () => {
+    wanted = true;
+    if (runs) return;
+    runs = true;
+    try {
+      while (wanted) {
+        wanted = false;
+        await job().catch(failed);
+        await new Promise(resolve => setTimeout(resolve, pause));
+      }
+    } finally {
+      runs = false;
+    }
+  };
+}

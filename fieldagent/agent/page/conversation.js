@@ -1,0 +1,246 @@
+// What was sent and what came in, as one conversation, the newest at its end.
+
+import { Refused, call } from "./agent.js";
+import { by, clock, counted, element, holders, tell, time } from "./text.js";
+
+const PAGE = 50;
+const FAILED = ["Error", "Canceled", "Collapsed"];
+
+/** What is shown, by key; `packages` and `payloads` name the page that goes on with each. */
+const known = new Map();
+let next = { packages: null, payloads: null };
+let shown = "all";
+let asked = 0;
+
+const keyOf = each => each.requestId ?? `${each.id}@${each.accepted}`;
+const momentOf = each => each.accepted ?? each.received;
+
+/** Sets the controls up; `wanted` is called when something else is to be looked at. */
+export function setUpConversation(wanted) {
+  for (const button of document.querySelectorAll("[data-show]"))
+    button.onclick = () => {
+      for (const each of document.querySelectorAll("[data-show]"))
+        each.setAttribute("aria-pressed", String(each === button));
+      shown = button.dataset.show;
+      asked += 1;
+      known.clear();
+      by("conversation").replaceChildren();
+      next = { packages: null, payloads: null };
+      wanted();
+    };
+  by("earlier").onclick = async event => {
+    event.target.disabled = true;
+    try {
+      await earlier();
+    } catch (error) {
+      tell("nothing", error.message);
+    } finally {
+      event.target.disabled = false;
+    }
+  };
+}
+
+const first = () => ({
+  packages: shown === "received" ? null
+    : `/api/packages?limit=${PAGE}${shown === "waiting" ? "&state=waiting" : ""}`
+      + `${shown === "failed" ? "&state=Error" : ""}`,
+  payloads: ["all", "received"].includes(shown) ? `/api/inbound?limit=${PAGE}` : null,
+});
+
+/** The newest of what is wanted; what is told of for the first time comes back. */
+export async function look() {
+  const question = asked;
+  const paths = first();
+  const begins = !known.size;
+  const [packages, payloads] = await Promise.all([pageOf(paths.packages), pageOf(paths.payloads)]);
+  const { queued } = await call("GET", "/api/queue?limit=1");
+  tell("waiting", queued ? `(${queued})` : "");
+  if (question !== asked) return [];
+  if (begins) next = { packages: packages.next, payloads: payloads.next };
+  const found = [...packages.packages ?? [], ...payloads.payloads ?? []];
+  const fresh = found.filter(each => !known.has(keyOf(each)));
+  if (shown === "waiting") forgetEnded(found);
+  learn(found);
+  return begins ? [] : fresh;
+}
+
+/** One that is shown further up has changed. */
+export async function lookAt(id) {
+  const each = [...known.values()].find(one => one.id === id);
+  if (each === undefined) return;
+  try {
+    const now = await call("GET", `/api/package/${id}`);
+    if (now.accepted === each.accepted) learn([{ ...each, ...now }]);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+  }
+}
+
+/** What is at the end of a list, and not on its first page any more, waits no longer. */
+function forgetEnded(found) {
+  const oldest = Math.min(...found.map(momentOf));
+  for (const [key, each] of known)
+    if (momentOf(each) >= oldest || !found.length) {
+      if (found.every(one => keyOf(one) !== key)) known.delete(key);
+    }
+}
+
+const pageOf = async path => path === null ? { next: null } : call("GET", path);
+
+async function earlier() {
+  const question = asked;
+  const [packages, payloads] = await Promise.all([pageOf(next.packages), pageOf(next.payloads)]);
+  if (question !== asked) return;
+  next = { packages: packages.next, payloads: payloads.next };
+  const place = by("entries");
+  const below = place.scrollHeight - place.scrollTop;
+  learn([...packages.packages ?? [], ...payloads.payloads ?? []]);
+  place.scrollTop = place.scrollHeight - below;
+}
+
+function learn(found) {
+  for (const each of found) known.set(keyOf(each), each);
+  // Of two lists, the one that goes back less far says from where on all is there.
+  const all = [...known.values()];
+  const whole = Math.max(-Infinity, ...[["packages", "accepted"], ["payloads", "received"]]
+    .filter(([list]) => next[list] !== null)
+    .map(([, member]) => Math.min(...all.filter(each => member in each).map(momentOf))));
+  const listed = all.filter(each => momentOf(each) >= whole)
+    .sort((one, other) => momentOf(one) - momentOf(other) || (one.id ?? 0) - (other.id ?? 0));
+  draw(listed);
+  by("earlier").hidden = next.packages === null && next.payloads === null;
+  tell("nothing", listed.length ? "" : NOTHING[shown]);
+}
+
+const NOTHING = {
+  all: "Nothing was sent or came in yet.",
+  waiting: "Nothing waits.",
+  failed: "Nothing has failed.",
+  received: "Nothing came in yet.",
+};
+
+function draw(listed) {
+  const list = by("conversation"), place = by("entries");
+  const atEnd = place.scrollHeight - place.scrollTop - place.clientHeight < 40;
+  const there = new Map([...list.children].map(node => [node.dataset.key, node]));
+  const nodes = listed.map(each => {
+    const key = keyOf(each), text = JSON.stringify(each), old = there.get(key);
+    if (old?.said === text) return old;
+    const made = each.requestId === undefined ? sent(each) : received(each);
+    made.dataset.key = key;
+    made.said = text;
+    made.id = `entry-${key}`;
+    keepOpen(old, made);
+    return made;
+  });
+  const focused = list.contains(document.activeElement) ? document.activeElement.id : "";
+  for (const node of [...list.children]) if (!nodes.includes(node)) node.remove();
+  // Only what is not in its place is moved: what is read or used stays where it is.
+  nodes.forEach((node, at) => {
+    if (list.children[at] !== node) list.insertBefore(node, list.children[at] ?? null);
+  });
+  if (focused && document.activeElement === document.body) by(focused)?.focus();
+  if (atEnd) place.scrollTop = place.scrollHeight;
+}
+
+function keepOpen(old, made) {
+  const before = old?.querySelector("details[open]");
+  const after = made.querySelector("details");
+  if (before && after) after.open = true;
+}
+
+function sent(each) {
+  const state = each.status ?? "waits";
+  const looks = each.status === "Delivered" ? "good" : FAILED.includes(each.status) ? "bad" : "unsure";
+  const legs = Object.entries(each.channels);
+  // Where all went well, the channels are named and no more.
+  const smooth = each.status !== null
+    && legs.every(([, leg]) => leg.status === each.status && !leg.reason);
+  const ways = smooth ? [] : legs.map(([name, leg]) => element("li", {},
+    element("b", {}, name), ` ${leg.status ?? "waits"}`, leg.reason ? `: ${leg.reason}` : ""));
+  const facts = [
+    each.relayed ? "for a neighbour" : "",
+    smooth ? legs.map(([name]) => name).join(", ") : "",
+    each.credits ? counted(each.credits, "credit") : "",
+    each.receipts.length ? `has it: ${holders(each.receipts)}` : "",
+  ].filter(Boolean).join(" · ");
+  const key = keyOf(each);
+  return element("li", { class: `entry sent${each.sos ? " alarm" : ""}` },
+    element("p", { class: "head" },
+      each.sos ? element("b", { class: "sos" }, "SOS") : null,
+      `you · ${each.kind} · `, time(each.accepted), ` · ${each.id}`,
+      element("span", { class: `pill ${looks}` }, state)),
+    ...said(each.text, each.position),
+    ways.length ? element("ul", { class: "ways" }, ways) : null,
+    each.reason ? element("p", { class: "hint" }, each.reason) : null,
+    element("div", { class: "actions" }, facts ? element("p", { class: "hint" }, facts) : null,
+      each.status === null ? cancel(each, key) : null, story(each, key)));
+}
+
+function said(text, position) {
+  return [
+    text ? element("p", { class: "said" }, text) : null,
+    position ? element("p", { class: "position" }, position.join(", ")) : null,
+  ];
+}
+
+function cancel(each, key) {
+  const button = element("button", {
+    type: "button", id: `cancel-${key}`, "aria-label": `Cancel Package ${each.id}`,
+  }, "Cancel");
+  button.onclick = async () => {
+    button.disabled = true;
+    try {
+      await call("POST", `/api/package/${each.id}/cancel`, {});
+    } catch (error) {
+      button.after(element("span", { class: "fault", role: "alert" }, error.message));
+    }
+    await lookAt(each.id);
+    button.disabled = false;
+  };
+  return button;
+}
+
+/** Every try and its cost, asked for when somebody opens it. */
+function story(each, key) {
+  const lines = element("ol", { class: "story" });
+  const made = element("details", {},
+    element("summary", { id: `story-${key}` }, "what happened",
+      element("span", { class: "unseen" }, ` to Package ${each.id}`)), lines);
+  made.ontoggle = async () => {
+    if (!made.open) return;
+    try {
+      const told = await call("GET", `/api/package/${each.id}`);
+      lines.replaceChildren(...told.story.map(line => element("li", {}, time(line.at), " ",
+        [line.channel, line.event].filter(Boolean).join(" "), line.detail ? `: ${line.detail}` : "",
+        line.times > 1 ? ` (${line.times} times, the last then)` : "")));
+    } catch (error) {
+      lines.replaceChildren(element("li", {}, error.message));
+    }
+  };
+  return made;
+}
+
+function received(payload) {
+  const { identity, events: [event] } = payload.body.payloads[0];
+  const hooks = Object.entries(payload.hooks).filter(([, hand]) => hand.state !== "handed")
+    .map(([hook, hand]) => `${hook}: ${hand.state} ${hand.reason}`.trim()).join(" · ");
+  const position = "latitude" in event ? [event.latitude, event.longitude] : null;
+  const text = event.content ?? (event.notes ? `${event.name}: ${event.notes}` : event.name)
+    ?? event.payload;
+  return element("li", { class: `entry received${event.sos ? " alarm" : ""}` },
+    element("p", { class: "head" },
+      event.sos ? element("b", { class: "sos" }, "SOS") : null,
+      element("b", {}, identity.name || identity.id), ` · ${event.type.toLowerCase()} · `,
+      time(payload.received),
+      event.unauthenticated ? element("span", { class: "pill bad" }, "not authenticated") : null),
+    ...said(text, position),
+    hooks ? element("p", { class: "hint" }, hooks) : null);
+}
+
+/** A sentence for who does not see the page, of what came in. */
+export const sentence = payload => {
+  const { identity, events: [event] } = payload.body.payloads[0];
+  return `${event.sos ? "SOS" : event.type} from ${identity.name || identity.id} at`
+    + ` ${clock(payload.received)}: ${event.content ?? event.name ?? ""}`;
+};

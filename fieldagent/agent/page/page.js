@@ -1,0 +1,56 @@
+// Ties the page together: what the agent tells by itself decides what is looked at anew.
+
+import { Away, call, listen, onAnswer, seldom } from "./agent.js";
+import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
+import { showLinks } from "./links.js";
+import { setUpForm, showChoice } from "./send.js";
+import { setUpSos, showAlarms, staleAt } from "./sos.js";
+import { by, clock, tell } from "./text.js";
+
+const PAUSE = 500;
+let lastAnswer = 0;
+let stale = 0;
+
+function warn(text) {
+  tell("away", text);
+  by("away").hidden = text === "";
+}
+
+onAnswer(answered => {
+  if (answered) lastAnswer = Date.now() / 1000;
+  const since = lastAnswer ? ` since ${clock(lastAnswer)} UTC; what you see is from then` : "";
+  warn(answered ? "" : `The agent does not answer${since}. It may be starting: this page`
+    + " tries again by itself. If it stays so, look at systemctl status fieldagent.");
+});
+
+const refused = error => { if (!(error instanceof Away)) warn(`The agent answers: ${error.message}`); };
+
+const lookAtState = seldom(async () => {
+  const status = await call("GET", "/api/status");
+  showAlarms(status.sos);
+  showLinks(status);
+  showChoice(status);
+  clearTimeout(stale);
+  const rest = staleAt(status.sos) * 1000 - status.clock.time * 1000;
+  if (Number.isFinite(rest)) stale = setTimeout(lookAtState, Math.max(1000, rest + 1000));
+}, PAUSE, refused);
+
+const lookAtConversation = seldom(async () => {
+  const came = (await look()).filter(each => each.requestId !== undefined);
+  if (came.length) tell("news", came.map(sentence).join(". "));
+}, PAUSE, refused);
+
+function lookAtAll() {
+  lookAtState();
+  lookAtConversation();
+}
+
+setUpSos(lookAtAll);
+setUpForm(lookAtAll);
+setUpConversation(lookAtConversation);
+listen((what, told) => {
+  if (what !== "inbound") lookAtState();
+  if (what !== "away") lookAtConversation();
+  if (what === "package") lookAt(told.id).catch(() => {});
+});
+document.addEventListener("visibilitychange", () => { if (!document.hidden) lookAtAll(); });

@@ -1,0 +1,63 @@
+// Words, times and elements. Nothing that comes from outside ever becomes markup.
+
+// Strangers wrote some of it: nothing in it hides, turns a line round or breaks out of one.
+const HIDING = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+export const plain = text => String(text).replace(HIDING,
+  each => "\\x" + each.charCodeAt(0).toString(16).padStart(2, "0"));
+
+export const by = id => document.getElementById(id);
+
+/** An element with these attributes and children; a child that is no element is text. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== undefined && value !== null && value !== false)
+      made.setAttribute(name, value === true ? "" : value);
+  made.append(...children.flat().filter(each => each !== null && each !== undefined && each !== "")
+    .map(each => each instanceof Node ? each : plain(each)));
+  return made;
+}
+
+/** Changes the text only where it says something else: a screen reader would read it again. */
+export function tell(id, text) {
+  const place = by(id);
+  const said = plain(text);
+  if (place.textContent !== said) place.textContent = said;
+  place.hidden = said === "" && place.getAttribute("role") === null;
+}
+
+/** The same for elements. Whatever is in use in there stays so. */
+export function put(id, nodes) {
+  const place = by(id);
+  const key = nodes.map(node => node.outerHTML).join("");
+  if (place.dataset.key === key) return;
+  const used = place.contains(document.activeElement) ? document.activeElement.id : "";
+  place.dataset.key = key;
+  place.replaceChildren(...nodes);
+  if (used) by(used)?.focus();
+}
+
+const day = unix => new Date(unix * 1000).toISOString().slice(0, 10);
+
+/** The time of day in UTC, as the agent's own sentences tell it; with the day where it is another. */
+export function clock(unix, { seconds = false, now = Date.now() / 1000 } = {}) {
+  const time = new Date(unix * 1000).toISOString().slice(11, seconds ? 19 : 16);
+  return day(unix) === day(now) ? time : `${day(unix)} ${time}`;
+}
+
+export const time = unix =>
+  element("time", { datetime: new Date(unix * 1000).toISOString() }, clock(unix));
+
+export function age(seconds) {
+  if (seconds < 60) return "less than a minute";
+  if (seconds < 7200) return counted(Math.floor(seconds / 60), "minute");
+  if (seconds < 172800) return counted(Math.floor(seconds / 3600), "hour");
+  return counted(Math.floor(seconds / 86400), "day");
+}
+
+export const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
+
+/** Who has it, and whether that is a person's agent or a system. */
+export const holders = receipts => receipts.map(each =>
+  `${each.name || each.id} (${each.type}) at ${clock(each.at)}`).join(", ");

@@ -1,0 +1,250 @@
+"""The kit's page in a real browser: every control of it, on a phone and on a desk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import SCREENS, browser, faults, keep, page
+from tests.processes import Agent, Running, administer, agent, hub, sky
+
+SETTINGS: dict[str, str | None] = {
+    "satellite-credits-per-day": "200",
+    "satellite-sos-reserve": "20",
+    "sos-repeat": "600",
+    "inbound-hook": "cat >/dev/null",
+}
+HOLD = 1_600
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as opened:
+        yield opened
+
+
+def choose(shown: Any, what: str) -> None:
+    shown.locator(f"[data-show={what}]").click()
+
+
+def fill(shown: Any, kind: str, **fields: str) -> None:
+    shown.locator(f"label:has([value={kind}])").click()
+    for name, text in fields.items():
+        shown.locator(f"#field-{name}").fill(text)
+
+
+def hold(shown: Any, *, milliseconds: int = HOLD) -> None:
+    """As a finger does."""
+    button = shown.locator("#raise")
+    button.scroll_into_view_if_needed()
+    button.hover()
+    shown.mouse.down()
+    shown.wait_for_timeout(milliseconds)
+    shown.mouse.up()
+
+
+class World:
+    """One sky and one kit for all screens: each finds what those before it sent."""
+
+    def __init__(self, above: Running, kit: Agent) -> None:
+        self.sky = above
+        self.kit = kit
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[World]:
+    home = tmp_path_factory.mktemp("kit")
+    with sky(home, 0) as above, agent(home, SETTINGS) as kit:
+        kit.post("Camp reached")
+        yield World(above, kit)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_control(chromium: Any, world: World, screen: str) -> None:
+    with page(chromium, world.kit.port, screen) as shown:
+        send_each_kind(shown, screen)
+        what_is_wrong_stands_beside_its_field(shown)
+        what_comes_in_shows_by_itself(shown, world, f"hello {screen} <b>\u202e")
+        choices_and_story(shown)
+        keep(shown, f"page-{screen}")
+        assert not faults(shown)
+        raise_and_call_off(shown, screen)
+
+
+def send_each_kind(shown: Any, screen: str) -> None:
+    entries = shown.locator("#conversation li.sent")
+    fill(shown, "message", content=f"from {screen}")
+    shown.locator("#cost", has_text="Satellite: 1 part").wait_for()
+    assert "left today" in shown.locator("#cost").inner_text()
+    shown.locator("#submit").click()
+    shown.locator("#done", has_text="in the queue").wait_for()
+    assert shown.locator("#field-content").input_value() == ""
+    entries.filter(has_text=f"from {screen}").filter(has_text="Delivered").wait_for()
+    fill(shown, "location", latitude="47.3769", longitude="8.5417", altitude="400")
+    shown.locator("#submit").click()
+    entries.filter(has_text="47.3769, 8.5417").first.wait_for()
+    fill(shown, "waypoint", latitude="47.1", longitude="8.2", name=f"Hut {screen}", notes="cold")
+    shown.locator("#submit").click()
+    entries.filter(has_text=f"Hut {screen}: cold").wait_for()
+    fill(shown, "data", payload="AAE=")
+    before = entries.filter(has_text="you · data").count()
+    shown.locator("#submit").click()
+    entries.filter(has_text="you · data").nth(before).wait_for()
+
+
+def what_is_wrong_stands_beside_its_field(shown: Any) -> None:
+    fill(shown, "location", latitude="95")
+    shown.locator("#field-latitude-fault", has_text="must be from -90 to 90 degrees").wait_for()
+    # What nobody has come to yet is not called wrong, until it is to be sent.
+    assert shown.locator("#field-longitude-fault").inner_text() == ""
+    shown.locator("summary", has_text="How it is sent").click()
+    shown.locator("#field-timeToLive").fill("0")
+    shown.locator("#submit").click()
+    shown.locator("#field-longitude-fault", has_text="is required").wait_for()
+    assert "1 second or more" in shown.locator("#field-timeToLive-fault").inner_text()
+    assert shown.evaluate("document.activeElement.id") == "field-latitude"
+    for name in ("latitude", "longitude", "timeToLive"):
+        assert shown.locator(f"#field-{name}").get_attribute("aria-invalid") == "true"
+    shown.locator("#field-timeToLive").fill("")
+    shown.locator("summary", has_text="How it is sent").click()
+    shown.locator("label:has([value=message])").click()
+
+
+def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
+    world.sky.type(f"mt {text}")
+    # As text, with nothing in it that turns the line round.
+    written = text.replace("\u202e", "\\x202e")
+    shown.locator("#conversation li.received", has_text=written).wait_for()
+    shown.locator("#news", has_text=written).wait_for(state="attached")
+    assert not shown.locator("#conversation b", has_text="turns").count()
+
+
+def choices_and_story(shown: Any) -> None:
+    choose(shown, "received")
+    shown.locator("#conversation li.received").first.wait_for()
+    shown.locator("#conversation li.sent").first.wait_for(state="detached")
+    choose(shown, "failed")
+    shown.locator("#nothing", has_text="Nothing has failed").wait_for()
+    choose(shown, "waiting")
+    shown.locator("#nothing", has_text="Nothing waits").wait_for()
+    choose(shown, "all")
+    entry = shown.locator("#conversation li.sent").first
+    entry.locator("summary").focus()
+    shown.keyboard.press("Enter")
+    entry.locator(".story", has_text="accepted").wait_for()
+    shown.keyboard.press("Enter")
+
+
+def raise_and_call_off(shown: Any, screen: str) -> None:
+    hold(shown, milliseconds=300)
+    assert not shown.locator("#confirm").is_visible()
+    hold(shown)
+    shown.locator("#confirm").wait_for()
+    keep(shown, f"confirm-{screen}")
+    shown.locator("#sos-back").click()
+    shown.locator("#confirm").wait_for(state="hidden")
+    # A keyboard, or a screen reader, presses it.
+    shown.locator("#raise").focus()
+    shown.keyboard.press("Enter")
+    shown.locator("#confirm").wait_for()
+    shown.locator("#sos-text").fill("Leg broken")
+    shown.locator("#sos-latitude").fill("99")
+    shown.locator("#sos-longitude").fill("8.5")
+    shown.locator("#sos-send").click()
+    shown.locator("#sos-fault", has_text="on its way; its position is not").wait_for()
+    shown.locator("#sos-latitude").fill("47.1")
+    shown.locator("#sos-send").click()
+    shown.locator("#confirm").wait_for(state="hidden")
+    alarms = shown.locator("#alarms p", has_text="Nobody has confirmed it yet")
+    alarms.nth(1).wait_for()
+    assert alarms.count() == 2
+    assert "SOS" in shown.title()
+    keep(shown, f"sos-{screen}")
+    assert not faults(shown)
+    shown.locator("#call-off-open").click()
+    shown.locator("#call-off-back").click()
+    shown.locator("#call-off").wait_for(state="hidden")
+    shown.locator("#call-off-open").click()
+    shown.locator("#call-off-send").click()
+    shown.locator("#alarms").wait_for(state="hidden")
+    shown.locator("#conversation li.sent", has_text="SOS called off").last.wait_for()
+
+
+def test_an_sos_is_seen_to_be_confirmed(chromium: Any, tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    homes = {name: tmp_path / name for name in ("Ada", "Ben")}
+    tokens = {}
+    for name, home in homes.items():
+        home.mkdir()
+        user = administer(database, "user", "add", name)["id"]
+        device = administer(database, "device", "add", f"kit of {name}", "--user", str(user))
+        tokens[name] = device["hub-token"]
+    with hub(tmp_path, {"database": database}) as cloud:
+
+        def linked(name: str) -> dict[str, str | None]:
+            address = {"hub-address": cloud.address, "hub-token": tokens[name]}
+            return {"satellite-port": None, "inbound-hook": "cat >/dev/null", **address}
+
+        with agent(homes["Ada"], linked("Ada")) as kit, page(chromium, kit.port) as shown:
+            shown.locator("#links article.good").wait_for()
+            hold(shown)
+            shown.locator("#sos-send").click()
+            shown.locator("#alarms p", has_text="Nobody has confirmed it yet").wait_for()
+            with agent(homes["Ben"], linked("Ben")) as other, page(chromium, other.port) as his:
+                confirmed = shown.locator("#alarms p.confirmed", has_text="Confirmed by")
+                confirmed.wait_for()
+                shown.locator("#alarms:not(.active)").wait_for()
+                keep(shown, "sos-confirmed")
+                assert not shown.locator("#call-off-open").count()
+                his.locator("#conversation li.received.alarm", has_text="SOS").wait_for()
+
+
+def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> None:
+    settings: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
+    with agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
+        fill(shown, "message", content="kept")
+        kit.kill()
+        shown.locator("#away", has_text="does not answer since").wait_for()
+        keep(shown, "away")
+        assert not faults(shown)
+        shown.locator("#submit").click()
+        shown.locator("#fault", has_text="What you wrote is still here").wait_for()
+        with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:
+            shown.locator("#away").wait_for(state="hidden")
+            shown.locator("#submit").click()
+            shown.locator("#conversation li", has_text="kept").wait_for()
+            packages = again.call("GET", "/api/packages").body["packages"]
+            assert [each["text"] for each in packages] == ["kept"]
+
+
+def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        with ThreadPoolExecutor(16) as callers:
+            bodies = [{"message": {"content": f"log {number}"}} for number in range(1_000)]
+            list(callers.map(partial(kit.call, "POST", "/api/package/async"), bodies))
+        with page(chromium, kit.port, "1280-dark") as shown:
+            entries = shown.locator("#conversation li.sent")
+            entries.nth(49).wait_for()
+            shown.locator("#waiting", has_text="(1000)").wait_for()
+            choose(shown, "waiting")
+            entries.nth(49).wait_for()
+            assert "nobody" in entries.last.locator(".ways").inner_text()
+            for count in range(100, 1_001, 50):
+                shown.locator("#earlier").click()
+                entries.nth(count - 1).wait_for()
+            shown.locator("#earlier").wait_for(state="hidden")
+            assert entries.count() == 1_000
+            entries.filter(has_text="log 500").locator("button", has_text="Cancel").click()
+            entries.filter(has_text="log 500").locator(".pill", has_text="Canceled").wait_for()
+            # And still the SOS is the first that is to be seen.
+            hold(shown)
+            shown.locator("#sos-send").click()
+            shown.locator("#alarms p", has_text="Nobody has confirmed it yet").wait_for()
+            assert shown.locator("#alarms").bounding_box()["y"] == 0
+            keep(shown, "queue-of-a-thousand")

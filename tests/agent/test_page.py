@@ -1,0 +1,80 @@
+"""The kit's page as HTTP has it: small, of one origin, and asked for again without being sent."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent import page
+from tests.processes import ZIPAPP, Agent, agent
+
+WIRE_MAX = 120_000
+PATHS = ["/", *(f"/page/{name}" for name in page.NAMES)]
+FOLDER = Path(str(files(page)))
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with agent(tmp_path_factory.mktemp("kit"), {"satellite-port": None}) as running:
+        yield running
+
+
+def test_all_of_it_is_small(kit: Agent) -> None:
+    answers = [kit.call("GET", path) for path in PATHS]
+    assert {answer.status for answer in answers} == {200}
+    heads = [sum(len(name) + len(text) + 4 for name, text in a.headers.items()) for a in answers]
+    assert sum(heads) + sum(len(answer.body.encode()) for answer in answers) <= WIRE_MAX
+
+
+def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:
+    there = {path.name for path in FOLDER.iterdir() if path.suffix not in ("", ".py")}
+    assert there == {*page.NAMES, "index.html"}
+    path = kit.call("GET", "/openapi.json").body["paths"]["/page/{name}"]["get"]
+    assert set(path["parameters"][0]["schema"]["enum"]) == set(page.NAMES)
+    for name in ("index.html", "__init__.py", "..", "%2e%2e%2fagent.py", "nothing.js"):
+        assert kit.call("GET", f"/page/{name}").status == 404, name
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_it_is_sent_once_and_only_to_its_own_origin(kit: Agent, path: str) -> None:
+    first = kit.call("GET", path)
+    policy = first.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert first.headers["x-content-type-options"] == "nosniff"
+    tag = first.headers["etag"]
+    for known in (tag, f'"other", {tag}', f"W/{tag}"):
+        again = kit.call("GET", path, **{"If-None-Match": known})
+        assert (again.status, again.body, again.headers["etag"]) == (304, "", tag)
+    assert kit.call("GET", path, **{"If-None-Match": '"other"'}).status == 200
+    for foreign in (
+        {"Host": "kit.example"},
+        {"Origin": "http://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ):
+        assert kit.call("GET", path, **foreign).status == 403
+
+
+def test_nothing_in_it_can_become_markup_or_leaves_the_kit() -> None:
+    for path in FOLDER.iterdir():
+        if path.suffix in (".js", ".html", ".css", ".svg"):
+            text = path.read_text()
+            for way in ("innerHTML", "insertAdjacent", "document.write", "eval(", "Function("):
+                assert way not in text, (path.name, way)
+            assert not re.search(r"\son\w+=|style=", text) or path.suffix == ".js", path.name
+            outside = re.findall(r"(?:https?:)?//[\w.]+", re.sub(r"^\s*//.*", "", text, flags=re.M))
+            assert outside in ([], ["http://www.w3.org"]), path.name
+
+
+def test_the_zipapp_has_it(tmp_path: Path) -> None:
+    if not ZIPAPP.exists():
+        pytest.skip("build/zipapp makes it")
+    with agent(tmp_path, {"satellite-port": None}, [sys.executable, str(ZIPAPP)]) as running:
+        for path in PATHS:
+            assert running.call("GET", path).status == 200, path

@@ -1,0 +1,86 @@
+"""Debian's Chromium, as a person uses it: by what is to be seen, and by keyboard and pointer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import leftovers
+from tests.processes import PATIENCE
+
+SHOTS = Path(__file__).parents[1] / "dist/screenshots"
+"""Where what was seen is kept, to be looked at."""
+SERIOUS = ("serious", "critical")
+"""What axe calls the faults that keep people from using a page."""
+SCREENS = {
+    f"{width}-{scheme}": {
+        "viewport": {"width": width, "height": height},
+        "color_scheme": scheme,
+    }
+    for width, height in ((390, 844), (1280, 900))
+    for scheme in ("light", "dark")
+}
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Skips the test where there is none."""
+    driver = pytest.importorskip("playwright.sync_api", reason="needs Playwright: extra `test`")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("needs Debian's chromium")
+    with driver.sync_playwright() as playwright:
+        how: dict[str, Any] = {"executable_path": program, "env": leftovers.unmarked()}
+        if os.geteuid() == 0:
+            # Chromium's sandbox refuses to be root's.
+            how["args"] = ["--no-sandbox"]
+        opened = playwright.chromium.launch(**how)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+@contextmanager
+def page(opened: Any, port: int, screen: str = "390-light") -> Iterator[Any]:
+    """The kit's page. Nothing that the browser refuses, or a script fails at, passes unseen."""
+    context = opened.new_context(**SCREENS[screen])
+    context.set_default_timeout(PATIENCE * 1000)
+    shown = context.new_page()
+    troubles: list[str] = []
+    shown.on("pageerror", lambda error: troubles.append(str(error)))
+    shown.on("console", lambda line: troubles.append(line.text) if is_trouble(line) else None)
+    try:
+        shown.goto(f"http://127.0.0.1:{port}/")
+        shown.locator("#links article, #links .notice").first.wait_for()
+        yield shown
+        assert not troubles
+    finally:
+        context.close()
+
+
+def is_trouble(line: Any) -> bool:
+    """An agent that refuses, or is away, is no trouble of the page's own."""
+    return line.type == "error" and "Failed to load resource" not in line.text
+
+
+def keep(shown: Any, name: str) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    shown.screenshot(path=SHOTS / f"{name}.png")
+
+
+def faults(shown: Any) -> list[tuple[str, list[str]]]:
+    """What axe-core has against it that is serious, and where."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs extra `test`")
+    found = axe.Axe().run(shown).response["violations"]
+    return [
+        (each["id"], [str(node["html"])[:200] for node in each["nodes"]])
+        for each in found
+        if each["impact"] in SERIOUS
+    ]
