@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
-import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +34,7 @@ from fieldagent.hub import (
     webhooks,
 )
 from fieldagent.hub.api import HubApi
+from fieldagent.hub.certificate import Certificate
 from fieldagent.hub.contract import Device
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
@@ -50,7 +51,6 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
-from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.system.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.jwt import PublicKey, read_public_key
@@ -80,7 +80,9 @@ class Hub:
         self.store = store
         self.process = uuid.uuid4().hex[:12]
         self.stopping = trio.Event()
-        """Set when no new work is to come here."""
+        """Set when no new work is to come here: probes are told so, and links turned away."""
+        self.closing = trio.Event()
+        """Set when links are ended and nobody is let in any more."""
         self._link_numbers = count(1)
         self.supervisor = Supervisor(
             fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
@@ -159,32 +161,55 @@ async def run(
     Raises ListenFailed, OSError (a certificate that cannot be read), JournalFailed.
     """
     hub = Hub(settings, store)
-    tls = tls_context(settings)
+    certificate = certificate_of(settings)
     listeners = open_listeners(settings.port, settings.listen, allow_remote=True)
-    stopping = hub.stopping
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_run_store, store, stopping)
+        nursery.start_soon(_run_store, hub)
         with _mo_listeners(settings) as brought:
             async with trio.open_nursery() as parts:
-                parts.start_soon(stop_at_signal, stopping)
+                parts.start_soon(_obey_signals, hub, certificate)
+                parts.start_soon(_drain, hub)
                 keep = hub.supervisor.keep
+                if certificate is not None:
+                    parts.start_soon(keep, "the certificate", certificate.watch)
                 if brought:
                     parts.start_soon(keep, "DirectIP", partial(_take_mo, hub, brought))
                 for name, part in PARTS.items():
                     parts.start_soon(keep, name, partial(part, hub))
-                await _serve(hub, listeners, tls, stopping, task_status)
+                await _serve(hub, listeners, certificate, task_status)
                 parts.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
+
+
+async def _obey_signals(hub: Hub, certificate: Certificate | None) -> None:
+    """SIGTERM and SIGINT stop it, the second at once; SIGHUP reads the certificate again."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            if number != signal.SIGHUP:
+                (hub.closing if hub.stopping.is_set() else hub.stopping).set()
+            elif certificate is not None:
+                certificate.read_again()
+            else:
+                log.info("there is no certificate to read again; settings are read at the start")
+
+
+async def _drain(hub: Hub) -> None:
+    """From the moment at which nothing new is to come here, to the one at which nothing does."""
+    await hub.stopping.wait()
+    notify("STOPPING=1")
+    log.info("stopping: what waits is kept and goes on at the next start")
+    with waits.move_on_after(hub.settings.drain_seconds):
+        await hub.closing.wait()
+    hub.closing.set()
 
 
 async def _serve(
     hub: Hub,
     listeners: list[socket.socket],
-    tls: ssl.SSLContext | None,
-    stopping: trio.Event,
+    certificate: Certificate | None,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    """Returns once `stopping` is set and everyone who waited has an answer."""
+    """Returns once `closing` is set and everyone who waited has an answer."""
     limits = Limits(
         connections=CONNECTIONS,
         per_source=CONNECTIONS_OF_ONE,
@@ -196,21 +221,19 @@ async def _serve(
         serve,
         hub.judge(),
         listeners,
-        stopping=stopping,
+        stopping=hub.closing,
         guard=host_guard,
         limits=limits,
-        tls=tls,
+        tls=None if certificate is None else certificate.context,
         note_fault=hub.supervisor.notes("HTTP"),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(serving)
-        scheme = "http" if tls is None else "https"
+        scheme = "http" if certificate is None else "https"
         log.info("the hub answers at %s://%s:%d", scheme, hub.settings.listen[0], port)
         notify("READY=1")
         task_status.started(port)
-        await stopping.wait()
-        log.info("stopping: what waits is kept and goes on at the next start")
-        notify("STOPPING=1")
+        await hub.closing.wait()
 
 
 @contextmanager
@@ -263,18 +286,17 @@ def rockblock_key(settings: HubSettings) -> PublicKey:
     return read_public_key(settings.rockblock_public_key.read_text())
 
 
-def tls_context(settings: HubSettings) -> ssl.SSLContext | None:
+def certificate_of(settings: HubSettings) -> Certificate | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
-    return context
+    return Certificate(settings.tls_certificate, settings.tls_key)
 
 
-async def _run_store(store: Store, stopping: trio.Event) -> None:
-    await store.run()
+async def _run_store(hub: Hub) -> None:
+    await hub.store.run()
     log.critical("the database cannot be written; nothing more is accepted")
-    stopping.set()
+    hub.stopping.set()
+    hub.closing.set()
 
 
 async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:

@@ -48,11 +48,14 @@ class Links:
     connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
     """Surrounds a link, and tells when it must end. Raises StoreUnavailable, StoreFull."""
     stopping: trio.Event = field(default_factory=trio.Event)
+    """Set when no new link is to begin here."""
 
     def route(self) -> Route:
         return Route("GET", PATH, self._open)
 
     async def _open(self, request: Request) -> Response:
+        if self.stopping.is_set():
+            raise not_now("the hub is stopping")
         token = _token(request)
         device = await self._device(token)
         serve = partial(self._serve, device, token)

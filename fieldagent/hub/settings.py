@@ -36,6 +36,7 @@ class HubSettings:
     satellite_grace: int
     item_time_to_live: int
     keep_days: int
+    drain_seconds: int
     directip_listen: tuple[str, int] | None
     directip_allow: tuple[Network, ...]
     directip_gateway: tuple[str, int] | None
@@ -101,6 +102,12 @@ KEYS = (
         "seconds after which an item that could not leave expires (604800)",
     ),
     Key("keep-days", whole(1, 36_500, "days"), 30, "days that ended items are kept (30)"),
+    Key(
+        "drain-seconds",
+        whole(0, 60, "seconds"),
+        0,
+        "seconds from SIGTERM, when /healthz turns to 503, until links and listeners close (0)",
+    ),
     Key("directip-listen", _endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
     Key(
         "directip-allow",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import ssl
 import struct
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import trustme
 
+from tests.breaking import Put, environment
 from tests.hub.test_journey import posted, receiver
 from tests.processes import MODULE, PATIENCE, administer, agent, hub, until
 
@@ -28,13 +30,9 @@ class Site:
 
     def __init__(self, home: Path) -> None:
         self.authority = trustme.CA()
-        issued = self.authority.issue_cert("127.0.0.1")
-        for name, blobs in (
-            ("ca.pem", [self.authority.cert_pem]),
-            ("chain.pem", issued.cert_chain_pems),
-            ("key.pem", [issued.private_key_pem]),
-        ):
-            (home / name).write_bytes(b"".join(blob.bytes() for blob in blobs))
+        self.home = home
+        issued = self.issue()
+        (home / "ca.pem").write_bytes(self.authority.cert_pem.bytes())
         self.ca_file = str(home / "ca.pem")
         self.server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         issued.configure_cert(self.server_tls)
@@ -49,6 +47,20 @@ class Site:
             "tls-key": str(home / "key.pem"),
             "webhook-allow": "127.0.0.0/8",
         }
+
+    def issue(self) -> trustme.LeafCert:
+        """A certificate, put where the settings name it."""
+        issued = self.authority.issue_cert("127.0.0.1")
+        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+        (self.home / "chain.pem").write_bytes(chain)
+        (self.home / "key.pem").write_bytes(issued.private_key_pem.bytes())
+        return issued
+
+    def shown(self, port: int) -> bytes:
+        """The certificate that the hub shows now."""
+        plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        with self.client_tls.wrap_socket(plain, server_hostname="127.0.0.1") as peer:
+            return peer.getpeercert(binary_form=True) or b""
 
     def kit(self, port: int) -> dict[str, Any]:
         """The settings of the device's agent."""
@@ -139,6 +151,38 @@ def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
     told = "\n".join(running.output())
     assert told.count("kit is linked") == 1
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "by itself"])
+def test_a_certificate_that_was_renewed_is_used_without_a_restart(
+    how: str, site: Site, tmp_path: Path
+) -> None:
+    change = environment(tmp_path, Put("fieldagent.hub.certificate:LOOK", 0.2))
+    soon = change if how == "by itself" else {}
+    with (
+        hub(tmp_path, site.settings, MODULE, **soon) as running,
+        agent(tmp_path / "kit", site.kit(running.port)) as kit,
+    ):
+        kit.expect("linked to the hub")
+        first = site.shown(running.port)
+
+        def again() -> None:
+            if how == "SIGHUP":
+                running.process.send_signal(signal.SIGHUP)
+
+        # Only one of the two files is there yet.
+        whole = (tmp_path / "key.pem").read_bytes()
+        (tmp_path / "key.pem").write_bytes(b"")
+        again()
+        running.expect("key.pem cannot be used")
+        assert site.shown(running.port) == first
+        (tmp_path / "key.pem").write_bytes(whole)
+        site.issue()
+        again()
+        until(lambda: site.shown(running.port) != first)
+        assert kit.post("over the link as it was").body["status"] == "Delivered"
+        assert [line for line in kit.output() if "no link to the hub" in line] == []
+        assert running.stop() == 0
 
 
 @contextmanager
