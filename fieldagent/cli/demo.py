@@ -12,7 +12,8 @@ import trio
 from fieldagent.agent import agent
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli import simulate
-from fieldagent.cli.run import ended, start_logging
+from fieldagent.cli.log_lines import start_logging
+from fieldagent.cli.run import ended
 from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.commands import Bench
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, TAKEN, UNAVAILABLE, USAGE
-from fieldagent.cli.run import refuse_settings, start_logging
+from fieldagent.cli.log_lines import complain, start_logging
+from fieldagent.cli.run import refuse_settings
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.hub import audit, dead_letters, directory, numbering, secret
@@ -41,15 +42,15 @@ def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], in
     try:
         store = open_store(settings.database)
     except StoreUnavailable as error:
-        print(f"fieldagent: {error}", file=sys.stderr)
+        complain(str(error))
         return UNAVAILABLE
     try:
         return use(settings, store)
     except Refused as refused:
-        print(f"fieldagent: {escaped(str(refused))}", file=sys.stderr)
+        complain(escaped(str(refused)))
         return REFUSED
     except (StoreFailed, StoreFull, StoreUnavailable) as error:
-        print(f"fieldagent: {error}", file=sys.stderr)
+        complain(str(error))
         return IO_FAILED
     finally:
         store.close()
@@ -72,7 +73,7 @@ def run(given: argparse.Namespace) -> int:
             trio.run(hub.run, settings, store)
         except* (ListenFailed, LocalProtocolError, OSError) as group:
             error = first_error(group)
-            print(f"fieldagent: {error}", file=sys.stderr)
+            complain(str(error))
             return_code.append(TAKEN if isinstance(error, PortTaken) else UNAVAILABLE)
         return return_code[0] if return_code else OK
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-import select
 import sys
 from collections.abc import Callable
-from typing import TextIO
 
 import trio
 
 from fieldagent.agent import agent
 from fieldagent.agent.settings import default_path, load
 from fieldagent.cli.exit_codes import IO_FAILED, MISSING, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
+from fieldagent.cli.log_lines import complain, has_room, start_logging
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
@@ -25,41 +24,6 @@ log = logging.getLogger(__name__)
 
 PIECE = 1024
 """Characters that a pipe which is not full has room for (PIPE_BUF bytes)."""
-
-
-def has_room(stream: TextIO) -> bool:
-    """Whether a line can be written at once. A pipe that nobody reads is full at some time, and
-    to wait for its reader would stop everything else."""
-    watch = select.poll()
-    watch.register(stream, select.POLLOUT)
-    return bool(watch.poll(0))
-
-
-class Unhurried(logging.StreamHandler[TextIO]):
-    """Leaves out what nobody reads."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if has_room(self.stream):
-            super().emit(record)
-
-
-class EscapingFormatter(logging.Formatter):
-    """Each record is one line, but for the traceback of a fault of ours."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        record.message = escaped(record.message)
-        return super().formatMessage(record)
-
-
-def start_logging(verbose: bool) -> None:
-    """To standard error; under systemd the journal adds the time itself."""
-    line = "%(levelname)-7s %(message)s"
-    if sys.stderr.isatty():
-        line = f"%(asctime)s {line}"
-    handler = Unhurried()
-    handler.setFormatter(EscapingFormatter(line, datefmt="%H:%M:%S"))
-    level = logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(handlers=[handler], level=level)
 
 
 def emit(line: str) -> None:
@@ -80,7 +44,7 @@ def run(given: argparse.Namespace) -> int:
     except (InvalidSettings, OSError) as error:
         code = refuse_settings(error)
         if code == SETTINGS:
-            print("fieldagent: once corrected, try `fieldagent check`", file=sys.stderr)
+            complain("once corrected, try `fieldagent check`")
         return code
     if not (settings.satellite_port or settings.radio_port or settings.hub_address):
         keys = "satellite-port, radio-port or hub-address"
@@ -90,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def refuse_settings(error: InvalidSettings | OSError) -> int:
-    print(f"fieldagent: {error}", file=sys.stderr)
+    complain(str(error))
     return MISSING if isinstance(error, FileNotFoundError) else SETTINGS
 
 
@@ -100,7 +64,7 @@ def ended(start: Callable[[], None]) -> int:
         start()
     except* (agent.AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = first_error(group)
-        print(f"fieldagent: {error}", file=sys.stderr)
+        complain(str(error))
         code = _code_of(error)
     else:
         code = OK

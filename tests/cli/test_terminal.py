@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.cli.run import EscapingFormatter
+from fieldagent.cli.log_lines import EscapingFormatter
 from fieldagent.cli.terminal import escaped, escaped_lines
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
