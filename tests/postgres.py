@@ -24,29 +24,59 @@ def binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
+class Server:
+    """It has its data in `folder`; `where` is that of PostgreSQL's programs."""
+
+    def __init__(self, where: Path, folder: Path) -> None:
+        self._where = where
+        self._folder = folder
+        self._as_account: list[str] = []
+        if os.geteuid() == 0:
+            shutil.chown(folder, ACCOUNT)
+            self._as_account = ["runuser", "-u", ACCOUNT, "--"]
+        self._run("initdb", "--auth=trust", "-U", ACCOUNT, "-E", "UTF8")
+        self.address = f"postgresql:///%s?host={folder}&user={ACCOUNT}"
+        """Without a database's name."""
+
+    def start(self) -> None:
+        # Tests kill its processes and never the machine: what the kernel has is kept.
+        settings = f"-k {self._folder} -c listen_addresses= -c max_connections=200 -c fsync=off"
+        self._control("-o", settings, "start")
+
+    def restart(self) -> None:
+        """As after a crash."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        self._control("-m", "immediate", "stop")
+
+    def _control(self, *arguments: str) -> None:
+        self._run("pg_ctl", "-w", "-l", str(self._folder / "log"), *arguments)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._as_account, str(self._where / program), "-D", str(self._folder / "data")]
+        subprocess.run(
+            [*command, *arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self._folder,
+            env=leftovers.unmarked(),
+        )
+
+
 @contextmanager
-def server() -> Iterator[str]:
-    """The address of a running server, without a database's name: `postgresql://…?host=…`."""
+def server() -> Iterator[Server]:
     where = binaries()
     if where is None:
         lacking("no PostgreSQL server: apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="fieldagent-postgres-"))
-    as_account: list[str] = []
-    if os.geteuid() == 0:
-        shutil.chown(folder, ACCOUNT)
-        as_account = ["runuser", "-u", ACCOUNT, "--"]
-    data = folder / "data"
-    quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, "env": leftovers.unmarked()}
-    initdb = [where / "initdb", "--auth=trust", "-U", ACCOUNT, "-E", "UTF8", "-D", data]
-    subprocess.run([*as_account, *initdb], check=True, **quiet)  # type: ignore[call-overload]
-    # Tests kill its processes and never the machine: what the kernel has is kept.
-    settings = f"-k {folder} -c listen_addresses= -c max_connections=200 -c fsync=off"
-    control = [*as_account, where / "pg_ctl", "-w", "-D", data, "-l", folder / "log"]
-    subprocess.run([*control, "-o", settings, "start"], check=True, **quiet)  # type: ignore[call-overload]
+    running = Server(where, folder)
+    running.start()
     try:
-        yield f"postgresql:///%s?host={folder}&user={ACCOUNT}"
+        yield running
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], check=True, **quiet)  # type: ignore[call-overload]
+        running.stop()
         shutil.rmtree(folder)
 
 

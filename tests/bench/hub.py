@@ -219,8 +219,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         own = push_ratio(str(Path(folder) / "hub.sqlite3"))
     print(f"{'pushes accepted over bare INSERTs, SQLite':<62} {own:>7.3f}")
-    with server() as address:
-        own = push_ratio(new_database(address))
+    with server() as running:
+        own = push_ratio(new_database(running.address))
     print(f"{'pushes accepted over bare INSERTs, PostgreSQL':<62} {own:>7.3f}")
     print(f"{'push to hook over loopback, median':<62} {latency() * 1000:>7.1f} ms")
     many = fleet()

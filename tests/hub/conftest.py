@@ -14,8 +14,8 @@ from tests.postgres import new_database, server
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    with server() as address:
-        yield address
+    with server() as running:
+        yield running.address
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

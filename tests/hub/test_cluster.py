@@ -29,6 +29,7 @@ class Balancer:
     def __init__(self, ports: list[int]) -> None:
         self.ports = ports
         self._turn = 0
+        self._peers: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -46,9 +47,22 @@ class Balancer:
             with suppress(OSError):
                 hub = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
                 hub.settimeout(None)
-                threading.Thread(target=_relay, args=(peer, hub), daemon=True).start()
+                threading.Thread(target=self._relay, args=(peer, hub), daemon=True).start()
                 return
         peer.close()
+
+    def _relay(self, peer: socket.socket, hub: socket.socket) -> None:
+        self._peers.add(peer)
+        try:
+            _relay(peer, hub)
+        finally:
+            self._peers.discard(peer)
+
+    def cut(self) -> None:
+        """End every connection, as a mast does that goes down."""
+        for peer in [*self._peers]:
+            with suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listener.close()

@@ -27,12 +27,15 @@ class Receiver:
     def __init__(self, tls: ssl.SSLContext | None, before_answer: Callable[[], None]) -> None:
         self.got: list[Any] = []
         self.headers: list[Any] = []
-        got, headers = self.got, self.headers
+        self.times: list[float] = []
+        """Of the steady clock."""
+        got, headers, times = self.got, self.headers, self.times
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 headers.append(self.headers)
+                times.append(time.monotonic())
                 got.append(json.loads(body))
                 before_answer()
                 self.send_response(204)

@@ -1,0 +1,206 @@
+"""`python -m tests.soak --minutes 60`: real processes under faults, and a table of what was seen.
+
+Exit code 1 where something was lost, came twice, was called Delivered and is not there, or grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from tests.postgres import Server, server
+from tests.processes import PATIENCE
+from tests.soak.faults import plague
+from tests.soak.gauges import Sample, growing, look, table
+from tests.soak.ledger import Ledger, Post
+from tests.soak.traffic import keep_posting, keep_pushing
+from tests.soak.world import Kit, World, world
+
+CALLERS = 12
+"""Of each kit, over satellite."""
+LONG = 600.0
+"""Seconds from which on memory and files have to be flat."""
+
+
+@dataclass
+class Found:
+    ledger: Ledger
+    seconds: float
+    samples: list[Sample]
+    again: int
+    """Came off the air twice."""
+    wrong: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    """Of the table of counts."""
+
+
+async def soak(home: Path, database: Server, *, seconds: float, kits: int, hurry: float) -> Found:
+    with world(home, database, kits) as there:
+        ledger, samples = Ledger(), list[Sample]()
+        began = time.monotonic()
+        async with trio.open_nursery() as ports:
+            for kit in there.kits:
+                await ports.start(kit.port.run)
+            async with trio.open_nursery() as callers:
+                stop = _begin_traffic(there, ledger, callers)
+                try:
+                    with trio.move_on_after(seconds):
+                        async with trio.open_nursery() as faults:
+                            faults.start_soon(plague, there, ledger, hurry)
+                            faults.start_soon(_keep_looking, there, samples, seconds)
+                finally:
+                    # Threads end by that alone.
+                    stop.set()
+                    ports.start_soon(_give_up, there, ledger)
+            await trio.to_thread.run_sync(_settle, there, ledger)
+            ports.cancel_scope.cancel()
+        found = Found(
+            ledger, time.monotonic() - began, samples, sum(k.above.again for k in there.kits)
+        )
+        _judge(found, there)
+        return found
+
+
+def _begin_traffic(there: World, ledger: Ledger, callers: trio.Nursery) -> threading.Event:
+    """Until that is set."""
+    stop = threading.Event()
+    in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(1000))
+
+    def begin(kit: Kit, channel: str, pause: float) -> None:
+        callers.start_soon(in_thread, keep_posting, kit, channel, ledger, stop, pause)
+
+    for kit in there.kits:
+        for _ in range(CALLERS):
+            begin(kit, "Satellite", 0.0)
+        begin(kit, "Cellular", 0.5)
+    for kit in there.kits[:2]:
+        begin(kit, "Radio", 2.0)
+    callers.start_soon(in_thread, keep_pushing, there, ledger, stop, 0.5)
+    return stop
+
+
+async def _give_up(there: World, ledger: Ledger) -> None:
+    """Without faults everybody has an answer by then, or something hangs: tell what."""
+    await trio.sleep(PATIENCE)
+    for kit in there.kits:
+        status = kit.agent.call("GET", "/api/status").body
+        waits = {
+            what: (state["queued"], state["reason"]) for what, state in status["channels"].items()
+        }
+        ledger.otherwise[f"none from {kit.name}: {waits} {status['faults']}"] += 1
+    ledger.given_up.set()
+    for kit in there.kits:
+        kit.kill()
+
+
+async def _keep_looking(there: World, samples: list[Sample], seconds: float) -> None:
+    while True:
+        await trio.sleep(min(10.0, seconds / 30))
+        samples.append({name: look(*each) for name, each in there.running().items()})
+
+
+def expected(there: World, ledger: Ledger) -> dict[str, tuple[Post, set[str]]]:
+    """What each hook is to have."""
+    by_ip = ledger.accepted.get("Cellular", set())
+    found = {there.hooked.name: (there.hooked, set(by_ip))}
+    for kit in there.kits:
+        mine = f"{kit.name} "
+        wanted = {text for text in by_ip if not text.startswith(mine)}
+        wanted |= ledger.accepted.get(f"push to {kit.name}", set())
+        if kit in there.kits[:2]:
+            heard = ledger.accepted.get("Radio", set())
+            wanted |= {text for text in heard if not text.startswith(mine)}
+        found[kit.hook.name] = (kit.hook, wanted)
+    return found
+
+
+def _settle(there: World, ledger: Ledger) -> None:
+    """Without faults all that is under way arrives; or PATIENCE ends, and what lacks is told."""
+    deadline = time.monotonic() + 2 * PATIENCE
+    while time.monotonic() < deadline and not ledger.given_up.is_set():
+        if all(
+            wanted <= post.arrived().keys() for post, wanted in expected(there, ledger).values()
+        ):
+            return
+        time.sleep(0.5)
+
+
+def _judge(found: Found, there: World) -> None:
+    ledger, wrong = found.ledger, found.wrong
+    sat, there_now = ledger.delivered.get("Satellite", set()), set[str]()
+    for kit in there.kits:
+        there_now |= {
+            text for text in sat if text.startswith(f"{kit.name} ") and kit.above.has(text)
+        }
+    absent = {*ledger.absent} | (sat - there_now)
+    if absent:
+        wrong.append(f"Delivered, and not at the gateway: {sorted(absent)}")
+    posted = ledger.count("Satellite")
+    found.rows.append(f"| the gateways | {posted} | {len(sat)} | {len(sat) - len(absent)} | | |")
+    for what, (post, wanted) in expected(there, ledger).items():
+        came = post.arrived()
+        lost = wanted - came.keys()
+        twice, interrupted = post.twice()
+        here = len(wanted & came.keys())
+        found.rows.append(
+            f"| {what} | {len(wanted)} | | {here} | {len(twice)} | {len(interrupted)} |"
+        )
+        if lost:
+            wrong.append(f"{what} never got {sorted(lost)}")
+        if twice:
+            wrong.append(f"{what} got twice {sorted(twice)}")
+        if strange := came.keys() - wanted:
+            wrong.append(f"{what} got what was not for it: {sorted(strange)}")
+    wrong += [f"{times} answers were {what}" for what, times in ledger.otherwise.items()]
+    wrong += growing(found.samples) if found.seconds >= LONG else []
+
+
+def report(found: Found) -> str:
+    faults = ", ".join(f"{what} {times}" for what, times in sorted(found.ledger.faults.items()))
+    lines = [
+        f"{found.seconds:.0f} s; faults: {faults}.",
+        f"{found.again} messages came off the air twice, and count once.",
+        "",
+        "| where | posted | `Delivered` | arrived | twice | twice, its sender killed meanwhile |",
+        "|---|---|---|---|---|---|",
+        *found.rows,
+        "",
+        table(found.samples),
+        "",
+        *(found.wrong or ["Nothing was lost, nothing came twice, nothing grew."]),
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
+    parser.add_argument("--kits", type=int, default=3, help="how many agents; 3 or more (3)")
+    parser.add_argument("--hurry", type=float, default=1.0, help="so many times the faults (1)")
+    given = parser.parse_args()
+    logging.disable()
+    with tempfile.TemporaryDirectory(prefix="fieldagent-soak-") as home, server() as database:
+        run = partial(
+            soak,
+            Path(home),
+            database,
+            seconds=given.minutes * 60,
+            kits=given.kits,
+            hurry=given.hurry,
+        )
+        found = trio.run(run)
+    print(report(found))
+    return 1 if found.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What was posted, what was answered, and what arrived where how often."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from fieldagent.simulator.gateway import SimulatedGateway
+from tests.hub.test_journey import Receiver
+
+INTERRUPTED = 5.0
+"""Seconds before its sender was killed in which a post may not have been written down."""
+
+
+def texts(body: Any) -> list[str]:
+    return [event["content"] for payload in body["payloads"] for event in payload["events"]]
+
+
+class Ledger:
+    """Many threads write into it at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0
+        self.accepted: dict[str, set[str]] = {}
+        """By channel, or `push`: the texts."""
+        self.delivered: dict[str, set[str]] = {}
+        """The same, of those that were answered `Delivered`."""
+        self.otherwise: Counter[str] = Counter()
+        """Answers that were not, by what they said."""
+        self.absent: list[str] = []
+        """What was answered `Delivered` over satellite, and the gateway had not."""
+        self.faults: Counter[str] = Counter()
+        self.given_up = threading.Event()
+        """Nobody waits for an answer any longer."""
+
+    def number(self) -> int:
+        with self._lock:
+            self._next += 1
+            return self._next
+
+    def accept(self, kind: str, text: str) -> None:
+        with self._lock:
+            self.accepted.setdefault(kind, set()).add(text)
+
+    def answer(self, kind: str, text: str, body: dict[str, Any]) -> None:
+        with self._lock:
+            if body["status"] == "Delivered":
+                self.delivered.setdefault(kind, set()).add(text)
+            else:
+                self.otherwise[f"{kind}: {body['status']} {body.get('channels')}"] += 1
+
+    def fault(self, what: str) -> None:
+        with self._lock:
+            self.faults[what] += 1
+
+    def count(self, kind: str) -> int:
+        return len(self.accepted.get(kind, ()))
+
+
+class Above:
+    """The gateway of one modem, and what it has."""
+
+    def __init__(self) -> None:
+        self.again = 0
+        """Messages that came off the air twice, which a doubtful session may cost."""
+        self.gateway = SimulatedGateway(self._say)
+        self._read = 0
+        self._has: set[str] = set()
+        self._lock = threading.Lock()
+
+    def _say(self, line: str) -> None:
+        self.again += line.endswith("(again)")
+
+    def has(self, text: str) -> bool:
+        with self._lock:
+            for item in self.gateway.received[self._read :]:
+                self._read += 1
+                self._has.add(getattr(item, "content", ""))
+            return text in self._has
+
+
+@dataclass
+class Post:
+    """A hook's receiver, and when who posts to it was killed."""
+
+    name: str
+    receiver: Receiver
+    killed: list[float] = field(default_factory=list)
+
+    def note_kill(self) -> None:
+        self.killed.append(time.monotonic())
+
+    def arrived(self) -> Counter[str]:
+        return Counter(text for body in [*self.receiver.got] for text in texts(body))
+
+    def twice(self) -> tuple[list[str], list[str]]:
+        """What came more than once: with no reason, and where its sender was killed before the
+        earlier post can have been written down."""
+        times: dict[str, list[float]] = {}
+        for body, at in zip([*self.receiver.got], [*self.receiver.times], strict=False):
+            for text in texts(body):
+                times.setdefault(text, []).append(at)
+        unexplained: list[str] = []
+        interrupted: list[str] = []
+        for text, came in times.items():
+            for at in came[:-1]:
+                known = any(0 <= kill - at <= INTERRUPTED for kill in self.killed)
+                (interrupted if known else unexplained).append(text)
+        return unexplained, interrupted

@@ -1,0 +1,40 @@
+"""A minute of the soak at every change; hours of it in the long tests.
+
+SOAK_MINUTES names another length. `python -m tests.soak` prints the same table.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.postgres import server
+from tests.soak.__main__ import report, soak
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", "120"))
+SURELY = 6.0
+"""How many times the faults where there is a minute only."""
+
+
+def _run(home: Path, seconds: float, hurry: float) -> None:
+    with server() as database:
+        found = trio.run(partial(soak, home, database, seconds=seconds, kits=3, hurry=hurry))
+    told = report(found)
+    print(told)
+    assert not found.wrong, told
+    posted = found.ledger.delivered
+    assert all(posted.get(channel) for channel in ("Satellite", "Cellular", "Radio")), told
+    assert len(found.ledger.faults) == 7 or seconds < 60, told
+
+
+def test_a_minute_of_faults(tmp_path: Path) -> None:
+    _run(tmp_path, 45, SURELY)
+
+
+@pytest.mark.long
+def test_hours_of_faults(tmp_path: Path) -> None:
+    _run(tmp_path, 60 * MINUTES, 1.0)
