@@ -34,6 +34,7 @@ from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.reading import read_package
+from fieldagent.system.lived_time import MachineClocks
 from fieldagent.wire.envelope import Entry, decode
 from fieldagent.wire.outcome import Outcome
 
@@ -41,6 +42,13 @@ START = 1_790_000_000.0
 HEAD_START = 120.0
 RATES = [pytest.param(0.0, id="time-stands-still"), pytest.param(1.0, id="time-passes")]
 """How fast virtual time runs while code does. At 0 no test sees a moment that has just passed."""
+
+
+class TrustedClocks(MachineClocks):
+    """Whatever this machine makes of its own."""
+
+    def _ask(self) -> str:
+        return "network"
 
 
 @dataclass
@@ -131,7 +139,7 @@ async def kit(
     **how: Any,
 ) -> AsyncIterator[Kit]:
     """`how` is said to `to_the_hub` of the first channel; `station` is who sends, on the air."""
-    journal = Journal(path / "journal.sqlite3")
+    journal = Journal(path / "journal.sqlite3", TrustedClocks())
 
     def clock() -> float:
         return START + trio.current_time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from fieldagent.agent.mesh.station import StationTerms
 
 
+FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
+"""Who tells the time over a channel (`system.lived_time.RANKS`); nobody does over the radio."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything that one agent consists of; nothing in it is global."""
@@ -59,7 +64,10 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     inbox = _inbox(settings, journal, hooks, events)
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
-    links = {channel: ChannelLink() for channel in channels}
+    links = {
+        channel: ChannelLink(tell_time=partial(journal.clock.tell, FAR_END[channel]))
+        for channel in channels
+    }
     terms = _station_terms(settings, channels)
     words = None if terms is None else _words(terms, links, journal.clock.now)
     endings = Endings(

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,7 @@ def build(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) 
         key=derive_key(masters[0], "MT") if masters else None,
         keys=[derive_key(master, "MO") for master in masters],
     )
-    modem = SimulatedModem(gateway, imei=imei)
+    modem = SimulatedModem(gateway, imei=imei, clock=time.time)
     return Bench(modem, gateway, PtyPort(modem, link, latency=latency))
 
 

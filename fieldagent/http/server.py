@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from functools import lru_cache
 from typing import TypeVar
 
 import trio
@@ -23,6 +22,7 @@ from trio.lowlevel import checkpoint, wait_readable, wait_writable
 
 from fieldagent.http.address import is_in, source_of
 from fieldagent.http.body_budget import BodyBudget
+from fieldagent.http.date import write_date
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Judge, Request, Response
 from fieldagent.http.problem import Problem
@@ -322,7 +322,7 @@ class _Connection:
         """Send it; False when the connection can carry no other request after it."""
         protocol = self._protocol
         close = self.evicted or self._server.stopping.is_set()
-        date = _http_date(int(time.time()))
+        date = write_date(int(time.time()))
         await self._write(protocol.respond(response, date=date, close=close, head_only=head_only))
         if response.stream is not None and not head_only:
             await self._send_stream(response.stream())
@@ -331,7 +331,7 @@ class _Connection:
     async def _hand_over(self, response: Response) -> None:
         """Switch protocols: from here on the connection is the upgrade's, until it returns."""
         assert response.upgrade is not None
-        head, already = self._protocol.switch(response, date=_http_date(int(time.time())))
+        head, already = self._protocol.switch(response, date=write_date(int(time.time())))
         await self._write(head)
         self.phase, self.scope = _Phase.UPGRADED, trio.CancelScope()
         self._server.leave_source(self)
@@ -364,7 +364,7 @@ class _Connection:
         scope.cancel()
 
     async def _refuse(self, problem: Problem) -> None:
-        date = _http_date(int(time.time()))
+        date = write_date(int(time.time()))
         answer = problem.to_response()
         await self._write(self._protocol.respond(answer, date=date, close=True, head_only=False))
         await self._linger()
@@ -423,15 +423,3 @@ class _Connection:
 def _crowded() -> Problem:
     again = (("Retry-After", "1"),)
     return Problem(503, "every connection is waiting for its answer; try again", headers=again)
-
-
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-@lru_cache(maxsize=2)
-def _http_date(second: int) -> bytes:
-    """RFC 9110 5.6.7: English whatever the locale. (`email.utils` costs 3 ms to import.)"""
-    now = time.gmtime(second)
-    day, month = _DAYS[now.tm_wday], _MONTHS[now.tm_mon - 1]
-    return time.strftime(f"{day}, %d {month} %Y %H:%M:%S GMT", now).encode("ascii")

@@ -17,6 +17,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidState, InvalidStatus
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request as Handshake
+from websockets.http11 import Response as Answer
 from websockets.protocol import Protocol, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
@@ -61,6 +62,8 @@ class WebSocket:
         self._turn = trio.StrictFIFOLock()
         self._whole: deque[bytes] = deque()
         self._partial = bytearray()
+        self.date = ""
+        """What the server told of the time with its handshake."""
         self._take(protocol)
 
     async def receive(self) -> bytes:
@@ -83,6 +86,8 @@ class WebSocket:
 
     def _take(self, protocol: Protocol) -> None:
         for event in protocol.events_received():
+            if isinstance(event, Answer):
+                self.date = event.headers.get("Date", "")
             if not isinstance(event, Frame) or event.opcode in _CONTROL:
                 continue
             if event.opcode is Opcode.TEXT:

@@ -73,6 +73,8 @@ class SimulatedModem:
     service: bool = True
     session: bool = False
     """A session is under way."""
+    clock: Callable[[], float] | None = None
+    """The network's, in Unix time; without one it has not told the time yet."""
     statuses: deque[NextStatus] = field(default_factory=deque)
     lose_replies: int = 0
     wrong_sums: int = 0
@@ -180,7 +182,11 @@ class SimulatedModem:
         self._say("OK")
 
     def _tell_time(self, match: re.Match[str]) -> None:
-        self._say("-MSSTM: no network service")
+        if self.clock is None or not self.service:
+            self._say("-MSSTM: no network service")
+        else:
+            ticks = (self.clock() - sbd.SYSTEM_EPOCH) / sbd.SYSTEM_TICK
+            self._say(f"-MSSTM: {int(ticks) % 2**32:08x}")
         self._say("OK")
 
     def _tell_imei(self, match: re.Match[str]) -> None:

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,13 @@ HARDWARE_CLOCK = Path("/sys/class/rtc/rtc0/hctosys")
 """Holds 1 where the system took its time from a clock with a battery when it booted."""
 _UNSYNCHRONISED = 5
 """What adjtimex(2) returns until somebody has set the clock by the network or a receiver."""
+ASK_EVERY = 5.0
+"""Seconds for which the kernel's word on the clock counts; one that was set is asked about anew."""
+NEWS = 2.0
+"""Seconds by which others may tell the time differently each time: the hub tells whole ones."""
+RANKS = ("GPS", "satellite", "hub")
+"""Who else tells the time, the best first. Where the system's clock is not trusted, dates follow
+the best who did since the boot; the clock itself is never set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +66,32 @@ class Base(NamedTuple):
     trusted: bool
 
 
-def read_clocks() -> Reading:
-    wall = time.time()
-    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return Reading(
-        BOOT.read_text().strip(), since_boot, wall, _source() if wall >= EARLIEST else ""
-    )
+class MachineClocks:
+    """Reads them. What seldom changes is seldom asked: each row of a listing bears dates."""
 
+    def __init__(self) -> None:
+        self._boot = BOOT.read_text().strip()
+        self._kernel = ctypes.CDLL(None)
+        self._source = ""
+        self._asked = -inf
+        self._ahead = 0.0
 
-def _source() -> str:
-    # Its struct is 208 bytes at most; all zero it asks and sets nothing.
-    if ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512)) not in (-1, _UNSYNCHRONISED):
-        return "network"
-    try:
-        return "hardware clock" if HARDWARE_CLOCK.read_text().strip() == "1" else ""
-    except OSError:
-        return ""
+    def __call__(self) -> Reading:
+        wall, since_boot = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        was_set = abs(wall - since_boot - self._ahead) >= SET
+        if was_set or since_boot - self._asked >= ASK_EVERY:
+            self._ahead, self._asked = wall - since_boot, since_boot
+            self._source = self._ask() if wall >= EARLIEST else ""
+        return Reading(self._boot, since_boot, wall, self._source)
+
+    def _ask(self) -> str:
+        # Its struct is 208 bytes at most; all zero it asks and sets nothing.
+        if self._kernel.adjtimex(ctypes.create_string_buffer(512)) not in (-1, _UNSYNCHRONISED):
+            return "network"
+        try:
+            return "hardware clock" if HARDWARE_CLOCK.read_text().strip() == "1" else ""
+        except OSError:
+            return ""
 
 
 def lived_by(base: Base | None, seen: Reading) -> float:
@@ -92,11 +110,14 @@ def lived_by(base: Base | None, seen: Reading) -> float:
 class LivedTime:
     """`base` is what was written down last; `look` reads the clocks."""
 
-    def __init__(self, base: Base | None, look: Callable[[], Reading] = read_clocks) -> None:
+    def __init__(self, base: Base | None, look: Callable[[], Reading]) -> None:
         self._look = look
         seen = look()
         self._begun, self._since_boot = lived_by(base, seen), seen.since_boot
         self._offset = 0.0 if base is None else base.offset
+        """What is to be added for the date."""
+        self._told: dict[str, float] = {}
+        """The same by whoever else told the time since the boot."""
         self._kept: float | None = None
         """Time since boot when it was last written down."""
         self._follow(seen)
@@ -105,14 +126,25 @@ class LivedTime:
         return self._lived(self._look())
 
     def date(self, lived: float) -> float:
-        """That moment as the wall clock has it now, Unix time: right once the clock is."""
+        """That moment in Unix time: right once somebody is trusted who knows the time."""
         self._follow(self._look())
         return lived + self._offset
+
+    def tell(self, source: str, unix: float) -> None:
+        """One of RANKS says that it is `unix` now."""
+        if unix < EARLIEST:
+            return
+        seen = self._look()
+        offset = unix - self._lived(seen)
+        if abs(offset - self._told.get(source, -inf)) >= NEWS:
+            self._told[source] = offset
+            self._follow(seen)
 
     def base(self) -> Base:
         seen = self._look()
         self._follow(seen)
-        return Base(seen.boot, seen.since_boot, self._lived(seen), self._offset, seen.trusted)
+        trusted = bool(self._source(seen))
+        return Base(seen.boot, seen.since_boot, self._lived(seen), self._offset, trusted)
 
     def due(self) -> Base | None:
         """What should be written down anew; None where that has time."""
@@ -126,16 +158,24 @@ class LivedTime:
         self._kept = base.since_boot
 
     def source(self) -> str:
-        """From whom the wall clock has its time; empty where that is not known."""
-        return self._look().source
+        """From whom dates are; empty where nobody is trusted."""
+        return self._source(self._look())
 
     def _lived(self, seen: Reading) -> float:
         return self._begun + (seen.since_boot - self._since_boot)
 
+    def _source(self, seen: Reading) -> str:
+        return seen.source or next((who for who in RANKS if who in self._told), "")
+
     def _follow(self, seen: Reading) -> None:
+        source = self._source(seen)
         offset = seen.wall - self._lived(seen)
+        if not seen.source and source:
+            offset = self._told[source]
         if abs(offset - self._offset) >= SET:
             log.warning(
-                "the clock was set by %+.0f s; nothing expires by that", offset - self._offset
+                "dates move by %+.0f s, as %s; nothing expires by that",
+                offset - self._offset,
+                f"the {source} tells the time" if source in self._told else "the clock was set",
             )
             self._offset = offset

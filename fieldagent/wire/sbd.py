@@ -25,6 +25,10 @@ AT = "AT"
 SET_UP = "ATE0V1Q0&D0&K0"
 """No echo, results in words and not held back, DTR and flow control ignored: whatever is stored."""
 SYSTEM_TIME = "AT-MSSTM"
+SYSTEM_EPOCH = 1_739_556_857
+"""2025-02-14T18:14:17Z, in Unix time: the zero of the network's clock since January 2026."""
+SYSTEM_TICK = 0.09
+"""Seconds."""
 REPORT_SIGNAL_AND_SERVICE = "AT+CIER=1,1,1"
 RING_INDICATIONS = "AT+SBDMTA=1"
 SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
@@ -304,6 +308,14 @@ def parse_serial_number(reply: ModemReply) -> str:
         if re.fullmatch(r"[0-9]{15}", line):
             return line
     raise RemoteProtocolError(f"+CGSN was answered {_shown(reply)}, which is no IMEI")
+
+
+def parse_system_time(reply: ModemReply) -> float | None:
+    """Unix time; None where the modem has not heard the network yet."""
+    for line in reply.lines:
+        if found := re.fullmatch(r"-MSSTM: ?([0-9a-fA-F]{1,8})", line):
+            return SYSTEM_EPOCH + int(found[1], 16) * SYSTEM_TICK
+    return None
 
 
 def parse_number(reply: ModemReply) -> int | None:

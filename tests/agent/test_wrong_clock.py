@@ -6,16 +6,19 @@ libfaketime sets the clock of one process; the time since the boot stays the mac
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, ExitStack, closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fieldagent.agent.journal import lived as place
-from tests.processes import MODULE, Agent, agent, until
+from tests.hub.test_journey import receiver
+from tests.processes import MODULE, PATIENCE, Agent, administer, agent, hub, sky, until
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 pytestmark = pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed")
@@ -154,3 +157,61 @@ def test_a_boot_with_a_clock_that_nobody_has_set(tmp_path: Path, shows: str) -> 
     with starts(tmp_path, shows) as kit:
         assert look(kit, waits["id"])["status"] is None
         assert kit.call("GET", "/api/queue").body["queued"] == 1
+
+
+HERE = {"latitude": 46.5, "longitude": 8.0}
+
+
+def is_now(written: str) -> bool:
+    """A date as JSON has it."""
+    return abs(datetime.fromisoformat(written).timestamp() - time.time()) < 2 * PATIENCE
+
+
+@pytest.mark.parametrize("how", ["the modem tells", "it is set", "it is set at a restart"])
+def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) -> None:
+    """A position without a time of its own, over satellite; one that has its time keeps that."""
+    modem = {"satellite-port": str(tmp_path / "modem")}
+    with ExitStack() as stack:
+        fake = environment(tmp_path, IN_1970)
+        kit = stack.enter_context(agent(tmp_path, modem, MODULE, **fake))
+        clock = kit.call("GET", "/api/status").body["clock"]
+        assert (clock["trusted"], clock["source"]) == (False, None)
+        own = {**HERE, "timestamp": "2026-01-02T03:04:05Z"}
+        for location in (HERE, own):
+            kit.call("POST", "/api/package/async", {"location": location})
+        if how == "it is set":
+            set_clock(tmp_path, "+0")
+        elif how == "it is set at a restart":
+            kit.kill()
+            fake = environment(tmp_path, "+0")
+            kit = stack.enter_context(agent(tmp_path, modem, MODULE, **fake))
+        above = stack.enter_context(sky(tmp_path))
+        told = [json.loads(above.expect(" location {").partition("location ")[2]) for _ in "12"]
+        assert is_now(told[0]["timestamp"])
+        assert told[1]["timestamp"] == own["timestamp"]
+        until(lambda: kit.call("GET", "/api/queue").body["queued"] == 0)
+        if how == "the modem tells":
+            clock = kit.call("GET", "/api/status").body["clock"]
+            assert (clock["trusted"], clock["source"]) == (True, "satellite")
+            assert abs(clock["time"] - time.time()) < 100, "ours; the system's is left alone"
+
+
+def test_the_hub_tells_the_time_over_the_link(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    member = administer(database, "user", "add", "kit")["id"]
+    device = administer(database, "device", "add", "kit", "--user", str(member))
+    settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+    with receiver() as there, hub(tmp_path, settings) as running:
+        administer(database, "webhook", "add", there.url, "--untried")
+        linked = {
+            "satellite-port": None,
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+        }
+        with agent(tmp_path, linked, MODULE, **environment(tmp_path, IN_1970)) as kit:
+            until(lambda: kit.call("GET", "/api/status").body["clock"]["source"] == "hub")
+            assert kit.call("POST", "/api/package", {"location": HERE}).status == 200
+            until(lambda: there.got)
+            (payload,) = there.got[0]["payloads"]
+            assert is_now(payload["events"][0]["timestamp"])

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from fieldagent.system.lived_time import KEEP_EVERY, Base, LivedTime, Reading, lived_by, read_clocks
+from fieldagent.system.lived_time import (
+    ASK_EVERY,
+    EARLIEST,
+    KEEP_EVERY,
+    Base,
+    LivedTime,
+    MachineClocks,
+    Reading,
+    lived_by,
+)
 
 YEAR = 365 * 86_400.0
 NOW = 1_790_000_000.0
@@ -97,6 +106,59 @@ def test_it_is_written_down_now_and_then() -> None:
 
 
 def test_this_machine_has_clocks() -> None:
-    first, second = read_clocks(), read_clocks()
+    look = MachineClocks()
+    first, second = look(), look()
     assert first.boot == second.boot
     assert 0 < first.since_boot <= second.since_boot
+
+
+def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted() -> None:
+    machine = Machine(Reading("one", 7.0, 12.0))
+    time = LivedTime(None, machine.look)
+    assert (time.source(), time.date(time.now())) == ("", 12.0)
+    time.tell("hub", NOW)
+    assert (time.source(), time.date(time.now())) == ("hub", NOW)
+    time.tell("satellite", NOW + 30)
+    machine.passes(60.0, by=-5.0)
+    assert (time.source(), time.date(time.now())) == ("satellite", NOW + 90)
+    time.tell("hub", NOW + 1000)
+    assert time.date(time.now()) == NOW + 90, "another tells it better"
+    assert time.base() == Base("one", 67.0, 72.0, NOW + 18, True)
+    machine.seen = replace(machine.seen, wall=NOW + 100, source="network")
+    assert (time.source(), time.date(time.now())) == ("network", NOW + 100)
+
+
+def test_who_tells_a_time_before_all_this_was_made_is_not_heard() -> None:
+    time = LivedTime(None, lambda: Reading("one", 7.0, 12.0))
+    time.tell("satellite", EARLIEST - 1)
+    assert (time.source(), time.date(time.now())) == ("", 12.0)
+
+
+def test_the_kernel_is_asked_about_its_clock_now_and_then_and_when_it_was_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look = MachineClocks()
+    asked: list[str] = []
+
+    def ask() -> str:
+        asked.append("the kernel")
+        return "network"
+
+    monkeypatch.setattr(look, "_ask", ask)
+    shown = {"wall": NOW, "boot": 100.0}
+    monkeypatch.setattr("fieldagent.system.lived_time.time.time", lambda: shown["wall"])
+    monkeypatch.setattr(
+        "fieldagent.system.lived_time.time.clock_gettime", lambda clock: shown["boot"]
+    )
+    for _ in range(100):
+        assert look().source == "network"
+    assert len(asked) == 1
+    shown["wall"] += 3600
+    look()
+    assert len(asked) == 2, "it was set"
+    shown["wall"] = 12.0
+    assert look().source == ""
+    assert len(asked) == 2, "no need to ask"
+    shown.update(wall=NOW, boot=100.0 + ASK_EVERY)
+    look()
+    assert len(asked) == 3

@@ -31,6 +31,7 @@ from fieldagent.agent.channels.hub_connection import (
     open_web_socket,
 )
 from fieldagent.agent.channels.recovery import Recovery, recover
+from fieldagent.http.date import read_date
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
 from fieldagent.wire.link import BODY_BYTES, Close
@@ -76,6 +77,7 @@ class _OutboxPost:
             return self.again.popleft()
         while True:
             await self.outbox.ready(urgent=urgent)
+            await self.outbox.fix_dates()
             transmission = self.outbox.load(BODY_BYTES)
             if transmission is not None:
                 return transmission
@@ -172,6 +174,8 @@ class CellularDriver:
             try:
                 socket = await open_web_socket(self.hub, stream)
                 opening.deadline = inf
+                if (unix := read_date(socket.date)) is not None:
+                    self.link.tell_time(unix)
                 return await self._exchange(
                     LinkSession(
                         socket,

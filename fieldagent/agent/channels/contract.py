@@ -7,6 +7,7 @@ the on-air format, and nothing of modems. Every driver passes the same tests of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -44,6 +45,8 @@ class ChannelLink:
     """When the driver tries again to reach the network, where it rests till then; trio's clock."""
     next_urgent: float = -inf
     """The same for an SOS, which rests for a shorter time."""
+    tell_time: Callable[[float], None] = lambda unix: None
+    """What the driver calls with the Unix time that its peer tells."""
     facts: dict[str, str | int] = field(default_factory=dict)
     """What else the modem told of itself, such as its IMEI and firmware."""
 
@@ -81,6 +84,9 @@ class Outbox(Protocol):
 
     async def ready(self, *, urgent: bool = False) -> None:
         """Wait until a Package (with `urgent`, an SOS) is due and the budget lets it go."""
+
+    async def fix_dates(self) -> None:
+        """Just before `load`: where the clock is not trusted, dates were open until here."""
 
     def load(self, room: int) -> Transmission | None:
         """What is due, packed into at most `room` bytes; None when nothing is.

@@ -131,6 +131,7 @@ class RadioDriver:
             follows = False
             if self.pause.cancelled_caught:
                 continue
+            await self.outbox.fix_dates()
             transmission = self.outbox.load(AIR_BYTES)
             if transmission is None:
                 await trio.sleep(1)

@@ -207,6 +207,9 @@ class SatelliteDriver:
         status = await self.modem.status()
         if status.mt_flag:
             await self._read()
+        # It may have heard the network since it was set up.
+        await self.modem.ask_time()
+        await self.outbox.fix_dates()
         transmission = self.outbox.load(sbd.MO_BYTES)
         if transmission is not None:
             await self._give(transmission, status.momsn)

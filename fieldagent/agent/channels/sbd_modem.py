@@ -146,12 +146,18 @@ class Modem:
             sbd.RING_INDICATIONS,
             sbd.session_timeout(SESSION_TIME),
             sbd.REPORT_SIGNAL_AND_SERVICE,
-            # Firmware TA16005 hangs in its first session where this was not asked.
-            sbd.SYSTEM_TIME,
         ):
             reply = await self.ask(command)
             if not reply.ok:
                 log.info("the modem does not know %s; going on without", command)
+        # Firmware TA16005 hangs in its first session where this was not asked.
+        await self.ask_time()
+
+    async def ask_time(self) -> None:
+        """What the network's clock shows, once the modem has heard it."""
+        unix = sbd.parse_system_time(await self.ask(sbd.SYSTEM_TIME))
+        if unix is not None:
+            self.link.tell_time(unix)
 
     async def _wake_up(self) -> sbd.ModemReply:
         """A modem that has just got power takes a while, and may answer to half a line. One whose

@@ -22,7 +22,7 @@ from fieldagent.agent.journal.opening import open_journal
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import reader, transact
 from fieldagent.store.trouble import is_damage
-from fieldagent.system.lived_time import LivedTime, Reading, read_clocks
+from fieldagent.system.lived_time import LivedTime, MachineClocks, Reading
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
     `store.trouble.Unusable`.
     """
 
-    def __init__(self, path: Path, look: Callable[[], Reading] = read_clocks) -> None:
+    def __init__(self, path: Path, look: Callable[[], Reading] | None = None) -> None:
         super().__init__(self._transact)
         self.path = path
         self.commits = 0
@@ -70,7 +70,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """In the transaction under way."""
         self._writer, self._mark = open_journal(path)
         self._reader = reader(path)
-        self.clock = LivedTime(lived.known(self._writer), look)
+        self.clock = LivedTime(lived.known(self._writer), look or MachineClocks())
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
         try:

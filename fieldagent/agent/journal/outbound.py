@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
-from fieldagent.agent.journal import sos
+from fieldagent.agent.journal import dating, sos
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import (
@@ -17,7 +17,6 @@ from fieldagent.agent.journal.records import (
     EndedLeg,
     Known,
     Piece,
-    Spent,
     Storage,
     crc_of,
 )
@@ -31,7 +30,7 @@ ONLY_PEER = 0
 
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
-    " origin, origin_sequence"
+    " origin, origin_sequence, sequence IN (SELECT sequence FROM undated)"
 )
 _PACKAGES = "FROM package LEFT JOIN carried USING (sequence)"
 _KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
@@ -39,7 +38,7 @@ _KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
 
 def _accepted(row: Sequence[Any]) -> Accepted:
     """Raises DamagedPackage."""
-    *told, crc, status, ended, origin, origin_sequence = row
+    *told, crc, status, ended, origin, origin_sequence, undated = row
     sequence, id_, body, digest, key, *times = told
     accepted, expires, dated = times
     try:
@@ -52,7 +51,7 @@ def _accepted(row: Sequence[Any]) -> Accepted:
     known = None if status is None else Status(status)
     whose = (origin or 0, origin_sequence or 0)
     life = (accepted, expires, known, ended)
-    return Accepted(sequence, id_, package, digest, key, *life, *whose, dated)
+    return Accepted(sequence, id_, package, digest, key, *life, *whose, dated, bool(undated))
 
 
 def package(journal: Journal, sequence: int) -> Accepted | None:
@@ -216,6 +215,7 @@ def accept(
     accepted: float,
     expires: float | None,
     dated: float,
+    undated: bool = False,
     legs: Mapping[Channel, Leg],
     status: Status | None,
     priority: int,
@@ -251,6 +251,8 @@ def accept(
                 for channel, leg in legs.items()
             ],
         )
+        if undated:
+            dating.mark(db, sequence)
         if is_sos:
             sos.declare(db, sequence)
         return sequence
@@ -331,24 +333,6 @@ def sent(channel: Channel, pieces: Iterable[Piece], *, shared: bool = False) -> 
         db.execute("DELETE FROM intent WHERE channel = ?", (channel,))
 
     return store
-
-
-def spend(channel: str, day: str, spent: Spent) -> Operation[None]:
-    def store(db: sqlite3.Connection) -> None:
-        db.execute(
-            "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
-            " SET bytes = bytes + excluded.bytes, credits = credits + excluded.credits",
-            (day, channel, spent.bytes, spent.credits),
-        )
-
-    return store
-
-
-def spent_on(journal: Journal, channel: str, day: str) -> Spent:
-    rows = journal.read(
-        "SELECT bytes, credits FROM spent WHERE channel = ? AND day = ?", channel, day
-    )
-    return Spent(*rows[0]) if rows else Spent()
 
 
 def fragments_held(

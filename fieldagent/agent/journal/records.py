@@ -87,6 +87,8 @@ class Accepted(NamedTuple):
     """The number that the neighbour gave it."""
     dated: float | None = None
     """Unix time that it bears where it goes; None is `accepted`, of before lived time."""
+    undated: bool = False
+    """That date is a doubtful clock's and may be corrected yet (`journal.dating`)."""
 
 
 @dataclass(frozen=True, slots=True)

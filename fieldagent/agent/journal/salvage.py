@@ -180,7 +180,7 @@ class _Salvage:
             saved.damaged.append(self._end(sequence))
         self._mend_legs(known)
         self._mend_payloads(saved)
-        for table in ("leg", "receipt", "story", "sos", "carried", "fragment_held"):
+        for table in ("leg", "receipt", "story", "sos", "carried", "fragment_held", "undated"):
             db.execute(f"DELETE FROM {table} WHERE sequence NOT IN (SELECT sequence FROM package)")
         self._number_on(before, saved)
         waiting = "SELECT count(DISTINCT sequence) FROM leg WHERE status IS NULL"

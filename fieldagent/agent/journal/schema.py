@@ -109,6 +109,22 @@ CREATE TABLE lived ( -- the clock that nobody sets, when it was last written dow
 ) STRICT;
 """
 
+UNDATED = """
+CREATE TABLE undated ( -- Packages whose date is a doubtful clock's, and that have not left yet
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE
+) STRICT;
+"""
+
+BUDGET_DAY = """
+CREATE TABLE budget_day ( -- the day whose budget is spent
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    day TEXT NOT NULL,
+    since REAL NOT NULL,
+    trusted INTEGER NOT NULL,
+    carried TEXT NOT NULL -- a day whose costs count for this one too; empty where none does
+) STRICT;
+"""
+
 # Times were the wall clock's: lived time begins with what that shows.
 LIVED_SINCE = f"""
 {LIVED}
@@ -166,6 +182,8 @@ TABLES = f"""
 {DEAD_LETTERS}
 {LOSS}
 {LIVED}
+{UNDATED}
+{BUDGET_DAY}
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -273,5 +291,6 @@ STEPS = {
     6: CHECKED,
     7: DIGESTS + NUMBERS,
     8: LIVED_SINCE,
+    9: UNDATED + BUDGET_DAY,
 }
-JOURNAL = Schema(9, TABLES, STEPS)
+JOURNAL = Schema(10, TABLES, STEPS)

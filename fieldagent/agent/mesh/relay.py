@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from fieldagent.agent.journal import inbound, outbound
+from fieldagent.agent.journal import inbound, outbound, spending
 from fieldagent.agent.journal.records import Accepted, Spent
-from fieldagent.agent.outbound.budget import utc_day
+from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Item, Package
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import canonical, kind_of
+from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode, fingerprint
 
@@ -32,7 +33,7 @@ class Relay:
     """`channels` lead to the hub, and the user lets others go over them.
 
     `credits_per_day` bounds what neighbours cost, an SOS aside; an item waits for `time_to_live`
-    seconds. `date` tells the wall clock's time of a lived one.
+    seconds. `clock` is the journal's.
     """
 
     def __init__(
@@ -41,12 +42,12 @@ class Relay:
         *,
         credits_per_day: int,
         time_to_live: float,
-        date: Callable[[float], float],
+        clock: LivedTime,
     ) -> None:
         self._channels = channels
         self._credits_per_day = credits_per_day
         self._time_to_live = time_to_live
-        self._date = date
+        self._clock = clock
 
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
@@ -103,17 +104,10 @@ class Relay:
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels:
-            day = utc_day(self._date(now))
+            day = day_at(spending.known_day_in(db), now, self._clock)
             cost = credits_for(len(encode([entry])))
-            spent = _promised(db, day)
+            spent = spending.spent_in(db, FOR_OTHERS, day).credits
             if entry.sos or spent + cost <= self._credits_per_day:
-                outbound.spend(FOR_OTHERS, day, Spent(0, cost))(db)
+                spending.spend(FOR_OTHERS, day, Spent(0, cost))(db)
                 channels.append(Channel.SATELLITE)
         return channels
-
-
-def _promised(db: sqlite3.Connection, day: str) -> int:
-    row = db.execute(
-        "SELECT credits FROM spent WHERE channel = ? AND day = ?", (FOR_OTHERS, day)
-    ).fetchone()
-    return int(row[0]) if row else 0

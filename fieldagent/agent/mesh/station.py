@@ -71,7 +71,7 @@ def set_up(
             terms.relays_over,
             credits_per_day=terms.credits_per_day,
             time_to_live=terms.time_to_live,
-            date=journal.clock.date,
+            clock=journal.clock,
         )
     key = terms.keys[0] if terms.keys else None
     packing = Packing(journal, queue, key=key, station=terms.number)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import spending
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
+from fieldagent.agent.journal.spending import BudgetDay
+from fieldagent.system.lived_time import LivedTime
 
 DAY = 86_400
 
@@ -22,8 +24,31 @@ def until_midnight(unix: float) -> float:
     return DAY - unix % DAY
 
 
+def day_at(known: BudgetDay | None, lived: float, clock: LivedTime) -> BudgetDay:
+    """The day whose budget is spent at that lived time; `known` is the last that was.
+
+    While nobody is trusted to know the time, a day lasts 24 hours of lived time, whatever the clock
+    is set to. What was spent in such a day counts for the one that a trusted clock shows then, if
+    it had not ended.
+    """
+    unix = clock.date(lived)
+    trusted = bool(clock.source())
+    if known is None:
+        return BudgetDay(utc_day(unix), lived - unix % DAY, trusted)
+    passed = int((lived - known.since) // DAY)
+    if not trusted:
+        if passed < 1:
+            return known._replace(trusted=False)
+        day = date.fromisoformat(known.day) + timedelta(days=passed)
+        return BudgetDay(day.isoformat(), known.since + passed * DAY, False)
+    if known.day == utc_day(unix):
+        return known._replace(trusted=True)
+    carried = known.day if not known.trusted and passed < 1 else ""
+    return BudgetDay(utc_day(unix), lived - unix % DAY, True, carried)
+
+
 class Budget:
-    """One channel's. `clock` is the journal's; a day is the wall clock's.
+    """One channel's. `clock` is the journal's.
 
     `limit` is in credits a day, None where there is none; `reserve` of these are kept for
     transmissions that carry an SOS.
@@ -46,7 +71,7 @@ class Budget:
 
     def spent(self) -> Spent:
         """Bytes and credits of today."""
-        return outbound.spent_on(self._journal, self._name, self._today())
+        return spending.spent_on(self._journal, self._name, self._today())
 
     def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         """Credits that may still be spent today; None without a budget.
@@ -65,11 +90,21 @@ class Budget:
         """What is spent, for people."""
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         spent = f"{self.spent().credits} of {self._limit} credits"
-        return f"the budget of today is spent: {spent}{kept}; it is renewed at midnight UTC"
+        when = "midnight UTC"
+        if not self._journal.clock.source():
+            when = "the end of 24 hours, as nobody is trusted to know the time"
+        return f"the budget of today is spent: {spent}{kept}; it is renewed at {when}"
 
     def book(self, spent: Spent) -> Operation[None]:
         """Books it under today, in the commit of what it was spent for."""
-        return outbound.spend(self._name, self._today(), spent)
+        return spending.spend(self._name, self._today(), spent)
 
-    def _today(self) -> str:
-        return utc_day(self._journal.clock.date(self._clock()))
+    def renews_in(self) -> float:
+        """Seconds."""
+        now, clock = self._clock(), self._journal.clock
+        if clock.source():
+            return until_midnight(clock.date(now))
+        return self._today().since + DAY - now
+
+    def _today(self) -> BudgetDay:
+        return day_at(spending.known_day(self._journal), self._clock(), self._journal.clock)

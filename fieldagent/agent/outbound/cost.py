@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.terms import price
 from fieldagent.package.delivery import legs_of
 from fieldagent.package.package import Channel, Package
 
@@ -30,7 +31,8 @@ def costs(
     found = {}
     for channel, leg in legs.items():
         if leg.status is None:
-            parts = outboxes[channel].parts(stamped)
+            sizes = outboxes[channel].packing.sizes(stamped, now)
+            parts = [price(channel, size) for size in sizes]
             spent = [part.credits for part in parts], [part.bytes for part in parts]
             left = outboxes[channel].allowance()
             found[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left)

@@ -129,6 +129,7 @@ class Intake:
             accepted=now,
             expires=expires,
             dated=dated,
+            undated=not self._journal.clock.source(),
             legs=legs,
             status=status,
             priority=package.priority,

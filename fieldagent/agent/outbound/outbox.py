@@ -17,7 +17,7 @@ from fieldagent.agent.channels.contract import ChannelLink, Intent, Transmission
 from fieldagent.agent.journal import losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
-from fieldagent.agent.outbound.budget import Budget, until_midnight
+from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
@@ -29,7 +29,6 @@ from fieldagent.agent.outbound.settlement import (
     note_tried,
 )
 from fieldagent.agent.outbound.terms import price
-from fieldagent.package.package import Package
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
@@ -59,7 +58,7 @@ class ChannelOutbox:
         self._journal = journal
         self._queue = packing.queue
         self.packing = packing
-        self._budget = budget
+        self.budget = budget
         self._piggyback = piggyback
         self._endings = endings
         self._numbers = count(1)
@@ -89,18 +88,13 @@ class ChannelOutbox:
             await self._endings.record(self._expired, together(*notes))
             self._expired = []
 
-    def parts(self, package: Package) -> list[Spent]:
-        """What each transmission that it takes would cost."""
-        sizes = self.packing.sizes(package, self._journal.clock.date(self._endings.clock()))
-        return [price(self.channel, size) for size in sizes]
-
     def report(self, origin: int, report: Entry) -> None:
         """Tell the peer which fragments of an item have come."""
         self._piggyback.report(origin, report)
         self._queue.wake()
 
     def spent(self) -> Spent:
-        return self._budget.spent()
+        return self.budget.spent()
 
     # What the driver does with it.
 
@@ -109,9 +103,8 @@ class ChannelOutbox:
             changed = self._queue.changed
             now = trio.current_time()
             # A retry falls due, or a new day begins; the wall clock may be set meanwhile.
-            date = self._journal.clock.date(self._endings.clock())
-            midnight = now + min(until_midnight(date), LOOK_AGAIN)
-            with trio.move_on_at(min(self._queue.next_change(now), midnight)):
+            renewal = now + min(self.budget.renews_in(), LOOK_AGAIN)
+            with trio.move_on_at(min(self._queue.next_change(now), renewal)):
                 await changed.wait()
 
     def _is_ready(self, urgent: bool) -> bool:
@@ -121,6 +114,9 @@ class ChannelOutbox:
         if urgent and not self._queue.is_sos(sequence):
             return False
         return self._fits_budget(sequence)
+
+    async def fix_dates(self) -> None:
+        await self.packing.fix_dates()
 
     def load(self, room: int) -> Transmission | None:
         now = trio.current_time()
@@ -167,7 +163,7 @@ class ChannelOutbox:
             spent = price(self.channel, len(transmission.body))
             record = together(
                 note_sent(self._queue, pieces, spent, now),
-                self._budget.book(spent),
+                self.budget.book(spent),
                 lambda db: self._piggyback.record(db, words),
             )
         else:
@@ -234,17 +230,17 @@ class ChannelOutbox:
         )
 
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        return self._budget.left(urgent=urgent, mailbox=mailbox)
+        return self.budget.left(urgent=urgent, mailbox=mailbox)
 
     def held_back(self) -> str:
         sequence = self._queue.foremost(trio.current_time())
         if sequence is None or self._fits_budget(sequence):
             return ""
-        return self._budget.in_words()
+        return self.budget.in_words()
 
     def _fits_budget(self, sequence: int) -> bool:
         allowance = self.allowance(urgent=self._queue.is_sos(sequence))
         return allowance is None or self.packing.credits(sequence) <= allowance
 
     async def spend(self, credit: int) -> None:
-        await self._journal.persist(self._budget.book(Spent(0, credit)))
+        await self._journal.persist(self.budget.book(Spent(0, credit)))

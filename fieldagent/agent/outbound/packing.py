@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from fieldagent.agent.channels.radio_modem import WINDOW
 from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.dating import fix, foremost_undated
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Piece
 from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
@@ -54,6 +55,8 @@ class _Next:
     body: bytes
     """That alone, encoded."""
     tries: int
+    undated: bool = False
+    """It must not leave before its date is fixed."""
 
 
 class Packing:
@@ -95,8 +98,15 @@ class Packing:
         except DamagedPackage:
             return 0
 
+    async def fix_dates(self) -> None:
+        """What may leave next keeps the date from here on that it has by now."""
+        undated = foremost_undated(self._journal, self._channel, 1 + COMPANIONS_MAX)
+        if undated:
+            await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
+            self.settled()
+
     def settled(self) -> None:
-        """Something was tried: what was prepared knows too few tries."""
+        """Something was tried, or dated anew: what was prepared is not what goes."""
         self._prepared = None
 
     def pack(self, now: float, room: int, piggyback: Piggyback) -> Packed | None:
@@ -114,11 +124,15 @@ class Packing:
                 log.error("%s: it ends as Error and is kept for a look; post it again", damaged)
                 self.queue.finish(key, DAMAGED)
                 continue
-            if not pieces and len(found.body) <= room:
+            if found.undated:
+                # It was accepted since the dates of the others were fixed: it goes next.
+                passed.append(key)
+            elif not pieces and len(found.body) <= room:
                 draft, whose, tries = self._draft(found.origin), found.origin, found.tries
                 draft.begin(found.entry, found.body)
             elif not pieces or not self._joins(found, whose, draft, room):
                 passed.append(key)
+            if passed and passed[-1] == key:
                 if not pieces:
                     break
                 continue
@@ -156,15 +170,14 @@ class Packing:
         if len(whole) <= self.whole_room:
             bare = self._key is None and not (known.origin or self._station)
             body = whole if bare else draft.encoded(entry)
-            self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries)
+            self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries, known.undated)
             return self._prepared
         fragments = split(whole, self.whole_room)
         piece = Piece(sequence, 0, len(fragments))
         index = self._positions(piece, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
-        return _Next(
-            replace(piece, position=index), known.origin, entry, draft.encoded(entry), tries
-        )
+        piece, body = replace(piece, position=index), draft.encoded(entry)
+        return _Next(piece, known.origin, entry, body, tries, known.undated)
 
     def _positions(self, piece: Piece, tries: int) -> list[int]:
         """The fragments of it that go next, together where somebody is known to hear them."""

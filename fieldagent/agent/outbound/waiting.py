@@ -11,7 +11,7 @@ import trio
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import history
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.budget import until_midnight, utc_day
+from fieldagent.agent.outbound.budget import utc_day
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, due
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import Leg, legs_json
@@ -109,8 +109,8 @@ class WaitReasons:
             # Where none is told it is tried at this very moment.
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.held_back():
-            midnight = self._steady + until_midnight(self._now)
-            return _Hindrance(held, midnight, midnight, is_away=False)
+            renewal = self._steady + outbox.budget.renews_in()
+            return _Hindrance(held, renewal, renewal, is_away=False)
         return _Hindrance("" if look is None else _RESTS, look, urgent, is_away=False)
 
     def _unix(self, steady: float) -> float:

@@ -18,6 +18,9 @@ class Checked:
     async def ready(self, *, urgent: bool = False) -> None:
         await self._outbox.ready(urgent=urgent)
 
+    async def fix_dates(self) -> None:
+        await self._outbox.fix_dates()
+
     def load(self, room: int) -> Transmission | None:
         assert len(self.in_flight) < self._most, "more in flight than the driver may have"
         assert self.unsettled() is None, "a new load before the intent was settled"

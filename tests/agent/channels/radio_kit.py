@@ -31,7 +31,7 @@ from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
-from tests.kit import START, Core
+from tests.kit import START, Core, TrustedClocks
 
 
 @dataclass
@@ -89,7 +89,7 @@ async def station(
     """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
     folder.mkdir(exist_ok=True)
-    journal = Journal(folder / "journal.sqlite3")
+    journal = Journal(folder / "journal.sqlite3", TrustedClocks())
     inbox = Inbox(journal, ["script"], clock=clock, events=Events())
     radio_ = Channel.RADIO
     queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}

@@ -290,6 +290,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
         "DROP TABLE carried; DROP TABLE fragment_held; DROP TABLE reserve;"
         "DROP TABLE forgotten; DROP TABLE dead_letter; DROP TABLE dead_letter_tally;"
         "PRAGMA user_version=1;"
+        "DROP TABLE undated; DROP TABLE budget_day;"
         "DROP TABLE lived; ALTER TABLE package DROP COLUMN dated;"
         "DROP TABLE loss; DROP INDEX leg_pending; ALTER TABLE package DROP COLUMN crc;"
         "ALTER TABLE leg DROP COLUMN priority;"

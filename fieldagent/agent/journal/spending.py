@@ -1,0 +1,67 @@
+"""What was spent, by channel and day, and which day it is that is spent."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import Spent
+
+
+class BudgetDay(NamedTuple):
+    """The day whose budget is spent."""
+
+    day: str
+    """As ISO 8601 has it."""
+    since: float
+    """Lived time when it began."""
+    trusted: bool
+    """A trusted clock showed it last."""
+    carried: str = ""
+    """A day by a doubtful clock whose costs count for this one too."""
+
+
+_DAY = "SELECT day, since, trusted, carried FROM budget_day"
+_SPENT = (
+    "SELECT coalesce(sum(bytes), 0), coalesce(sum(credits), 0) FROM spent"
+    " WHERE channel = ? AND day IN (?, ?)"
+)
+
+
+def known_day(journal: Journal) -> BudgetDay | None:
+    """The one under which something was booked last."""
+    return _day(journal.read(_DAY))
+
+
+def known_day_in(db: sqlite3.Connection) -> BudgetDay | None:
+    """As `known_day`, within a transaction."""
+    return _day(db.execute(_DAY).fetchall())
+
+
+def _day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
+    for day, since, trusted, carried in rows:
+        return BudgetDay(day, since, bool(trusted), carried)
+    return None
+
+
+def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
+    def store(db: sqlite3.Connection) -> None:
+        db.execute("INSERT OR REPLACE INTO budget_day VALUES (1, ?, ?, ?, ?)", day)
+        db.execute(
+            "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
+            " SET bytes = bytes + excluded.bytes, credits = credits + excluded.credits",
+            (day.day, channel, spent.bytes, spent.credits),
+        )
+
+    return store
+
+
+def spent_on(journal: Journal, channel: str, day: BudgetDay) -> Spent:
+    (row,) = journal.read(_SPENT, channel, day.day, day.carried)
+    return Spent(*row)
+
+
+def spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent:
+    """As `spent_on`, within a transaction."""
+    return Spent(*db.execute(_SPENT, (channel, day.day, day.carried)).fetchone())

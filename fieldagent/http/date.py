@@ -1,0 +1,34 @@
+"""HTTP's dates (RFC 9110 5.6.7): English whatever the locale.
+
+`email.utils` would cost 3 ms to import.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+from functools import lru_cache
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_FIXED = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.A)
+
+
+@lru_cache(maxsize=2)
+def write_date(second: int) -> bytes:
+    now = time.gmtime(second)
+    day, month = _DAYS[now.tm_wday], _MONTHS[now.tm_mon - 1]
+    return time.strftime(f"{day}, %d {month} %Y %H:%M:%S GMT", now).encode("ascii")
+
+
+def read_date(text: str) -> float | None:
+    """Unix time; None of what is no date in the form that must be sent today."""
+    found = _FIXED.fullmatch(text)
+    if found is None or found[2] not in _MONTHS:
+        return None
+    day, month, year = int(found[1]), _MONTHS.index(found[2]) + 1, int(found[3])
+    clock = tuple(int(found[number]) for number in (4, 5, 6))
+    if not 1 <= day <= 31 or not year >= 1970 or clock > (23, 59, 60):
+        return None
+    return float(calendar.timegm((year, month, day, *clock)))

@@ -1,0 +1,72 @@
+"""Which day's budget is spent, whatever the clock is set to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fieldagent.agent.journal.spending import BudgetDay
+from fieldagent.agent.outbound.budget import DAY, day_at
+from fieldagent.system.lived_time import LivedTime, Reading
+
+MIDNIGHT = 1_789_948_800.0
+"""2026-09-21."""
+NOON = MIDNIGHT + DAY / 2
+HOUR = 3600.0
+
+
+class Machine:
+    def __init__(self, wall: float, source: str) -> None:
+        self.seen = Reading("one", 1000.0, wall, source)
+        self.clock = LivedTime(None, lambda: self.seen)
+        self.known: BudgetDay | None = None
+
+    def day(self) -> BudgetDay:
+        """As if something was booked."""
+        self.known = day_at(self.known, self.clock.now(), self.clock)
+        return self.known
+
+    def passes(self, seconds: float, **shown: object) -> None:
+        seen = self.seen
+        self.seen = replace(seen, since_boot=seen.since_boot + seconds, wall=seen.wall + seconds)
+        self.seen = replace(self.seen, **shown)  # type: ignore[arg-type]
+
+
+def test_a_trusted_clock_begins_a_day_at_midnight() -> None:
+    machine = Machine(NOON, "network")
+    assert machine.day() == BudgetDay("2026-09-21", MIDNIGHT, True)
+    machine.passes(11 * HOUR)
+    assert machine.day().day == "2026-09-21"
+    machine.passes(HOUR)
+    assert machine.day() == BudgetDay("2026-09-22", MIDNIGHT + DAY, True)
+
+
+@pytest.mark.parametrize("shows", [12.0, NOON - 3 * DAY, NOON + 3650 * DAY])
+def test_one_that_is_not_trusted_gives_no_new_budget_by_being_set(shows: float) -> None:
+    machine = Machine(NOON, "network")
+    machine.day()
+    machine.passes(HOUR, wall=shows, source="")
+    assert machine.day() == BudgetDay("2026-09-21", MIDNIGHT, False)
+    machine.passes(11 * HOUR)
+    assert machine.day().day == "2026-09-22", "by lived time"
+    machine.passes(3 * DAY, wall=shows)
+    assert machine.day() == BudgetDay("2026-09-25", MIDNIGHT + 4 * DAY, False)
+
+
+def test_what_was_spent_before_the_clock_was_set_counts_for_the_day_that_it_shows() -> None:
+    machine = Machine(12.0, "")
+    assert machine.day().day == "1970-01-01"
+    machine.passes(HOUR, wall=NOON, source="network")
+    assert machine.day() == BudgetDay("2026-09-21", 12.0 + HOUR - DAY / 2, True, "1970-01-01")
+    machine.passes(HOUR)
+    assert machine.day().carried == "1970-01-01", "till the end of that day"
+    machine.passes(DAY)
+    assert machine.day().carried == ""
+
+
+def test_a_day_that_had_ended_counts_no_more() -> None:
+    machine = Machine(12.0, "")
+    machine.day()
+    machine.passes(DAY, wall=NOON, source="network")
+    assert machine.day().carried == ""

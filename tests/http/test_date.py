@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.http.date import read_date, write_date
+
+
+@pytest.mark.parametrize("second", [0, 784_111_777, 1_790_000_000, 4_102_444_799])
+def test_what_is_written_is_read(second: int) -> None:
+    assert read_date(write_date(second).decode()) == second
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "Sun Nov  6 08:49:37 1994",
+        "Sun, 06 Nix 1994 08:49:37 GMT",
+        "Sun, 00 Nov 1994 08:49:37 GMT",
+        "Sun, 06 Nov 1994 28:49:37 GMT",
+        "Sun, 06 Nov 0000 08:49:37 GMT",
+        "Sun, 06 Nov 1994 08:49:37 GMT ",
+    ],
+)
+def test_what_is_no_date(text: str) -> None:
+    assert read_date(text) is None
