@@ -32,6 +32,7 @@ from fieldagent.agent.outbound.sos_repeat import keep_going
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
+from fieldagent.agent.watchdog import keep_fed
 from fieldagent.http.guard import loopback_guard
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
@@ -39,12 +40,11 @@ from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.store.trouble import unusable
-from fieldagent.system import waits
 from fieldagent.system.directories import LOCK
 from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Part, Supervisor, brief
-from fieldagent.system.systemd_notify import notify, watchdog_interval
+from fieldagent.system.systemd_notify import notify
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
@@ -425,15 +425,7 @@ async def _ask_for_fragments(agent: Agent) -> None:
 
 
 async def _show_life(agent: Agent) -> None:
-    """Feed systemd's watchdog while the journal takes transactions and every loop turns."""
-    interval = watchdog_interval()
-    while interval is not None:
-        await agent.parts.journal.commit(lambda db: None)
-        if trouble := agent.stuck():
-            log.error("%s; systemd will restart the agent", trouble)
-        else:
-            notify("WATCHDOG=1")
-        await waits.sleep(interval / 3)
+    await keep_fed(agent.parts.journal, agent.stuck)
 
 
 async def _resume(agent: Agent) -> None:

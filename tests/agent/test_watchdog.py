@@ -1,0 +1,123 @@
+"""What a real agent tells systemd: as long as the disk takes what is written, and no longer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.agent.journal.test_full_disk import disk, fill
+from tests.breaking import environment
+from tests.machine import lacking
+from tests.processes import MODULE, Agent, agent, until
+
+__all__ = ["disk"]
+INTERVAL = 6.0
+
+
+class Systemd:
+    """The manager's end of sd_notify(3)."""
+
+    def __init__(self, home: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(home / "notify"))
+        self._socket.setblocking(False)
+        self.environment = {
+            "NOTIFY_SOCKET": str(home / "notify"),
+            "WATCHDOG_USEC": str(int(INTERVAL * 1e6)),
+        }
+
+    def fed(self) -> int:
+        """How often since it was asked last."""
+        count = 0
+        while True:
+            try:
+                count += self._socket.recv(4096) == b"WATCHDOG=1"
+            except BlockingIOError:
+                return count
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    running = Systemd(tmp_path)
+    yield running
+    running._socket.close()
+
+
+@contextmanager
+def file_system(home: Path) -> Iterator[Path]:
+    """One of its own, which can be frozen."""
+    if os.geteuid() != 0:
+        lacking("only root may mount a disk that can be frozen")
+    image, place = home / "image", home / "mounted"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    done = subprocess.run(["mount", "-o", "loop", image, place], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def state(place: Path) -> dict[str, str | None]:
+    return {"satellite-port": None, "state-directory": str(place / "state")}
+
+
+def test_a_disk_that_hangs_is_named_and_the_watchdog_is_fed_no_more(
+    tmp_path: Path, systemd: Systemd
+) -> None:
+    with (
+        file_system(tmp_path) as place,
+        agent(tmp_path, state(place), MODULE, **systemd.environment) as kit,
+    ):
+        until(systemd.fed)
+        subprocess.run(["fsfreeze", "-f", place], check=True)
+        try:
+            kit.expect("the disk has not taken a write for")
+            systemd.fed()
+            kit.expect("the disk has not taken a write for")
+            assert systemd.fed() == 0
+        finally:
+            subprocess.run(["fsfreeze", "-u", place], check=True)
+        until(systemd.fed)
+        assert kit.stop() == 0
+
+
+def test_a_full_disk_is_no_reason_for_a_restart(
+    disk: Path, tmp_path: Path, systemd: Systemd
+) -> None:
+    with agent(tmp_path, state(disk), MODULE, **systemd.environment) as kit:
+        until(systemd.fed)
+        fill(disk)
+        for _ in range(4):
+            until(systemd.fed)
+        assert kit.post("ordinary").status == 507
+        assert kit.stop() == 0
+
+
+def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(
+    tmp_path: Path, systemd: Systemd
+) -> None:
+    """A call that blocks the whole program, such as a bug would be."""
+    soon = environment(tmp_path)
+    # What hangs is code, which no value of `Put` can say.
+    (tmp_path / "breaking" / "sitecustomize.py").write_text(
+        "import time, trio\n"
+        "import fieldagent.agent.agent as agent\n"
+        "async def hangs(_):\n"
+        "    await trio.sleep(3)\n"
+        "    time.sleep(600)\n"
+        "agent.KEEPERS['the event stream'] = hangs\n"
+    )
+    with Agent(tmp_path, state(tmp_path), MODULE, **systemd.environment, **soon) as kit:
+        kit.expect("Timeout")
+        kit.expect("sitecustomize.py")
