@@ -196,7 +196,7 @@ def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) 
             assert abs(clock["time"] - time.time()) < 100, "ours; the system's is left alone"
 
 
-def test_the_hub_tells_the_time_over_the_link(tmp_path: Path) -> None:
+def test_a_date_is_corrected_by_what_the_hub_tells(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     member = administer(database, "user", "add", "kit")["id"]
