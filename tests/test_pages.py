@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from tests.machine import tool
 from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Running
 
@@ -222,7 +221,6 @@ def on_a_terminal(command: str) -> str:
 
 
 def test_a_hub_is_copied_while_it_runs(reader: Reader) -> None:
-    tool("sqlite3", "sqlite3")
     backup, restored = reader.blocks(OPERATING)
     folder = reader.home / "fieldagent-hub"
     folder.mkdir()
@@ -230,5 +228,5 @@ def test_a_hub_is_copied_while_it_runs(reader: Reader) -> None:
         reader.types(f"fieldagent hub init Alps --database {folder}/hub.sqlite3")
         reader.types(backup)
         assert "devices" in reader.types(restored)
-    copy = f"--database {reader.home / 'hub.sqlite3'}"
+    copy = f"--database {folder / 'copy.sqlite3'}"
     assert "Alps" in reader.types(f"fieldagent hub workspace list {copy}")

@@ -20,7 +20,7 @@ IO_FAILED = 74
 TAKEN = 75
 """EX_TEMPFAIL: another program listens on the port, or another agent uses the state directory."""
 NEWER = 76
-"""A later version of the program has written the journal."""
+"""A later version of the program has written the journal, or the hub's database is of another."""
 SETTINGS = 78
 """EX_CONFIG: the settings file is wrong."""
 
@@ -29,5 +29,5 @@ OF_STATUS = {"Delivered": OK, "Error": ERROR, "Collapsed": COLLAPSED, "Canceled"
 MEANINGS = (
     "exit codes: 0 Delivered or done, 1 Error, 2 wrong usage, 3 Collapsed, 4 Canceled, 65 refused,"
     " 66 no such settings file, 69 no agent or hub answers, 74 disk trouble, 75 the port or the"
-    " state directory is taken, 76 a later version's journal, 78 wrong settings"
+    " state directory is taken, 76 another version's journal or database, 78 wrong settings"
 )

@@ -14,17 +14,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED, TAKEN, UNAVAILABLE, USAGE
+from fieldagent.cli.exit_codes import IO_FAILED, NEWER, OK, REFUSED, TAKEN, UNAVAILABLE, USAGE
 from fieldagent.cli.log_lines import complain, start_logging
 from fieldagent.cli.run import refuse_settings
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
-from fieldagent.hub import audit, dead_letters, directory, numbering, secret
+from fieldagent.hub import audit, dead_letters, directory, secret
 from fieldagent.hub.contract import Device, Unknown
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.mobile_originated import MobileOriginated
-from fieldagent.hub.settings import HubSettings, load
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.settings import HubSettings, database_options, load
+from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.error_groups import first_error
@@ -34,13 +34,21 @@ from fieldagent.wire.errors import LocalProtocolError
 DAY = 86_400.0
 
 
-def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], int]) -> int:
+def with_store(
+    given: argparse.Namespace,
+    use: Callable[[HubSettings, Store], int],
+    *,
+    upgrade: bool = False,
+) -> int:
     try:
         settings = load(given.config, given.database)
     except (InvalidSettings, OSError) as error:
         return refuse_settings(error)
     try:
-        store = open_store(settings.database)
+        store = open_store(settings.database, database_options(settings, upgrade=upgrade))
+    except OtherVersion as error:
+        complain(str(error))
+        return NEWER
     except StoreUnavailable as error:
         complain(str(error))
         return UNAVAILABLE
@@ -56,8 +64,13 @@ def with_store(given: argparse.Namespace, use: Callable[[HubSettings, Store], in
         store.close()
 
 
-def once(given: argparse.Namespace, operation: Callable[[Db, float], int]) -> int:
-    return with_store(given, lambda _, store: store.once(lambda db: operation(db, time.time())))
+def once(
+    given: argparse.Namespace, operation: Callable[[Db, float], int], *, upgrade: bool = False
+) -> int:
+    def use(_: HubSettings, store: Store) -> int:
+        return store.once(lambda db: operation(db, time.time()))
+
+    return with_store(given, use, upgrade=upgrade)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -94,12 +107,7 @@ def init(given: argparse.Namespace) -> int:
         text = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
         return show(given, text, secret_names=("apiKey", "token"))
 
-    return once(given, make)
-
-
-def restored(given: argparse.Namespace) -> int:
-    """The database was put back from a copy."""
-    return once(given, lambda db, now: show(given, {"devices": numbering.leave_out(db, now)}))
+    return once(given, make, upgrade=True)
 
 
 def workspace_add(given: argparse.Namespace) -> int:

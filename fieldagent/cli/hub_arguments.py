@@ -29,7 +29,13 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_token(actions)
     _add_webhook(actions)
     summary = "say that the database was put back from a copy: no number is given twice"
-    _add_listing(command(actions, "restored", ("hub", "restored"), summary))
+    _add_listing(command(actions, "restored", ("hub_database", "restored"), summary))
+    summary = "copy the database to FILE, whether a hub runs or not"
+    backup = command(actions, "backup", ("hub_database", "backup"), summary)
+    backup.add_argument("file", type=Path, metavar="FILE")
+    _add_listing(backup)
+    summary = "make the tables in PostgreSQL, or bring them to this version"
+    _add_store(command(actions, "migrate", ("hub_database", "migrate"), summary))
     log = command(actions, "audit", ("hub", "audit_list"), "show who did what, the latest first")
     log.add_argument("--limit", type=int, default=100)
     _add_listing(log)

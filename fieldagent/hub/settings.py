@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
+from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.system.directories import state_directory, xdg_directory
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
     WrongProperty,
     absolute_path,
+    one_of,
     read,
     read_file,
     text,
@@ -28,6 +30,9 @@ PORT = 9443
 @dataclass(frozen=True, slots=True)
 class HubSettings:
     database: str
+    database_password_file: Path | None
+    database_pooler: str
+    database_direct: str | None
     listen: tuple[str, ...]
     port: int
     tls_certificate: Path | None
@@ -78,6 +83,24 @@ KEYS = (
         text,
         None,
         "postgresql://… or an SQLite file (~/.local/state/fieldagent/hub.sqlite3)",
+    ),
+    Key(
+        "database-password-file",
+        absolute_path,
+        None,
+        "file whose first line is PostgreSQL's password, instead of one in the address",
+    ),
+    Key(
+        "database-pooler",
+        one_of("none", "transaction"),
+        "none",
+        "transaction: the address leads to PgBouncer with pool_mode=transaction (none)",
+    ),
+    Key(
+        "database-direct",
+        text,
+        None,
+        "postgresql://… around the pooler, to hear of news at once; without it in up to 3 s",
     ),
     Key("listen", _addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
     Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
@@ -142,6 +165,15 @@ _TOGETHER = (
     ("tls-certificate", "tls-key"),
     ("rockblock-username", "rockblock-password"),
 )
+
+
+def database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
+    return DatabaseOptions(
+        upgrade=upgrade,
+        password_file=settings.database_password_file,
+        pooled=settings.database_pooler == "transaction",
+        direct=settings.database_direct,
+    )
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import trio
 
+from fieldagent.store.group import StoreUnavailable
+
 T = TypeVar("T")
+
+
+class OtherVersion(StoreUnavailable):
+    """The tables are of another version than this program's; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """How to use PostgreSQL. SQLite needs none: its file is upgraded by whoever opens it."""
+
+    upgrade: bool = True
+    """Make the tables, or bring them to this version."""
+    password_file: Path | None = None
+    pooled: bool = False
+    """The address leads to a pooler that shares connections between transactions."""
+    direct: str | None = None
+    """Around the pooler, for the one connection that listens."""
 
 
 class Db(Protocol):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.contract import DatabaseOptions, Store
 from fieldagent.store.group import StoreUnavailable
 
 
-def open_store(database: str) -> Store:
+def is_postgres(database: str) -> bool:
+    return database.startswith(("postgresql://", "postgres://"))
+
+
+def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> Store:  # noqa: B008
     """`postgresql://…`, or the path of an SQLite file, which is made where there is none.
 
-    Raises StoreUnavailable with what to do.
+    Raises StoreUnavailable with what to do; OtherVersion is one.
     """
-    if database.startswith(("postgresql://", "postgres://")):
+    if is_postgres(database):
         try:
             from fieldagent.hub.store.postgres import PostgresStore
         except ImportError as error:
@@ -20,7 +24,7 @@ def open_store(database: str) -> Store:
                 " python3-psycopg, or pip install fieldagent[postgres]"
             ) from error
 
-        return PostgresStore(database)
+        return PostgresStore(database, options)
     from fieldagent.hub.store.sqlite import SqliteStore
 
     return SqliteStore(database)

@@ -11,15 +11,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import psycopg
 import trio
 
-from fieldagent.hub.store.contract import Db, Topics
+from fieldagent.hub.store.contract import DatabaseOptions, Db, Topics
 from fieldagent.hub.store.postgres_connections import Connection, Connections
-from fieldagent.hub.store.postgres_schema import migrate
+from fieldagent.hub.store.postgres_schema import migrate, require
 from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,10 @@ class _PostgresDb:
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
 
+    def own(self) -> _PostgresDb:
+        """For one of those who share a transaction: it knows what that one has announced."""
+        return _PostgresDb(self._connection)
+
 
 @lru_cache(maxsize=512)
 def _marked(sql: str) -> bytes:
@@ -69,15 +74,19 @@ def _marked(sql: str) -> bytes:
 class PostgresStore:
     """Implements `Store`."""
 
-    def __init__(self, database: str) -> None:
-        self._connections = Connections(database)
+    def __init__(self, database: str, options: DatabaseOptions) -> None:
+        self._connections = Connections(database, options)
+        self._ears = self._connections
+        if options.direct is not None:
+            self._ears = Connections(options.direct, replace(options, pooled=False))
+        self._listens = not options.pooled or options.direct is not None
         self._writer: Connection | None = None
         self._gone: StoreUnavailable | None = None
         """Why the database cannot be used now; None while it answers."""
         self._gone_since = 0.0
         self._threads = trio.CapacityLimiter(READERS)
         with self._connections.at_once() as connection:
-            migrate(connection)
+            (migrate if options.upgrade else require)(connection)
         self._group: GroupCommit[_PostgresDb] = GroupCommit(self._transact)
         self._topics = Topics()
 
@@ -123,8 +132,17 @@ class PostgresStore:
             self._writer = None
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
+        def carry_out(shared: _PostgresDb) -> tuple[T, set[str]]:
+            db = shared.own()
+            result = operation(db)
+            shared.topics |= db.topics
+            return result, db.topics
+
         self._raise_if_gone()
-        return await self._group.commit(operation)
+        result, topics = await self._group.commit(carry_out)
+        if not self._listens:
+            self._topics.announce(topics)
+        return result
 
     def once(self, operation: Callable[[Db], T]) -> T:
         with self._connections.at_once() as connection:
@@ -177,7 +195,7 @@ class PostgresStore:
         gone or back."""
         while True:
             try:
-                ear = await self._in_time(lambda: _Ear(self._connections))
+                ear = await self._in_time(lambda: _Ear(self._ears, listens=self._listens))
             except StoreUnavailable as gone:
                 self._is_gone(gone)
             else:
@@ -194,9 +212,12 @@ class PostgresStore:
             while True:
                 with trio.move_on_after(POLL) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
-                self._announce(ear.announced())
-                if quiet.cancelled_caught:
-                    await self._in_time(ear.ping)
+                payloads = ear.announced()
+                changed = quiet.cancelled_caught and await self._in_time(ear.ping)
+                if self._listens:
+                    self._announce(payloads)
+                elif changed:
+                    self._topics.announce_all()
 
     async def _in_time(self, ask: Callable[[], T]) -> T:
         """Raises StoreUnavailable; a thread that still waits then is cut soon."""
@@ -234,22 +255,28 @@ class PostgresStore:
 
 
 class _Ear:
-    """The connection that listens. Made and asked in a thread."""
+    """The connection that listens, or looks whether anything was written where none can: behind a
+    pooler. Made and asked in a thread."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, *, listens: bool) -> None:
         self._connections = connections
+        self._written = ""
         self._payloads: list[str] = []
         self._connection = connections.connect()
         self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
         with connections.bounded(self._connection, PING):
-            self._connection.execute(f"LISTEN {CHANNEL}".encode())
+            self._connection.execute(f"LISTEN {CHANNEL}".encode() if listens else b"SELECT 1")
 
     def fileno(self) -> int:
         return self._connection.fileno()
 
-    def ping(self) -> None:
+    def ping(self) -> bool:
+        """Whether a transaction of anybody's has written since the last."""
         with self._connections.bounded(self._connection, PING):
-            self._connection.execute("SELECT 1")
+            # One more than the last transaction that has got a number, and so has written.
+            found = self._connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+        before, self._written = self._written, str(found)
+        return before != self._written
 
     def announced(self) -> list[str]:
         """What has come by now. libpq itself is asked: psycopg waits, before 3.2 without end."""

@@ -8,15 +8,18 @@ but once its socket is shut down, psycopg has its answer.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.store.group import StoreUnavailable
 
 Connection = psycopg.Connection[Any]
@@ -26,18 +29,21 @@ DEFAULTS: dict[str, str | int] = {"connect_timeout": 2, "application_name": "fie
 DEADLINE = 30.0
 """Seconds for what a server that answers may need, under load or behind a lock."""
 
+_PORTS = re.compile(r"[0-9,]*", re.ASCII)
 _UNUSABLE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
+    psycopg.errors.InsufficientPrivilege,
 )
 
 
 class Connections:
     """Opens them, keeps those that are idle, and cuts those that wait for too long."""
 
-    def __init__(self, database: str) -> None:
-        self._address, self.name = _read(database)
+    def __init__(self, database: str, options: DatabaseOptions) -> None:
+        self._address, self.name = _read(database, options.password_file)
+        self._pooled = options.pooled
         self._idle: list[Connection] = []
         self._due: dict[Connection, float] = {}
         """When each that is used must be done; time.monotonic."""
@@ -54,7 +60,9 @@ class Connections:
             ) from error
 
     def connect(self) -> Connection:
-        return psycopg.connect(self._address, autocommit=True)
+        # A pooler gives each transaction another connection, where nothing is prepared.
+        threshold = None if self._pooled else 5
+        return psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
 
     @contextmanager
     def at_once(self) -> Iterator[Connection]:
@@ -124,17 +132,31 @@ def _cut(connection: Connection) -> None:
         same.shutdown(socket.SHUT_RDWR)
 
 
-def _read(database: str) -> tuple[str, str]:
+def _password(path: Path) -> str:
+    """Its first line. Raises StoreUnavailable."""
+    try:
+        return path.read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise StoreUnavailable(f"database-password-file {path} cannot be read: {why}") from None
+
+
+def _read(database: str, password_file: Path | None) -> tuple[str, str]:
     """The address for libpq, and what people are told of it. Raises StoreUnavailable, and never
     says what stands there: it may hold the password."""
     try:
         parts = conninfo_to_dict(database)
-    except psycopg.Error as error:
-        # libpq quotes what it could not read.
+    except psycopg.Error:  # libpq quotes what it could not read
+        parts = {}
+    # A password with @, / or : unescaped is read as part of a host, a port or a name.
+    shown = [str(parts.get(part, "")) for part in ("host", "port", "dbname")]
+    if not parts or any("@" in part for part in shown) or not _PORTS.fullmatch(shown[1]):
         raise StoreUnavailable(
             "the address of the database cannot be read: it must be"
             " postgresql://USER:PASSWORD@HOST:PORT/NAME, with %-escapes for what is none of"
-            f" A-Z a-z 0-9 - . _ ~ in each part ({type(error).__name__})"
+            " A-Z a-z 0-9 - . _ ~ in each part"
         ) from None
+    if password_file is not None:
+        parts["password"] = _password(password_file)
     host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
     return make_conninfo("", **{**DEFAULTS, **parts}), f"PostgreSQL at {host}/{name}"

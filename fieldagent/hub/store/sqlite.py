@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.hub.store.contract import Db, Topics
+from fieldagent.hub.store.contract import Db, OtherVersion, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
-from fieldagent.store.sqlite import LOCKED, connect, reader, transact
+from fieldagent.store.schema import TooNew
+from fieldagent.store.sqlite import CHECK, LOCKED, connect, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.system.private import make_private_file
 
 T = TypeVar("T")
 
@@ -52,6 +56,8 @@ class SqliteStore:
             self._writer = connect(file, hub_schema(TYPES))
             self._reader = reader(file)
         except (OSError, sqlite3.Error) as error:
+            if isinstance(error, TooNew):
+                raise OtherVersion(str(unusable(file, error))) from error
             if not is_damage(error):
                 raise StoreUnavailable(str(unusable(file, error))) from error
             raise StoreUnavailable(
@@ -110,6 +116,26 @@ class SqliteStore:
         with self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
             return operation(_SqliteDb(self._writer))
+
+    def back_up(self, target: Path) -> None:
+        """A copy as of one moment, whole on its disk before it has that name, also while a hub
+        writes. Raises OSError, sqlite3.Error."""
+        new = target.with_name(f"{target.name}.new")
+        new.unlink(missing_ok=True)
+        make_private_file(new)
+        try:
+            with closing(sqlite3.connect(new)) as copy:
+                self._reader.backup(copy)
+                if (damage := copy.execute(CHECK).fetchone()[0]) != "ok":
+                    raise sqlite3.DatabaseError(damage)
+            os.link(new, target)  # unlike a rename, it replaces nothing
+        finally:
+            new.unlink(missing_ok=True)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def close(self) -> None:
         self._reader.close()

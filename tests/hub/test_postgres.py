@@ -1,0 +1,283 @@
+"""PostgreSQL as it is run: behind a pooler, by a role that creates nothing, copied by pg_dump."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from fieldagent.hub.store.opening import open_store
+from fieldagent.store.group import StoreUnavailable
+from tests.hub.test_cluster import contents, push
+from tests.machine import tool
+from tests.postgres import ACCOUNT, binaries, new_database
+from tests.processes import (
+    MODULE,
+    PATIENCE,
+    Agent,
+    administer,
+    agent,
+    free_port,
+    hub,
+    started,
+    until,
+)
+
+
+class Alps:
+    """A workspace with a kit, in that database."""
+
+    def __init__(self, database: str) -> None:
+        first = administer(database, "init", "Alps")
+        self.proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+        self.member = administer(database, "user", "add", "kit")["id"]
+        device = administer(database, "device", "add", "kit", "--user", str(self.member))
+        self.token = device["hub-token"]
+        self.body: dict[str, Any] = {
+            "sourceUserId": first["sourceUserId"],
+            "workspaceId": first["workspaceId"],
+            "targetUserId": self.member,
+        }
+
+    def push(self, port: int, content: str) -> None:
+        push(port, self.proof, {**self.body, "message": {"content": content}})
+
+    @contextmanager
+    def kit(self, home: Path, address: str) -> Iterator[Agent]:
+        settings = {"satellite-port": None, "hub-token": self.token, "hub-address": address}
+        with agent(home, settings) as running:
+            yield running
+
+
+def fieldagent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, "hub", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+@contextmanager
+def pgbouncer(home: Path, database: str) -> Iterator[str]:
+    """The address of that database through PgBouncer, in transaction mode, by two connections."""
+    program = tool("pgbouncer", "pgbouncer")
+    where, name = parse_qs(urlsplit(database).query)["host"][0], urlsplit(database).path[1:]
+    port = free_port()
+    settings = home / "pgbouncer.ini"
+    settings.write_text(
+        f"[databases]\n{name} = host={where} user={ACCOUNT}\n[pgbouncer]\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
+        "pool_mode = transaction\ndefault_pool_size = 2\n"
+    )
+    command = [program, str(settings)]
+    if os.geteuid() == 0:  # as it refuses to run
+        for folder in (home, *home.parents):
+            folder.chmod(folder.stat().st_mode | 0o055 if folder.name.startswith("pyt") else 0o755)
+            if folder.parent.name == "tmp":
+                break
+        command = ["runuser", "-u", ACCOUNT, "--", *command]
+    with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        address = f"postgresql://{ACCOUNT}@127.0.0.1:{port}/{name}"
+
+        def answers() -> bool:
+            try:
+                psycopg.connect(address).close()
+            except psycopg.Error:
+                return False
+            return True
+
+        until(answers)
+        yield address
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["polled", "heard directly"])
+def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) -> None:
+    """What one takes reaches the kit that the other holds; a statement is used more often than
+    psycopg needs to prepare it."""
+    database = new_database(postgres)
+    alps = Alps(database)
+    with ExitStack() as stack:
+        pooled = stack.enter_context(pgbouncer(tmp_path, database))
+        settings = {"database": pooled, "database-pooler": "transaction"}
+        if direct:
+            settings["database-direct"] = database
+        hubs = []
+        for number in range(2):
+            home = tmp_path / f"hub{number}"
+            home.mkdir()
+            hubs.append(stack.enter_context(hub(home, settings)))
+        kit = stack.enter_context(alps.kit(tmp_path, hubs[0].address))
+        kit.expect("linked to the hub")
+        for number in range(12):
+            alps.push(hubs[number % 2].port, f"push {number}")
+        until(lambda: len(contents(kit)) == 12)
+        administer(database, "device", "disable", "kit")
+        kit.expect("the hub ended the link for good")
+        for running in hubs:
+            assert running.stop() == 0
+            told = "\n".join(running.output())
+            assert "Traceback" not in told
+            assert "cannot be used" not in told
+
+
+def test_a_role_that_may_create_nothing(postgres: str, tmp_path: Path) -> None:
+    database = new_database(postgres)
+    role = f"role_{urlsplit(database).path[6:]}"
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+        limited = database.replace(f"user={ACCOUNT}", f"user={role}")
+        refused = fieldagent("run", "--database", limited)
+        assert refused.returncode == 76
+        assert "it has no tables" in refused.stderr
+        assert "`fieldagent hub migrate`" in refused.stderr
+        denied = fieldagent("migrate", "--database", limited)
+        assert denied.returncode == 69
+        assert "permission denied" in denied.stderr
+        assert "Traceback" not in denied.stderr + refused.stderr
+        assert fieldagent("migrate", "--database", database).returncode == 0
+        owner.execute(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "
+            f"{role}".encode()
+        )
+        alps = Alps(limited)
+        with hub(tmp_path, {"database": limited}) as running:
+            with alps.kit(tmp_path, running.address) as kit:
+                alps.push(running.port, "by a role that may create nothing")
+                until(lambda: len(contents(kit)) == 1)
+            assert running.stop() == 0
+        owner.execute("UPDATE fieldagent_schema SET version = version - 1")
+        older = fieldagent("user", "list", "--database", limited)
+        assert (older.returncode, "are of version" in older.stderr) == (76, True)
+        owner.execute("UPDATE fieldagent_schema SET version = version + 2")
+        later = fieldagent("run", "--database", limited)
+        assert (later.returncode, "this program knows" in later.stderr) == (76, True)
+
+
+def test_a_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+    """Of an address that cannot be read, too. Nobody answers at any of these."""
+    for address in (
+        "postgresql://hub:s3cr%ZZet@db/hub",
+        "postgresql://hub:s3cr et@db/hub",
+        "postgresql://hub:s3cret@db:port/hub",
+        "postgresql://hub:s3cret@[::1/hub",
+        "postgresql://hub:s3cret@127.0.0.1:1/hub",
+        "postgresql://hub:x@s3cret@127.0.0.1:1/hub",
+        "postgresql://hub:s3cr/s3cret@127.0.0.1:1/hub",
+        "postgresql://hub:1/s3cret@127.0.0.1:1/hub",
+        "postgresql://hub:s3cr?s3cret@127.0.0.1:1/hub",
+        "postgresql://hub:s3cr#s3cret@127.0.0.1:1/hub",
+        "postgresql://hub:s3cr:s3cret@127.0.0.1:1/hub",
+    ):
+        with pytest.raises(StoreUnavailable) as refused:
+            open_store(address)
+        assert "s3cr" not in str(refused.value)
+    told = fieldagent("user", "list", "--database", address)
+    assert (told.returncode, "s3cr" in told.stderr + told.stdout) == (69, False)
+    settings = tmp_path / "hub.properties"
+    settings.write_text(
+        "database=postgresql://hub@127.0.0.1:1/hub\ndatabase-password-file=/missing\n"
+    )
+    told = fieldagent("user", "list", "--config", str(settings))
+    assert "database-password-file /missing cannot be read: No such file" in told.stderr
+
+
+@pytest.mark.parametrize("how", ["database-password-file", "PGPASSFILE"])
+def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Path) -> None:
+    """By SCRAM, over TCP, from a server of its own settings."""
+    database = new_database(postgres)
+    role = f"role_{urlsplit(database).path[6:]}"
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'of ours'".encode())
+        ((hba,),) = owner.execute("SHOW hba_file").fetchall()
+        line = f"local all {role} scram-sha-256\n"
+        text = Path(hba).read_text()
+        Path(hba).write_text(line + text)
+        owner.execute("SELECT pg_reload_conf()")
+        owner.execute(f"GRANT CREATE ON SCHEMA public TO {role}".encode())
+    address = database.replace(f"user={ACCOUNT}", f"user={role}")
+    settings, secret = tmp_path / "hub.properties", tmp_path / "password"
+    lines, environment = f"database={address}\n", {}
+    if how == "PGPASSFILE":
+        secret.write_text("*:*:*:*:of ours\n")
+        environment["PGPASSFILE"] = str(secret)
+    else:
+        secret.write_text("of ours\n")
+        lines += f"database-password-file={secret}\n"
+    secret.chmod(0o600)
+    settings.write_text(lines)
+    try:
+        until(lambda: fieldagent("migrate", "--database", address).returncode == 69)
+        done = fieldagent("migrate", "--config", str(settings), **environment)
+        assert done.returncode == 0, done.stderr
+    finally:
+        Path(hba).write_text(text)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_a_copy_is_put_back_as_the_words_say(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The drill: copy while the hub runs, go on, lose the database, put the copy back."""
+    database = str(tmp_path / "hub.sqlite3")
+    if store == "postgresql":
+        database = new_database(request.getfixturevalue("postgres"))
+    copy = tmp_path / "copy"
+    alps = Alps(database)
+
+    def by_hand(line: str) -> None:
+        path = f"{binaries()}{os.pathsep}{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "DATABASE": database, "PATH": path}
+        subprocess.run(["sh", "-ec", line], env=environment, check=True, timeout=PATIENCE)
+
+    with alps.kit(tmp_path, f"http://127.0.0.1:{(port := free_port())}") as kit:
+        with hub(tmp_path, {"database": database, "port": str(port)}) as running:
+            alps.push(port, "before the copy")
+            until(lambda: len(contents(kit)) == 1)
+            made = fieldagent("backup", str(copy), "--database", database)
+            put_back = []
+            if store == "sqlite":
+                assert made.returncode == 0, made.stderr
+                assert copy.stat().st_mode & 0o777 == 0o600
+                again = fieldagent("backup", str(copy), "--database", database)
+                assert (again.returncode, "is there already" in again.stderr) == (65, True)
+            else:
+                assert made.returncode == 65
+                lines = [x.strip() for x in made.stderr.splitlines() if x.startswith("  ")]
+                by_hand(lines[0])
+                put_back = lines[1:]
+            alps.push(port, "after the copy")
+            until(lambda: len(contents(kit)) == 2)
+            running.kill()
+        if store == "sqlite":
+            for each in tmp_path.glob("hub.sqlite3*"):
+                each.unlink()
+            shutil.copy(copy, database)
+            put_back = ['fieldagent hub restored --database "$DATABASE"']
+        for line in put_back:
+            by_hand(line)
+        with hub(tmp_path, {"database": database, "port": str(port)}) as running:
+            alps.push(port, "after the restore")
+            until(lambda: len(contents(kit)) == 3)
+            assert running.stop() == 0
+        assert sorted(contents(kit)) == ["after the copy", "after the restore", "before the copy"]
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    told = fieldagent("backup", str(tmp_path / "nowhere" / "copy"), "--database", database)
+    assert told.returncode == 74
+    assert "cannot be written: No such file or directory" in told.stderr
+    assert "Traceback" not in told.stderr
