@@ -14,7 +14,6 @@ import trio.testing
 
 from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
-from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import history, outbound, sos
 from fieldagent.agent.journal.history import Line
@@ -144,9 +143,9 @@ async def kit(
     def clock() -> float:
         return START + trio.current_time()
 
-    inbox = Inbox(journal, ["script"], clock=clock, events=Events(), keys=keys)
+    inbox = Inbox(journal, ["script"], clock=clock, keys=keys)
     queues = {name: channel_queue(journal, name) for name in (channel, *also)}
-    endings = Endings(journal, queues, clock=clock, events=Events(), fan_out=fan_out)
+    endings = Endings(journal, queues, clock=clock, fan_out=fan_out)
     intake = Intake(journal, queues, endings, time_to_live=3600, head_start=HEAD_START)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}

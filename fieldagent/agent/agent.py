@@ -405,17 +405,17 @@ async def _keep_sos_going(agent: Agent) -> None:
 
 
 async def _tell_links(agent: Agent) -> None:
-    """Publish each channel's condition when it changes, for as long as somebody listens."""
-    text: dict[str, Any] = {}
+    """Look at each channel's condition, for as long as somebody listens."""
     while True:
         if agent.parts.events:
             for name, channel in agent.status()["channels"].items():
-                if channel["configured"] and text.get(name) != channel:
-                    text[name] = channel
-                    agent.parts.events.publish("link", {"channel": name, **channel})
-        else:
-            text.clear()
+                if channel["configured"]:
+                    agent.parts.events.link(name, channel)
         await trio.sleep(1)
+
+
+async def _tell_events(agent: Agent) -> None:
+    await agent.parts.events.follow()
 
 
 async def _ask_for_fragments(agent: Agent) -> None:
@@ -438,7 +438,8 @@ KEEPERS = {
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,
     "the watchdog": _show_life,
-    "the event stream": _tell_links,
+    "the event stream": _tell_events,
+    "the links' condition": _tell_links,
     "the search for fragments": _ask_for_fragments,
     "the repeating of SOS": _keep_sos_going,
 }

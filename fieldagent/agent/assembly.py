@@ -59,9 +59,8 @@ class Parts:
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """What waited before is queued again. `emit` takes the lines that a script prints."""
-    events = Events()
     hooks = hooks_of(settings, emit)
-    inbox = _inbox(settings, journal, hooks, events)
+    inbox = _inbox(settings, journal, hooks)
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
     links = {
@@ -74,7 +73,6 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         journal,
         queues,
         clock=journal.clock.now,
-        events=events,
         fan_out=settings.fan_out,
         neighbours=words if terms is not None and terms.relays_over else None,
     )
@@ -105,7 +103,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume.begin()
     return Parts(
         journal,
-        events,
+        Events(journal),
         hooks,
         inbox,
         queues,
@@ -119,12 +117,11 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     )
 
 
-def _inbox(settings: Settings, journal: Journal, hooks: list[Hook], events: Events) -> Inbox:
+def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
     return Inbox(
         journal,
         [hook.name for hook in hooks],
         clock=journal.clock.now,
-        events=events,
         keys=[derive_key(master, "MT") for master in settings.satellite_key],
         hand_unread=settings.inbound_dead_letters == "hook",
     )

@@ -1,57 +1,129 @@
-"""Tells everyone who listens what happens: Packages, inbound payloads, link quality.
+"""Tells everyone who listens what happens: Packages, inbound payloads, SOS, links.
 
-Server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Nothing is kept for those
-who were away; the journal answers what was.
+Server-sent events (the HTML standard, section 9.2) for `GET /api/events`. What they tell is read
+from the journal, so that a listener who comes back says with `Last-Event-ID` where to go on, also
+after a restart; one who reads slowly holds up nobody. Only what was too long ago is `lost`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import trio
 
-BACKLOG = 256
-"""Events that a slow listener may be behind; more are lost to it, and it is told."""
+from fieldagent.agent.journal import changes, outbound, sos
+from fieldagent.agent.journal.changes import Change
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
+from fieldagent.package.delivery import legs_json
+
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment shows that the stream lives."""
-TOPICS = ("package", "inbound", "link")
+TOPICS = ("package", "inbound", "link", "sos")
 
 
 class Events:
-    def __init__(self) -> None:
-        self._listeners: dict[trio.MemorySendChannel[bytes], frozenset[str]] = {}
-        self._behind: set[trio.MemorySendChannel[bytes]] = set()
+    """`follow` must be running for news to be told when they are."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._links: dict[str, Any] = {}
+        self._listeners = 0
+        self._news = trio.Event()
 
     def __bool__(self) -> bool:
         """Whether anybody listens."""
-        return bool(self._listeners)
+        return self._listeners > 0
 
-    def publish(self, topic: str, document: Any) -> None:
-        """Never waits: a listener that does not read has no hold on the agent."""
-        text = document if isinstance(document, str) else json.dumps(document)
-        event = f"event: {topic}\ndata: {text}\n\n".encode()
-        for listener, topics in self._listeners.items():
-            if topic in topics:
-                try:
-                    listener.send_nowait(event)
-                except trio.WouldBlock:
-                    self._behind.add(listener)
+    async def follow(self) -> None:
+        while True:
+            await self._journal.news()
+            self._wake()
 
-    async def listen(self, topics: frozenset[str]) -> AsyncIterator[bytes]:
-        send, receive = trio.open_memory_channel[bytes](BACKLOG)
-        self._listeners[send] = topics
+    def link(self, name: str, condition: Any) -> None:
+        """How a channel is now."""
+        if self._links.get(name) != condition:
+            self._links[name] = condition
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    async def listen(self, topics: frozenset[str], last: str = "") -> AsyncIterator[bytes]:
+        """`last` is the id of the last event that the listener has had."""
+        if not self._listeners:
+            # What was told to others may be long ago.
+            self._links.clear()
+        self._listeners += 1
         try:
-            yield b": listening\n\n"
+            place, beginning = self._begin(last)
+            told: dict[str, Any] = {}
+            yield b": listening\n\n" + beginning
+            deadline = trio.current_time() + KEEP_ALIVE
             while True:
-                event = b": alive\n\n"
-                with trio.move_on_after(KEEP_ALIVE):
-                    event = await receive.receive()
-                if send in self._behind and not receive.statistics().current_buffer_used:
-                    self._behind.discard(send)
-                    event += b"event: lost\ndata: {}\n\n"
-                yield event
+                events, place = self._since(place, topics)
+                if "link" in topics:
+                    events += self._changed_links(place, told)
+                if not events:
+                    with trio.move_on_at(deadline):
+                        await self._news.wait()
+                        continue
+                    events = b": alive\n\n"
+                yield events
+                deadline = trio.current_time() + KEEP_ALIVE
         finally:
-            del self._listeners[send]
-            self._behind.discard(send)
+            self._listeners -= 1
+
+    def _begin(self, last: str) -> tuple[int, bytes]:
+        """Where to go on; and what is said first."""
+        place = changes.newest(self._journal)
+        if not last:
+            return place, b""
+        if re.fullmatch(r"[0-9]{1,18}", last, re.ASCII) and changes.is_known(
+            self._journal, int(last)
+        ):
+            return int(last), b""
+        return place, _event(place, "lost", "{}")
+
+    def _since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
+        found, place = changes.since(self._journal, place, topics)
+        documents = [(each, self._document(each)) for each in found]
+        told = [_event(each.number, each.topic, text) for each, text in documents if text]
+        return b"".join(told), place
+
+    def _document(self, change: Change) -> str:
+        """Empty where nothing is known of it any more."""
+        if change.topic == "inbound":
+            return changes.payload(self._journal, change.subject) or ""
+        try:
+            standing = standing_of(self._journal, change.subject)
+        except UnknownPackage:
+            return ""
+        if change.topic == "package":
+            legs = legs_json(standing.legs)
+            return json.dumps({"id": standing.id, "status": standing.status, "channels": legs})
+        receipts = outbound.receipts(self._journal, change.subject)
+        return json.dumps(
+            {
+                "id": standing.id,
+                "state": sos.state(self._journal, change.subject),
+                "since": standing.accepted,
+                "confirmedBy": [each.as_json() for each in receipts],
+            }
+        )
+
+    def _changed_links(self, place: int, told: dict[str, Any]) -> bytes:
+        news = {name: now for name, now in self._links.items() if told.get(name) != now}
+        told.update(news)
+        return b"".join(
+            _event(place, "link", json.dumps({"channel": name, **now}))
+            for name, now in news.items()
+        )
+
+
+def _event(number: int, topic: str, text: str) -> bytes:
+    return f"id: {number}\nevent: {topic}\ndata: {text}\n\n".encode()

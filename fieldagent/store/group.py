@@ -52,6 +52,7 @@ class GroupCommit(Generic[C]):
         self._orders: list[Order[C]] = []
         self._enough = 1
         self._came = trio.Event()
+        self._news = trio.Event()
         self._ended = False
         self.failed: StoreFailed | None = None
         """Set once and for all when the disk refused a commit."""
@@ -76,6 +77,10 @@ class GroupCommit(Generic[C]):
             raise order.error
         result: T = order.result
         return result
+
+    async def news(self) -> None:
+        """Wait until something is committed."""
+        await self._news.wait()
 
     def fail(self, why: str) -> StoreFailed:
         """Nothing more is accepted, and `run` ends."""
@@ -119,6 +124,8 @@ class GroupCommit(Generic[C]):
                 self.failed = order.error
             if order.caller is not None:
                 trio.lowlevel.reschedule(order.caller)
+        self._news.set()
+        self._news = trio.Event()
 
     def _carry_out(self, orders: Sequence[Order[C]]) -> None:
         """In a thread: all in one transaction, or one by one if one of them raises."""

@@ -490,7 +490,7 @@ def test_events_tell_what_happens(kit: Agent) -> None:
     assert response.readline() == b": listening\n"
     id_ = kit.post("listened to").body["id"]
     told = None
-    while told is None or told["id"] != id_:
+    while told is None or told["id"] != id_ or told["status"] is None:
         line = response.readline()
         told = json.loads(line.removeprefix(b"data: ")) if line.startswith(b"data: ") else told
     assert told["status"] == "Delivered"

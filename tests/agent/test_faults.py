@@ -208,7 +208,6 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "status": ("GET", "/api/status", None),
     "listen": ("GET", "/api/events", None),
     "metrics": ("GET", "/metrics", None),
-    "page": ("GET", "/", None),
 }
 """One for each handler of the local API."""
 

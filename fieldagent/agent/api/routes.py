@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -255,10 +256,10 @@ class LocalApi:
         wanted = dict(request.query).get("topics", ",".join(TOPICS)).split(",")
         if not set(wanted) <= set(TOPICS):
             raise Problem(400, f"?topics= holds some of {','.join(TOPICS)}")
-        topics = frozenset(wanted)
-        return Response(
-            200, content_type="text/event-stream", stream=lambda: self._parts.events.listen(topics)
+        stream = partial(
+            self._parts.events.listen, frozenset(wanted), request.headers.get("last-event-id", "")
         )
+        return Response(200, content_type="text/event-stream", stream=stream)
 
     async def metrics(self, request: Request) -> Response:
         text = "".join(_metric_lines(self._condition.status()))

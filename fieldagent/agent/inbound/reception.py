@@ -15,7 +15,6 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.events import Events
 from fieldagent.agent.journal import dead_letters, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import Received
@@ -112,11 +111,9 @@ class Inbox:
         hooks: Sequence[str],
         *,
         clock: Callable[[], float],
-        events: Events,
         keys: Sequence[bytes] = (),
         hand_unread: bool = False,
     ) -> None:
-        self._events = events
         self._journal = journal
         self.hooks = hooks
         self._clock = clock
@@ -246,7 +243,6 @@ class Inbox:
         for payload in taken.payloads:
             if SOS_MARK in payload.body:
                 log.warning("an SOS has come from %s: %s", payload.sender, payload.body)
-            self._events.publish("inbound", payload.body)
         if taken.payloads:
             self.wake()
         for sequence in taken.receipts:

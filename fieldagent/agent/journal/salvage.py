@@ -122,7 +122,7 @@ class _Salvage:
             name: _Table(db, name, sql)
             for name, sql in db.execute(
                 "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"
-                " AND name NOT LIKE 'sqlite_%' AND name <> 'reserve'"
+                " AND name NOT LIKE 'sqlite_%' AND name NOT IN ('reserve', 'event')"
             ).fetchall()
         }
         self._ids: dict[int, int] = {}

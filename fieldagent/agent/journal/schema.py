@@ -131,6 +131,45 @@ LIVED_SINCE = f"""
 ALTER TABLE package ADD COLUMN dated REAL;
 """
 
+EVENTS_KEPT = 10_000
+"""Events that one who was away may have missed and still be told, 300 kB on disk."""
+
+# The first has a number of its own, by which another journal's are known not to be of this one.
+EVENTS = f"""
+CREATE TABLE event ( -- what changed, for those who watch
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic TEXT NOT NULL, -- package, sos, inbound
+    subject INTEGER NOT NULL -- a sequence; or a number of `inbound`
+) STRICT;
+INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
+CREATE TRIGGER event_trimmed AFTER INSERT ON event WHEN new.number % 256 = 0 BEGIN
+    DELETE FROM event WHERE number <= new.number - {EVENTS_KEPT};
+END;
+CREATE TRIGGER package_accepted AFTER INSERT ON package BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TRIGGER leg_ended AFTER UPDATE OF status ON leg WHEN new.status IS NOT old.status BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TRIGGER package_tried AFTER INSERT ON story BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TRIGGER package_stored AFTER INSERT ON receipt BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+    INSERT INTO event (topic, subject)
+        SELECT 'sos', sequence FROM sos WHERE sequence = new.sequence;
+END;
+CREATE TRIGGER sos_declared AFTER INSERT ON sos BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.sequence);
+END;
+CREATE TRIGGER sos_over AFTER UPDATE OF state ON sos WHEN new.state <> old.state BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.sequence);
+END;
+CREATE TRIGGER payload_came AFTER INSERT ON inbound BEGIN
+    INSERT INTO event (topic, subject) VALUES ('inbound', new.number);
+END;
+"""
+
 PENDING = "CREATE INDEX leg_pending ON leg (-priority, sequence) WHERE status IS NULL;"
 
 # A row without a check was accepted before there were any.
@@ -280,6 +319,7 @@ CREATE TABLE handover ( -- one payload to one hook
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
 {DIGESTS}
 {NUMBERS}
+{EVENTS}
 """
 
 STEPS = {
@@ -292,5 +332,6 @@ STEPS = {
     7: DIGESTS + NUMBERS,
     8: LIVED_SINCE,
     9: UNDATED + BUDGET_DAY,
+    10: EVENTS,
 }
-JOURNAL = Schema(10, TABLES, STEPS)
+JOURNAL = Schema(11, TABLES, STEPS)

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 import trio
 
-from fieldagent.agent.events import Events
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedLeg
@@ -19,7 +18,7 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.standing import Standing, standing_of
-from fieldagent.package.delivery import FanOut, Leg, legs_json
+from fieldagent.package.delivery import FanOut, Leg
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.envelope import Ack, digest_of
 
@@ -40,14 +39,12 @@ class Endings:
         queues: Mapping[Channel, ChannelQueue],
         *,
         clock: Callable[[], float],
-        events: Events,
         fan_out: FanOut = FanOut.EVERY,
         neighbours: RadioPiggyback | None = None,
     ) -> None:
         self.clock = clock
         self._journal = journal
         self._queues = queues
-        self._events = events
         self._fan_out = fan_out
         self._neighbours = neighbours
         self._waiters: dict[int, trio.Event] = {}
@@ -124,16 +121,7 @@ class Endings:
 
     def _tell(self, sequence: int) -> None:
         waiter = self._waiters.get(sequence)
-        if waiter is None and not self._events:
-            return
-        standing = standing_of(self._journal, sequence)
-        document = {
-            "id": standing.id,
-            "status": standing.status,
-            "channels": legs_json(standing.legs),
-        }
-        self._events.publish("package", document)
-        if waiter is not None and standing.status is not None:
+        if waiter is not None and standing_of(self._journal, sequence).status is not None:
             waiter.set()
 
     async def outcome(self, sequence: int) -> Standing:

@@ -45,7 +45,7 @@ export async function call(method, path, body, headers = {}) {
 export const post = (body, key) =>
   call("POST", "/api/package/async", body, { "Idempotency-Key": key });
 
-const TOPICS = ["package", "inbound", "link"];
+const TOPICS = ["package", "inbound", "link", "sos"];
 const AGAIN = 3_000;
 
 /** Tells of every event, and with `connected` and `lost` when all must be looked at anew. */

@@ -16,7 +16,6 @@ from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.contract import ChannelLink, Reception
 from fieldagent.agent.channels.node import open_node
-from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
@@ -90,14 +89,12 @@ async def station(
     folder = path / f"station-{number}"
     folder.mkdir(exist_ok=True)
     journal = Journal(folder / "journal.sqlite3", TrustedClocks())
-    inbox = Inbox(journal, ["script"], clock=clock, events=Events())
+    inbox = Inbox(journal, ["script"], clock=clock)
     radio_ = Channel.RADIO
     queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
     terms = StationTerms(number, f"Kit {number}", keys, relays_over, credits_per_day, 86_400)
     words = words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
-    endings = Endings(
-        journal, queues, clock=clock, events=Events(), neighbours=words if relays_over else None
-    )
+    endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}

@@ -10,7 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
@@ -48,7 +47,7 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
     found = hooks_of(settings, emit)
     assert [hook.name for hook in found] == ["script", "webhook"]
     journal = Journal(tmp_path / "journal.sqlite3")
-    inbox = Inbox(journal, ["script", "webhook"], clock=lambda: 0.0, events=Events())
+    inbox = Inbox(journal, ["script", "webhook"], clock=lambda: 0.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         for hook in found:
@@ -75,7 +74,7 @@ async def test_a_hook_that_is_gone_says_so_and_the_agent_goes_on(
         return HandoverResult(HandoverOutcome.GONE, "410 Gone")
 
     journal = Journal(tmp_path / "journal.sqlite3")
-    inbox = Inbox(journal, ["webhook"], clock=lambda: 0.0, events=Events())
+    inbox = Inbox(journal, ["webhook"], clock=lambda: 0.0)
     hook = Hook("webhook", gone)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
@@ -129,7 +128,7 @@ async def test_a_failed_journal_ends_the_hook_and_leaves_the_agent_to_stop_in_or
         raise StoreFailed("the journal cannot be written")
 
     journal = Journal(tmp_path / "journal.sqlite3")
-    inbox = Inbox(journal, ["script"], clock=lambda: 0.0, events=Events())
+    inbox = Inbox(journal, ["script"], clock=lambda: 0.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await arrive(journal, inbox, "a")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
@@ -38,7 +37,7 @@ async def spool(path: Path, **how: Any) -> AsyncIterator[tuple[Inbox, Journal]]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(journal.run)
             yield (
-                Inbox(journal, ["script"], clock=lambda: TIME + 60.0, events=Events(), **how),
+                Inbox(journal, ["script"], clock=lambda: TIME + 60.0, **how),
                 journal,
             )
             nursery.cancel_scope.cancel()

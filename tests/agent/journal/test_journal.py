@@ -17,7 +17,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import changes, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import StoreFailed, StoreFull
@@ -291,6 +291,8 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
         "DROP TABLE forgotten; DROP TABLE dead_letter; DROP TABLE dead_letter_tally;"
         "PRAGMA user_version=1;"
         "DROP TABLE undated; DROP TABLE budget_day;"
+        "DROP TABLE event; DROP TRIGGER package_accepted; DROP TRIGGER leg_ended;"
+        "DROP TRIGGER payload_came;"
         "DROP TABLE lived; ALTER TABLE package DROP COLUMN dated;"
         "DROP TABLE loss; DROP INDEX leg_pending; ALTER TABLE package DROP COLUMN crc;"
         "ALTER TABLE leg DROP COLUMN priority;"
@@ -318,5 +320,6 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     assert journal.read("SELECT * FROM receipt") == []
     assert journal.read("SELECT * FROM fragment_held") == [(1, "Satellite", 0, 3, 2)]
     assert journal.read("PRAGMA user_version") == [(JOURNAL.version,)]
+    assert changes.since(journal, changes.newest(journal), changes.TOPICS)[0] == []
     journal.close()
     assert not list(tmp_path.glob("*.bad"))

@@ -1,0 +1,56 @@
+"""What changed in the journal, in order: the tables' triggers write it in the same commit.
+
+Only that something changed is kept, and how it stands now is read from where it stands. So what is
+told late is true, and none of those who watch has a queue of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from fieldagent.agent.journal.journal import Journal
+
+TOPICS = ("package", "inbound", "sos")
+AT_ONCE = 100
+
+
+class Change(NamedTuple):
+    number: int
+    topic: str
+    subject: int
+    """The sequence of a Package, or the number of what came in."""
+
+
+def newest(journal: Journal) -> int:
+    ((number,),) = journal.read("SELECT max(number) FROM event")
+    return int(number)
+
+
+def is_known(journal: Journal, place: int) -> bool:
+    """Whether all that came after that place is still there."""
+    ((first, last),) = journal.read("SELECT min(number), max(number) FROM event")
+    return bool(first - 1 <= place <= last)
+
+
+def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
+    """The next of these topics behind that place, each subject once; and the place behind them."""
+    last = newest(journal)
+    rows = journal.read(
+        "SELECT number, topic, subject FROM event WHERE number > ? AND number <= ?"
+        " AND topic IN (SELECT value FROM json_each(?)) ORDER BY number LIMIT ?",
+        place,
+        last,
+        json.dumps(sorted(topics)),
+        AT_ONCE,
+    )
+    found = {(topic, subject): Change(number, topic, subject) for number, topic, subject in rows}
+    changes = sorted(found.values())
+    return changes, rows[-1][0] if len(rows) == AT_ONCE else last
+
+
+def payload(journal: Journal, number: int) -> Any:
+    """What came in, as JSON text; None where it is not kept any more."""
+    rows = journal.read("SELECT body FROM inbound WHERE number = ?", number)
+    return rows[0][0] if rows else None

@@ -1,0 +1,141 @@
+"""The stream of events: whoever comes back goes on where they were, and misses nothing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from fieldagent.agent.journal.schema import EVENTS_KEPT
+from tests.processes import PATIENCE, Agent, agent, sky
+
+
+class Event(NamedTuple):
+    id: str
+    topic: str
+    data: Any
+
+
+class Listener:
+    def __init__(self, response: HTTPResponse) -> None:
+        self._response = response
+
+    def next(self) -> Event:
+        found: dict[str, str] = {}
+        while True:
+            line = self._response.readline().decode()
+            assert line, "the stream has ended"
+            if line == "\n" and "data" in found:
+                return Event(found["id"], found["event"], json.loads(found["data"]))
+            name, _, text = line.rstrip("\n").partition(": ")
+            if name:
+                found[name] = text
+
+    def until(self, topic: str, **members: Any) -> Event:
+        while True:
+            event = self.next()
+            if event.topic == topic and members.items() <= event.data.items():
+                return event
+
+
+@contextmanager
+def listening(kit: Agent, topics: str = "", last: str = "") -> Iterator[Listener]:
+    connection = HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)
+    path = f"/api/events?topics={topics}" if topics else "/api/events"
+    connection.request("GET", path, headers={"Last-Event-ID": last} if last else {})
+    response = connection.getresponse()
+    assert response.readline() == b": listening\n"
+    try:
+        yield Listener(response)
+    finally:
+        connection.close()
+
+
+def test_each_topic_is_told_by_itself(tmp_path: Path) -> None:
+    with (
+        sky(tmp_path, 0) as above,
+        agent(tmp_path, {"inbound-hook": "true"}) as kit,
+        listening(kit, "package") as packages,
+        listening(kit, "sos") as alarms,
+        listening(kit, "inbound") as inbound,
+        listening(kit, "link") as links,
+    ):
+        assert links.next().data["channel"] == "Satellite"
+        id_ = kit.post("x").body["id"]
+        assert packages.next().data["id"] == id_
+        packages.until("package", id=id_, status="Delivered")
+        above.type("mt hello")
+        (payload,) = inbound.next().data["payloads"]
+        assert payload["events"][0]["content"] == "hello"
+        sos = kit.post("help", priority=100).body["id"]
+        declared = alarms.next()
+        assert (declared.data["id"], declared.data["state"]) == (sos, "declared")
+        kit.call("DELETE", "/api/sos")
+        alarms.until("sos", id=sos, state="canceled", confirmedBy=[])
+        assert all(int(each.id) for each in (declared, packages.next(), links.next()))
+
+
+def test_who_was_away_misses_nothing_not_even_over_a_kill(tmp_path: Path) -> None:
+    settings: dict[str, str | None] = {"satellite-port": None}
+    last, told, posted = "", list[int](), list[int]()
+    for _ in range(4):
+        with agent(tmp_path, settings) as kit:
+            with listening(kit, "package", last) as listener:
+                if not last:
+                    posted.append(kit.post("first").body["id"])
+                while told[-1:] != posted[-1:]:
+                    event = listener.next()
+                    told.append(event.data["id"])
+                    last = event.id
+            # Nobody listens to these, and the agent is killed right after.
+            posted += [kit.post(f"away {number}").body["id"] for number in range(5)]
+    with agent(tmp_path, settings) as kit, listening(kit, "package", last) as listener:
+        while told[-1] != posted[-1]:
+            told.append(listener.next().data["id"])
+    # Each in its order; one that changed between two looks is told once or twice.
+    assert list(dict.fromkeys(told)) == posted
+
+
+def test_more_than_one_reading_holds_is_told_whole(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        with listening(kit, "package") as listener:
+            kit.post("x")
+            last = listener.next().id
+        ids = [kit.post(str(number)).body["id"] for number in range(250)]
+        with listening(kit, "package", last) as listener:
+            told = [listener.next().data["id"]]
+            while told[-1] != ids[-1]:
+                told.append(listener.next().data["id"])
+    assert [each for each in dict.fromkeys(told) if each in ids] == ids
+
+
+@pytest.mark.parametrize("last", ["never", "-1", "0", "1", "999999999999999", "9" * 40])
+def test_an_id_of_another_journal_is_told_as_lost(tmp_path: Path, last: str) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit, listening(kit, "", last) as listener:
+        lost = listener.next()
+        assert (lost.topic, lost.data) == ("lost", {})
+        id_ = kit.post("x").body["id"]
+        assert int(listener.until("package", id=id_).id) > int(lost.id)
+
+
+def test_what_was_too_long_ago_is_told_as_lost_and_the_table_stays_small(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit, listening(kit, "package") as listener:
+        kit.post("x")
+        last = listener.next().id
+        kit.stop()
+    with sqlite3.connect(tmp_path / "state/journal.sqlite3") as journal:
+        journal.executemany(
+            "INSERT INTO event (topic, subject) VALUES ('package', ?)",
+            [(number,) for number in range(EVENTS_KEPT + 600)],
+        )
+        ((kept,),) = journal.execute("SELECT count(*) FROM event")
+    journal.close()
+    assert EVENTS_KEPT <= kept <= EVENTS_KEPT + 256
+    with agent(tmp_path, {"satellite-port": None}) as kit, listening(kit, "", last) as listener:
+        assert listener.next().topic == "lost"
