@@ -33,6 +33,7 @@ def _post(kit: Kit, channel: str, text: str, given_up: threading.Event) -> dict[
     failures = 0
     while True:
         try:
+            kit.up.wait(PATIENCE)
             answer = kit.agent.call("POST", "/api/package", body, **{"Idempotency-Key": text})
         except (OSError, HTTPException):
             if given_up.is_set():

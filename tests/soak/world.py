@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -41,17 +42,22 @@ class Kit:
             "keep-ended-count": "2000",
         }
         self.agent = self._start()
+        self.up = threading.Event()
+        self.up.set()
 
     def _start(self) -> Agent:
         changes = environment(self.home, *AGAIN_SOON, FORGETS_SOON)
         return Agent(self.home, self._settings, MODULE, **changes)
 
     def kill(self) -> None:
+        # From here on its port may be another's.
+        self.up.clear()
         self.agent.kill()
         self.hook.note_kill()
 
     def start(self) -> None:
         self.agent = self._start()
+        self.up.set()
 
 
 @dataclass
@@ -73,6 +79,8 @@ class World:
     members: list[int] = field(default_factory=list)
 
     def kill_hub(self) -> None:
+        # From here on its port may be another's.
+        self.front.ports = [self.hubs[0].port]
         self.hubs[-1].kill()
         self.hooked.note_kill()
 
@@ -87,7 +95,7 @@ class World:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(1)
-        self.front.ports[-1] = self.hubs[-1].port
+        self.front.ports = [each.port for each in self.hubs]
 
     def running(self) -> dict[str, tuple[Running, Path | None]]:
         """What lives from the start to the end, with the folder of its journal."""
