@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fieldagent.http import openapi
-from fieldagent.http.address import Network, source_of
+from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in, source_of
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -37,6 +38,8 @@ from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 
+log = logging.getLogger(__name__)
+
 _WRONG = "the key, or the token or password beside it, is wrong or expired"
 
 
@@ -63,6 +66,7 @@ class HubApi:
         self._grace = grace
         self._time_to_live = time_to_live
         self._trusted = trusted_proxies
+        self._told_of_proxy = False
         self._passwords = Passwords(store, clock)
         self.counts = PushCounts()
 
@@ -78,8 +82,7 @@ class HubApi:
         with self._counted():
             now = self._clock()
             source = source_of(address_of(head, self._trusted))
-            if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
-                raise problem
+            self._look_for_proxy(head)
             proof = read_proof(head.headers)
             member = await self._member(proof, source, now)
             found = await self._store.read(lambda db: admitted(db, proof, member, now))
@@ -96,12 +99,30 @@ class HubApi:
             return None
         if not await self._store.read(lambda db: knows_key(db, proof, now)):
             raise await self._wrong(source, now)
-        member = await self._passwords.owner(proof.username, proof.password, source)
+        # Counted apart: whoever guesses at keys locks out nobody who has one.
+        whose = f"passwords {source}"
+        member = await self._passwords.owner(proof.username, proof.password, whose)
         if member is None:
             raise unauthorized(_WRONG)
         return member
 
+    def _look_for_proxy(self, head: Request) -> None:
+        """One on this machine that nobody has named makes one address of everybody."""
+        if self._told_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
+            return
+        if is_in(head.peer, LOOPBACK_NETWORKS):
+            self._told_of_proxy = True
+            log.warning(
+                "a proxy on this machine sends X-Forwarded-For, and trusted-proxies is not set:"
+                " everybody behind it counts as one address, with its limits; set"
+                " trusted-proxies=127.0.0.1/32 ::1/128"
+            )
+
     async def _wrong(self, source: str, now: float) -> Problem:
+        """Of an address that has failed too often, nothing more is counted. Who is right passes:
+        others may share the address."""
+        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
+            return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))
         return unauthorized(_WRONG)
 

@@ -40,12 +40,12 @@ class Health:
         self._counters = counters
         self._stopping = stopping
 
-    def routes(self) -> list[Route]:
-        return [
+    def routes(self, *, figures: bool = True) -> list[Route]:
+        probes = [
             Route("GET", "/healthz", self.readiness),
             Route("GET", "/livez", self.liveness),
-            Route("GET", "/metrics", self.metrics),
         ]
+        return [*probes, Route("GET", "/metrics", self.metrics)] if figures else probes
 
     async def liveness(self, request: Request) -> Response:
         """That this answers is all: a restart mends no database."""

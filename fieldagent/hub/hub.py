@@ -141,7 +141,8 @@ class Hub:
         return found
 
     def judge(self) -> Judge:
-        routes = [*self.api.routes(), *self.health.routes(), self.links.route()]
+        probes = self.health.routes(figures=self.settings.admin_listen is None)
+        routes = [*self.api.routes(), *probes, self.links.route()]
         if self.settings.rockblock_username is not None:
             key = rockblock_key(self.settings)
             routes.append(
@@ -229,11 +230,29 @@ async def _serve(
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(serving)
+        if hub.settings.admin_listen is not None:
+            await nursery.start(_serve_admin, hub, *hub.settings.admin_listen)
         scheme = "http" if certificate is None else "https"
         log.info("the hub answers at %s://%s:%d", scheme, hub.settings.listen[0], port)
         notify("READY=1")
         task_status.started(port)
         await hub.closing.wait()
+
+
+async def _serve_admin(
+    hub: Hub, host: str, port: int, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Health and figures, for those who look after the hub."""
+    listeners = open_listeners(port, [host], allow_remote=True)
+    log.info("health and metrics are at http://%s:%d", host, port_of(listeners))
+    await serve(
+        router(hub.health.routes()),
+        listeners,
+        stopping=hub.closing,
+        guard=host_guard,
+        note_fault=hub.supervisor.notes("HTTP"),
+        task_status=task_status,
+    )
 
 
 @contextmanager

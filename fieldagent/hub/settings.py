@@ -37,6 +37,7 @@ class HubSettings:
     port: int
     tls_certificate: Path | None
     tls_key: Path | None
+    admin_listen: tuple[str, int] | None
     trusted_proxies: tuple[Network, ...]
     satellite_grace: int
     item_time_to_live: int
@@ -106,6 +107,12 @@ KEYS = (
     Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
     Key("tls-certificate", absolute_path, None, "PEM file with the certificate chain"),
     Key("tls-key", absolute_path, None, "PEM file with its key"),
+    Key(
+        "admin-listen",
+        _endpoint,
+        None,
+        "HOST:PORT of a listener for /metrics, /healthz and /livez; /metrics is there alone then",
+    ),
     Key(
         "trusted-proxies",
         _networks,
