@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from fieldagent.agent import page
-from fieldagent.agent.api import package_listing, queue_listing
+from fieldagent.agent.api import metrics, package_listing, queue_listing
 from fieldagent.agent.api.content import content
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
@@ -262,10 +262,9 @@ class LocalApi:
         return Response(200, content_type="text/event-stream", stream=stream)
 
     async def metrics(self, request: Request) -> Response:
-        text = "".join(_metric_lines(self._condition.status()))
-        for part, times in self._condition.fault_counts().items():
-            text += f'fieldagent_faults_total{{part="{part}"}} {times}\n'
-        return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        status, faults = self._condition.status(), self._condition.fault_counts()
+        text = metrics.text(status, faults, self._journal)
+        return Response(200, text.encode(), metrics.CONTENT_TYPE)
 
 
 def _waiting(parts: Parts) -> WaitReasons:
@@ -387,28 +386,3 @@ def _dead_letter(letter: DeadLetter) -> dict[str, Any]:
         "payload": base64.b64encode(letter.body).decode(),
         "text": text if text and readable else None,
     }
-
-
-def _metric_lines(status: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"fieldagent_uptime_seconds {status['uptime']}\n",
-        f"fieldagent_journal_commits {status['journal']['commits']}\n",
-        f"fieldagent_journal_losses {len(status['journal']['losses'])}\n",
-        f"fieldagent_sos_active {status['sos']['active']}\n",
-        f"fieldagent_dead_letters {status['deadLetters']['kept']}\n",
-        f"fieldagent_dead_letters_total {status['deadLetters']['came']}\n",
-        f"fieldagent_dead_letters_dropped_total {status['deadLetters']['dropped']}\n",
-        f"fieldagent_confirmations_refused_total {status['confirmationsRefused']}\n",
-    ]
-    for name, channel in status["channels"].items():
-        label = f'{{channel="{name}"}}'
-        lines += [
-            f"fieldagent_{what}{label} {int(channel[member] or 0)}\n"
-            for what, member in (
-                ("configured", "configured"),
-                ("queued_packages", "queued"),
-                ("sent_bytes_today", "bytesToday"),
-                ("credits_today", "creditsToday"),
-            )
-        ]
-    return lines

@@ -170,6 +170,39 @@ CREATE TRIGGER payload_came AFTER INSERT ON inbound BEGIN
 END;
 """
 
+LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
+"""Seconds from accepted to delivered: a session takes half a minute, a night without sky hours."""
+_BOUND = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
+
+TALLY = f"""
+CREATE TABLE tally ( -- counted for ever, also of what is forgotten
+    what TEXT NOT NULL, -- ended, latency, hook
+    who TEXT NOT NULL, -- a channel or a hook
+    result TEXT NOT NULL, -- a status, what the hook did, or the seconds it took at most
+    count INTEGER NOT NULL,
+    seconds REAL NOT NULL,
+    PRIMARY KEY (what, who, result)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER leg_counted AFTER UPDATE OF status ON leg
+    WHEN old.status IS NULL AND new.status IS NOT NULL BEGIN
+    INSERT INTO tally VALUES ('ended', new.channel, new.status, 1, 0)
+        ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER delivery_counted AFTER UPDATE OF status ON leg
+    WHEN old.status IS NULL AND new.status = 'Delivered' BEGIN
+    INSERT INTO tally SELECT 'latency', new.channel, CASE {_BOUND} ELSE '0' END, 1, seconds
+        FROM (SELECT max(0.0, new.ended - accepted) AS seconds FROM package
+            WHERE sequence = new.sequence) WHERE true
+        ON CONFLICT DO UPDATE SET count = count + 1, seconds = seconds + excluded.seconds;
+END;
+CREATE TRIGGER hook_counted AFTER UPDATE OF attempts ON handover
+    WHEN new.attempts > old.attempts BEGIN
+    INSERT INTO tally VALUES ('hook', new.hook,
+        CASE new.state WHEN 'waiting' THEN 'again' ELSE new.state END, 1, 0)
+        ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+"""
+
 PENDING = "CREATE INDEX leg_pending ON leg (-priority, sequence) WHERE status IS NULL;"
 
 # A row without a check was accepted before there were any.
@@ -320,6 +353,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {DIGESTS}
 {NUMBERS}
 {EVENTS}
+{TALLY}
 """
 
 STEPS = {
@@ -333,5 +367,6 @@ STEPS = {
     8: LIVED_SINCE,
     9: UNDATED + BUDGET_DAY,
     10: EVENTS,
+    11: TALLY,
 }
-JOURNAL = Schema(11, TABLES, STEPS)
+JOURNAL = Schema(12, TABLES, STEPS)

@@ -1,0 +1,147 @@
+"""`GET /metrics` in OpenMetrics 1.0 (prometheus.io/docs/specs/om/open_metrics_spec).
+
+What counts over weeks is counted in the journal, in the commit that it is about: no restart of the
+agent sets it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.journal import tally
+from fieldagent.agent.journal.journal import Journal
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+class Sample(NamedTuple):
+    value: float
+    labels: Mapping[str, str] = {}
+    suffix: str = ""
+
+
+class Family(NamedTuple):
+    """`name` ends in its unit, where it has one."""
+
+    name: str
+    kind: str
+    help: str
+    samples: Iterable[Sample]
+    unit: str = ""
+
+
+def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
+    families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
+    return "".join(line for family in families for line in _lines(family)) + "# EOF\n"
+
+
+def _lines(family: Family) -> Iterator[str]:
+    name = f"fieldagent_{family.name}"
+    yield f"# TYPE {name} {family.kind}\n"
+    if family.unit:
+        yield f"# UNIT {name} {family.unit}\n"
+    yield f"# HELP {name} {family.help}\n"
+    for sample in family.samples:
+        labels = ",".join(f'{each}="{_escaped(value)}"' for each, value in sample.labels.items())
+        suffix = "_total" if family.kind == "counter" else sample.suffix
+        yield f"{name}{suffix}{f'{{{labels}}}' if labels else ''} {sample.value:.12g}\n"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:
+    letters, journal = status["deadLetters"], status["journal"]
+    for name, kind, about, value, unit in (
+        ("uptime_seconds", "gauge", "Since the agent began.", status["uptime"], "seconds"),
+        ("sos_active", "gauge", "SOS that nobody has confirmed.", status["sos"]["active"], ""),
+        ("journal_commits", "counter", "Since the agent began.", journal["commits"], ""),
+        ("journal_full", "gauge", "1 while the disk has no room.", journal["full"], ""),
+        ("journal_losses", "gauge", "What damage has cost, entries.", len(journal["losses"]), ""),
+        ("dead_letters", "counter", "Messages that came and are of no use.", letters["came"], ""),
+        ("dead_letters_dropped", "counter", "Those not kept.", letters["dropped"], ""),
+        ("dead_letters_kept", "gauge", "Those kept.", letters["kept"], ""),
+        (
+            "confirmations_refused",
+            "counter",
+            "Confirmations of another item than ours.",
+            status["confirmationsRefused"],
+            "",
+        ),
+        ("clock_trusted", "gauge", "1 where the clock is.", status["clock"]["trusted"], ""),
+    ):
+        yield Family(name, kind, about, [Sample(value)], unit)
+    found = [Sample(times, {"part": part}) for part, times in faults.items()]
+    yield Family("faults", "counter", "Failures by a mistake of ours, by part.", found)
+
+
+def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
+    for name, member, about, unit in (
+        ("configured", "configured", "1 where the channel is.", ""),
+        ("queued_packages", "queued", "Packages that wait on it.", ""),
+        ("signal_bars", "signal", "Signal, 0 to 5; absent while unknown.", "bars"),
+        ("sent_today_bytes", "bytesToday", "Sent since midnight UTC.", "bytes"),
+        ("credits_today", "creditsToday", "Spent since midnight UTC.", ""),
+        ("credits_per_day", "creditsPerDay", "The budget; absent where there is none.", ""),
+        ("last_success_timestamp_seconds", "lastSuccess", "The last transmission.", "seconds"),
+    ):
+        samples = [
+            Sample(channel[member], {"channel": each})
+            for each, channel in channels.items()
+            if channel.get(member) is not None
+        ]
+        yield Family(name, "gauge", about, samples, unit)
+    states = [
+        Sample(
+            state.value == link["state"], {"channel": each, "fieldagent_link_state": state.value}
+        )
+        for each, link in channels.items()
+        if link["configured"]
+        for state in LinkState
+    ]
+    yield Family("link_state", "stateset", "What the channel is doing.", states)
+
+
+def _counted(journal: Journal) -> Iterator[Family]:
+    ended = [
+        Sample(count, {"channel": channel, "status": status})
+        for channel, status, count in tally.ended(journal)
+    ]
+    yield Family("packages_ended", "counter", "Packages by how they ended on a channel.", ended)
+    hooks = [
+        Sample(count, {"hook": hook, "result": result})
+        for hook, result, count in tally.hook_results(journal)
+    ]
+    yield Family("hook_results", "counter", "Calls of a hook: handed, again, dead.", hooks)
+    spent = tally.spent(journal)
+    yield Family(
+        "sent_bytes",
+        "counter",
+        "Sent since the journal began.",
+        [Sample(each.bytes, {"channel": channel}) for channel, each in spent.items()],
+        "bytes",
+    )
+    cost = [Sample(each.credits, {"channel": channel}) for channel, each in spent.items()]
+    yield Family("credits", "counter", "Spent since the journal began.", cost)
+    yield Family(
+        "delivery_latency_seconds",
+        "histogram",
+        "From accepted to delivered.",
+        list(_latencies(journal)),
+        "seconds",
+    )
+
+
+def _latencies(journal: Journal) -> Iterator[Sample]:
+    for channel, found in tally.latencies(journal).items():
+        label, below = {"channel": channel}, 0
+        for bound in tally.BOUNDS:
+            below += found.counts.get(bound, 0)
+            yield Sample(below, {**label, "le": f"{bound:.1f}"}, "_bucket")
+        count = sum(found.counts.values())
+        yield Sample(count, {**label, "le": "+Inf"}, "_bucket")
+        yield Sample(count, label, "_count")
+        yield Sample(round(found.seconds, 3), label, "_sum")

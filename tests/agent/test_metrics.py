@@ -1,0 +1,116 @@
+"""`GET /metrics` as Prometheus reads it, and what of it the examples name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import Agent, agent, sky, until
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def families(kit: Agent) -> dict[str, Any]:
+    """What the strict parser makes of it."""
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="extra `test`")
+    answer = kit.call("GET", "/metrics")
+    kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert answer.headers["content-type"] == kind
+    found = list(parser.text_string_to_metric_families(answer.body))
+    assert len({each.name for each in found}) == len(found)
+    assert all(each.documentation for each in found)
+    return {each.name: each for each in found}
+
+
+def value(found: dict[str, Any], name: str, family: str, **labels: str) -> float:
+    (sample,) = [
+        each
+        for each in found[f"fieldagent_{family}"].samples
+        if each.name == f"fieldagent_{name}" and each.labels == labels
+    ]
+    return float(sample.value)
+
+
+def test_it_counts_what_happens_and_goes_on_over_a_restart(tmp_path: Path) -> None:
+    satellite = {"channel": "Satellite"}
+    settings = {"inbound-hook": "exit 3", "satellite-credits-per-day": "50"}
+    with sky(tmp_path, 0) as above:
+        with agent(tmp_path, settings) as kit:
+            for number in range(3):
+                assert kit.post(str(number)).body["status"] == "Delivered"
+            above.type("mt hello")
+            until(lambda: 'result="dead"' in kit.call("GET", "/metrics").body)
+            found = families(kit)
+            assert value(found, "sos_active", "sos_active") == 0
+            assert value(found, "credits_per_day", "credits_per_day", **satellite) == 50
+            assert value(found, "journal_commits_total", "journal_commits") > 3
+            until(lambda: "fieldagent_signal_bars{" in kit.call("GET", "/metrics").body)
+            states = found["fieldagent_link_state"].samples
+            assert sum(each.value for each in states) == 1
+            spent = kit.call("GET", "/api/status").body["channels"]["Satellite"]["creditsToday"]
+            assert value(found, "credits_total", "credits", **satellite) == spent > 0
+        with agent(tmp_path, settings) as kit:
+            kit.post("help", priority=100)
+            found = families(kit)
+    ended = {**satellite, "status": "Delivered"}
+    assert value(found, "packages_ended_total", "packages_ended", **ended) == 4
+    hook = {"hook": "script", "result": "dead"}
+    assert value(found, "hook_results_total", "hook_results", **hook) == 1
+    assert value(found, "sos_active", "sos_active") == 1
+    latency = "delivery_latency_seconds"
+    assert value(found, f"{latency}_count", latency, **satellite) == 4
+    assert value(found, f"{latency}_bucket", latency, **satellite, le="+Inf") == 4
+    assert 0 < value(found, f"{latency}_sum", latency, **satellite) < 4 * 300
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"\bfieldagent_[a-z_]+\b(?=[ {\[),]|$)", text, re.MULTILINE))
+
+
+def test_the_examples_name_what_is_there(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="extra `test`")
+    settings = {"inbound-hook": "true", "satellite-credits-per-day": "50"}
+    with sky(tmp_path, 0) as above, agent(tmp_path, settings) as kit:
+        kit.post("x")
+        above.type("mt hello")
+        for what in ("signal_bars{", "hook_results_total{"):
+            until(lambda what=what: what in kit.call("GET", "/metrics").body)  # type: ignore[misc]
+        found = families(kit)
+        there = {sample.name for family in found.values() for sample in family.samples}
+        labels = {
+            name for family in found.values() for each in family.samples for name in each.labels
+        }
+        status = kit.call("GET", "/api/status").body
+        assistant = yaml.safe_load((EXAMPLES / "home-assistant.yaml").read_text())
+        payload = assistant["rest_command"]["fieldagent_send"]["payload"]
+        body = payload.replace("{{ message | to_json }}", json.dumps('a "quoted" word'))
+        assert kit.call("POST", "/api/package/async", json.loads(body)).status == 202
+    rules = yaml.safe_load((EXAMPLES / "alerts.yml").read_text())["groups"][0]["rules"]
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 5
+    expressions = [rule["expr"] for rule in rules]
+    dashboard = json.loads((EXAMPLES / "grafana.json").read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions += [target["expr"] for target in targets]
+    assert all(named(each) or each.startswith("up{") for each in expressions)
+    assert {name for each in expressions for name in named(each)} - labels <= there | labels
+    sensors = [*assistant["rest"][0]["sensor"], *assistant["rest"][0]["binary_sensor"]]
+    for sensor in sensors:
+        (path,) = re.findall(r"value_json\.([\w.]+)", sensor["value_template"])
+        place = status
+        for member in path.split("."):
+            place = place[member]
+
+
+def test_prometheus_takes_the_rules() -> None:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("needs Debian's prometheus, for promtool")
+    for arguments in (["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"]):
+        done = subprocess.run([tool, *arguments], cwd=EXAMPLES, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
