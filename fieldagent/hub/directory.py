@@ -203,7 +203,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
         db,
         "SELECT device.id, device.name, device.member, member.name, imei, operator,"
         " air_key IS NOT NULL, relay = 1, credits_per_day, sos_reserve, device.disabled,"
-        " EXISTS (SELECT 1 FROM lease WHERE lease.device = device.id AND lease.until > ?),"
+        f" {lease.IS_LINKED},"
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
         " AND delivery.state IN ('waiting', 'packed')),"
         " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble"

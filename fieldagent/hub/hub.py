@@ -8,9 +8,8 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from itertools import count
 from typing import Any
 
 import trio
@@ -78,12 +77,11 @@ class Hub:
     def __init__(self, settings: HubSettings, store: Store) -> None:
         self.settings = settings
         self.store = store
-        self.process = uuid.uuid4().hex[:12]
+        self.leases = lease.Leases(store, uuid.uuid4().hex[:12], clock=time.time)
         self.stopping = trio.Event()
         """Set when no new work is to come here: probes are told so, and links turned away."""
         self.closing = trio.Event()
         """Set when links are ended and nobody is let in any more."""
-        self._link_numbers = count(1)
         self.supervisor = Supervisor(
             fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
         )
@@ -108,7 +106,7 @@ class Hub:
             counters=self._counters,
             stopping=self.stopping,
         )
-        self.links = Links(self._authenticate, self._mailbox, self._connected, self.stopping)
+        self.links = Links(self._authenticate, self._mailbox, self.leases.held, self.stopping)
 
     async def _authenticate(self, token: str) -> Device:
         return await self.store.read(lambda db: directory.device_of_token(db, token))
@@ -125,10 +123,6 @@ class Hub:
 
     def _mailbox(self, device: Device) -> IpMailbox:
         return IpMailbox(self.store, device, self.mobile_originated, clock=time.time)
-
-    def _connected(self, device: Device) -> AbstractAsyncContextManager[lease.Lease]:
-        holder = f"{self.process}.{next(self._link_numbers)}"
-        return lease.held(self.store, holder, device, clock=time.time)
 
     def operators(self) -> dict[str, Operator]:
         settings = self.settings
@@ -359,7 +353,12 @@ async def _show_life(hub: Hub) -> None:
         await waits.sleep(interval / 3)
 
 
+async def _keep_leases(hub: Hub) -> None:
+    await hub.leases.run()
+
+
 PARTS = {
+    "the leases of links": _keep_leases,
     "housekeeping": _keep_house,
     "the expiry of items": _expire,
     "the watchdog": _show_life,

@@ -1,19 +1,42 @@
-"""Which hub process holds a device's IP link: a lease in the store, renewed while it lives."""
+"""Which link a device has, of all links in all processes of the hub: a lease in the store.
+
+A lease is a process's. It holds as long as that lives, which the process says for all of its links
+at once: a link at rest costs the store nothing. Rules:
+
+1. The newest link of a device takes the lease; who had it is told, and ends.
+2. Who takes a device out of use, or gives it another token, takes its lease away.
+3. A process that has said nothing for `LEASE` seconds has no links.
+4. A store in a file is of one process. That says once that it lives, and what a process before it
+   left is gone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
+from math import inf
 
 import trio
 
 from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.system import waits
 
 LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""
+
+FORGET = 3600.0
+"""Seconds after which a process that is dead is forgotten."""
+
+IS_LINKED = (
+    "EXISTS (SELECT 1 FROM lease JOIN process ON process.name = lease.process"
+    " WHERE lease.device = device.id AND process.until > ?)"
+)
+"""Of a `device`, at that moment."""
 
 
 @dataclass(slots=True)
@@ -24,24 +47,61 @@ class Lease:
     """Why nobody knows whose it is; empty where somebody else has it, or may have none."""
 
 
-@asynccontextmanager
-async def held(
-    store: Store, holder: str, device: Device, *, clock: Callable[[], float]
-) -> AsyncIterator[Lease]:
-    """Take the lease from whoever has it. `holder` names this link among all of all processes.
+class Leases:
+    """Those of one process, whose `name` is like no other's."""
 
-    Raises StoreUnavailable, StoreFull.
-    """
-    lease = Lease()
-    await store.commit(lambda db: _take(db, holder, device.id, clock()))
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_renew, store, holder, device.id, lease, clock)
-            yield lease
-            nursery.cancel_scope.cancel()
-    finally:
-        with trio.CancelScope(shield=True), suppress(StoreFull, StoreUnavailable):
-            await store.commit(lambda db: _give_back(db, holder, device.id))
+    def __init__(self, store: Store, name: str, *, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._name = name
+        self._clock = clock
+        self._numbers = count(1)
+        self._links = 0
+
+    async def run(self) -> None:
+        """Say again and again that this process lives, while it has links."""
+        if not self._store.shared:
+            await self._store.commit(lambda db: _forget_others(db, self._name))
+            await trio.sleep_forever()
+        while True:
+            if self._links:
+                with told_once():
+                    await self._store.commit(lambda db: _live(db, self._name, self._until()))
+                    await self._store.commit(lambda db: _forget_dead(db, self._clock() - FORGET))
+            await waits.sleep(LEASE / 3)
+
+    def _until(self) -> float:
+        return self._clock() + LEASE if self._store.shared else inf
+
+    @asynccontextmanager
+    async def held(self, device: Device) -> AsyncIterator[Lease]:
+        """Take the lease from whoever has it. Raises StoreUnavailable, StoreFull."""
+        lease, link = Lease(), next(self._numbers)
+        await self._store.commit(
+            lambda db: _take(db, self._name, link, device.id, until=self._until())
+        )
+        self._links += 1
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, device.id, link, lease)
+                yield lease
+                nursery.cancel_scope.cancel()
+        finally:
+            self._links -= 1
+            with trio.CancelScope(shield=True), suppress(StoreFull, StoreUnavailable):
+                await self._store.commit(lambda db: _give_back(db, self._name, link, device.id))
+
+    async def _watch(self, device: int, link: int, lease: Lease) -> None:
+        held = True
+        while held:
+            taken = self._store.heard(topic(device))
+            try:
+                held = await self._store.read(lambda db: _holds(db, self._name, link, device))
+            except StoreUnavailable as trouble:
+                # The agent does better with another process.
+                lease.stranded, held = str(trouble), False
+            if held:
+                await taken.wait()
+        lease.lost.set()
 
 
 def topic(device: int) -> str:
@@ -57,50 +117,53 @@ def end(db: Db, device: int) -> None:
 
 def linked(db: Db, now: float) -> int:
     """How many devices are linked, over all processes."""
-    ((count,),) = db.execute("SELECT count(*) FROM lease WHERE until > ?", now)
-    return int(count)
+    ((devices,),) = db.execute(f"SELECT count(*) FROM device WHERE {IS_LINKED}", now)
+    return int(devices)
 
 
-async def _renew(
-    store: Store, holder: str, device: int, lease: Lease, clock: Callable[[], float]
-) -> None:
-    held = True
-    while held:
-        taken = store.heard(topic(device))
-        try:
-            held = await store.commit(lambda db: _extend(db, holder, device, clock()))
-        except (StoreFull, StoreUnavailable) as trouble:
-            # Nothing could be stored: the agent does better with another process.
-            lease.stranded, held = str(trouble), False
-        if held:
-            with trio.move_on_after(LEASE / 3):
-                await taken.wait()
-    lease.lost.set()
-
-
-def _take(db: Db, holder: str, device: int, now: float) -> None:
+def _live(db: Db, process: str, until: float) -> None:
     db.execute(
-        "INSERT INTO lease (device, hub, until) VALUES (?, ?, ?)"
-        " ON CONFLICT (device) DO UPDATE SET hub = excluded.hub, until = excluded.until",
+        "INSERT INTO process (name, until) VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET until = excluded.until",
+        process,
+        until,
+    )
+
+
+def _forget_dead(db: Db, before: float) -> None:
+    db.execute("DELETE FROM process WHERE until < ?", before)
+
+
+def _forget_others(db: Db, process: str) -> None:
+    db.execute("DELETE FROM process WHERE name <> ?", process)
+
+
+def _take(db: Db, process: str, link: int, device: int, *, until: float) -> None:
+    _live(db, process, until)
+    db.execute(
+        "INSERT INTO lease (device, process, link) VALUES (?, ?, ?)"
+        " ON CONFLICT (device) DO UPDATE SET process = excluded.process, link = excluded.link",
         device,
-        holder,
-        now + LEASE,
+        process,
+        link,
     )
     db.announce(topic(device))
 
 
-def _extend(db: Db, holder: str, device: int, now: float) -> bool:
+def _holds(db: Db, process: str, link: int, device: int) -> bool:
     return bool(
         db.execute(
-            "UPDATE lease SET until = ? WHERE device = ? AND hub = ? RETURNING device",
-            now + LEASE,
+            "SELECT 1 FROM lease WHERE device = ? AND process = ? AND link = ?",
             device,
-            holder,
+            process,
+            link,
         )
     )
 
 
-def _give_back(db: Db, holder: str, device: int) -> None:
+def _give_back(db: Db, process: str, link: int, device: int) -> None:
     """What was on its way over the link goes over satellite once its grace has passed."""
-    db.execute("DELETE FROM lease WHERE device = ? AND hub = ?", device, holder)
+    db.execute(
+        "DELETE FROM lease WHERE device = ? AND process = ? AND link = ?", device, process, link
+    )
     db.announce("satellite")

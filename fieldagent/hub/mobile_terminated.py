@@ -26,6 +26,7 @@ from fieldagent.hub.envelope_packing import (
     receipts_for,
     waiting,
 )
+from fieldagent.hub.lease import IS_LINKED
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
@@ -89,8 +90,6 @@ def is_due(db: Db, now: float) -> bool:
     return bool(_due(db, now, lock=False) or _callable(db, now, lock=False))
 
 
-_LINKED = "EXISTS (SELECT 1 FROM lease WHERE lease.device = device.id AND lease.until > ?)"
-
 _DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
 
 
@@ -101,9 +100,9 @@ def _due(db: Db, now: float, *, lock: bool) -> list[_Account]:
         " FROM device WHERE imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
         " AND (EXISTS (SELECT 1 FROM delivery JOIN item ON item.id = delivery.item"
         f" WHERE delivery.device = device.id AND {_DUE}"
-        f" AND (item.expires IS NULL OR item.expires > ?) AND (item.sos = 1 OR NOT {_LINKED}))"
+        f" AND (item.expires IS NULL OR item.expires > ?) AND (item.sos = 1 OR NOT {IS_LINKED}))"
         " OR (EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
-        f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {_LINKED}))"
+        f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {IS_LINKED}))"
         " ORDER BY id" + (db.skip_locked if lock else ""),
         now,
         now,

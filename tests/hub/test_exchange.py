@@ -176,8 +176,9 @@ async def test_without_a_link_it_goes_over_satellite_once_the_grace_has_passed(
 async def test_a_link_that_lives_spares_the_satellite_but_for_an_sos(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(
-            lambda db: db.execute("INSERT INTO lease VALUES (2, 'a', ?)", START + 9999)
+            lambda db: db.execute("INSERT INTO process VALUES ('a', ?)", START + 9999)
         )
+        await store.commit(lambda db: db.execute("INSERT INTO lease VALUES (2, 'a', 1)"))
         await alps.push(Message("to Ben"), target=2)
         alps.now += 2 * GRACE
         await alps.satellite()

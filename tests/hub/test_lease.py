@@ -8,10 +8,11 @@ import pytest
 import trio
 
 from fieldagent.hub import directory, lease
-from fieldagent.hub.contract import Unknown
+from fieldagent.hub.contract import Device, Unknown
+from fieldagent.hub.lease import Leases
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
-from tests.hub.field import field_of
+from tests.hub.field import Field, field_of
 from tests.processes import PATIENCE
 
 
@@ -21,9 +22,9 @@ async def test_a_newer_link_takes_the_lease_also_in_another_process(database: st
         async with field_of(one) as alps, trio.open_nursery() as nursery:
             nursery.start_soon(other.run)
             device = alps.device(1)
-            async with lease.held(one, "a", device, clock=alps.clock) as lease_of_a:
+            async with Leases(one, "a", clock=alps.clock).held(device) as lease_of_a:
                 assert await one.read(lambda db: lease.linked(db, alps.now)) == 1
-                async with lease.held(other, "b", device, clock=alps.clock) as ours:
+                async with Leases(other, "b", clock=alps.clock).held(device) as ours:
                     with trio.fail_after(PATIENCE):
                         await lease_of_a.lost.wait()
                     assert not ours.lost.is_set()
@@ -39,7 +40,7 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
     async with field_of(store) as alps:
         token = await store.commit(lambda db: directory.new_link_token(db, 1, now=alps.now))
         device = await store.read(lambda db: directory.device_of_token(db, token))
-        async with lease.held(store, "a", device, clock=alps.clock) as ours:
+        async with Leases(store, "a", clock=alps.clock).held(device) as ours:
             change = (
                 partial(directory.set_disabled, table="device", id_=1, when=alps.now, now=alps.now)
                 if how == "disabled"
@@ -53,8 +54,60 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
             await store.read(lambda db: directory.device_of_token(db, token))
 
 
-async def test_a_lease_that_nobody_renews_runs_out(store: Store) -> None:
-    async with field_of(store) as alps:
-        await store.commit(lambda db: lease._take(db, "a", 1, alps.now))
-        assert await store.read(lambda db: lease.linked(db, alps.now + lease.LEASE - 1)) == 1
-        assert await store.read(lambda db: lease.linked(db, alps.now + lease.LEASE)) == 0
+async def links_of_two(store: Store, alps: Field, nursery: trio.Nursery) -> Leases:
+    """Two devices are linked to one process."""
+    leases = Leases(store, "a", clock=alps.clock)
+    for number in (1, 2):
+        await nursery.start(_hold, leases, alps.device(number))
+    return leases
+
+
+async def _hold(
+    leases: Leases, device: Device, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    async with leases.held(device):
+        task_status.started()
+        await trio.sleep_forever()
+
+
+async def linked(store: Store, now: float) -> int:
+    return await store.read(lambda db: lease.linked(db, now))
+
+
+async def test_the_leases_of_a_process_that_is_silent_run_out(store: Store) -> None:
+    if not store.shared:
+        pytest.skip("a file is of one process, whose leases last as long as it")
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        await links_of_two(store, alps, nursery)
+        assert await linked(store, alps.now + lease.LEASE - 1) == 2
+        assert await linked(store, alps.now + lease.LEASE) == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_process_says_for_all_of_its_links_that_it_lives(store: Store) -> None:
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        leases = await links_of_two(store, alps, nursery)
+        alps.now += 20
+        before = await store.read(lambda db: db.execute("SELECT * FROM lease ORDER BY device"))
+        nursery.start_soon(leases.run)
+        with trio.fail_after(PATIENCE):
+            while await linked(store, alps.now + lease.LEASE - 1) != 2:
+                await trio.sleep(0.01)
+        after = await store.read(lambda db: db.execute("SELECT * FROM lease ORDER BY device"))
+        assert before == after
+        nursery.cancel_scope.cancel()
+    assert not await linked(store, 0.0)
+
+
+async def test_what_a_killed_process_left_in_a_file_is_no_link(store: Store) -> None:
+    if store.shared:
+        pytest.skip("others may have links there")
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        await store.commit(lambda db: db.execute("INSERT INTO process VALUES ('dead', 9e99)"))
+        await store.commit(lambda db: db.execute("INSERT INTO lease VALUES (3, 'dead', 1)"))
+        leases = await links_of_two(store, alps, nursery)
+        nursery.start_soon(leases.run)
+        with trio.fail_after(PATIENCE):
+            while await linked(store, alps.now) != 2:
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()

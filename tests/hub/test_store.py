@@ -106,6 +106,10 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
 
 
 OF_VERSION_1 = """
+DROP TABLE lease;
+DROP TABLE process;
+CREATE TABLE lease (device BIGINT PRIMARY KEY, hub TEXT NOT NULL, until REAL NOT NULL);
+INSERT INTO lease VALUES (1, 'a', 0);
 DROP TABLE ring_alert;
 DROP TABLE dead_letter;
 DROP TABLE dead_letter_tally;
@@ -145,7 +149,7 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     assert store.once(partial(run, "SELECT who, tat FROM attempt")) == [("198.51.100.7", 7)]
     known = store.once(partial(run, "SELECT credential, member, key, at FROM idempotency"))
     assert sorted(known) == [(1, 1, "a1", 5), (1, 2, "a1", 5)]
-    for later in ("SELECT * FROM dead_letter", "SELECT estimate FROM item"):
+    for later in ("SELECT * FROM dead_letter", "SELECT estimate FROM item", "SELECT * FROM lease"):
         assert store.once(partial(run, later)) == []
     store.close()
 

@@ -63,6 +63,9 @@ def insert(db: Db, table: str, columns: Sequence[str], rows: Sequence[Sequence[A
 
 
 class Store(Protocol):
+    shared: bool
+    """Whether several processes of the hub use it at one time."""
+
     async def commit(self, operation: Callable[[Db], T]) -> T:
         """Run `operation` in a transaction, and return once it is on disk.
 

@@ -74,6 +74,8 @@ def _marked(sql: str) -> bytes:
 class PostgresStore:
     """Implements `Store`."""
 
+    shared = True
+
     def __init__(self, database: str, options: DatabaseOptions) -> None:
         self._connections = Connections(database, options)
         self._ears = self._connections
@@ -194,16 +196,15 @@ class PostgresStore:
         """Hear what is announced, and know whether the database answers: by nothing else is it
         gone or back."""
         while True:
+            ear = _Ear(self._ears, listens=self._listens)
             try:
-                ear = await self._in_time(lambda: _Ear(self._ears, listens=self._listens))
+                await self._in_time(ear.open)
+                self._is_back()
+                await self._hear(ear)
             except StoreUnavailable as gone:
                 self._is_gone(gone)
-            else:
-                self._is_back()
-                try:
-                    await self._hear(ear)
-                finally:
-                    ear.close()
+            finally:
+                ear.close()
             await trio.sleep(AGAIN)
 
     async def _hear(self, ear: _Ear) -> None:
@@ -212,12 +213,9 @@ class PostgresStore:
             while True:
                 with trio.move_on_after(POLL) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
-                payloads = ear.announced()
-                changed = quiet.cancelled_caught and await self._in_time(ear.ping)
-                if self._listens:
-                    self._announce(payloads)
-                elif changed:
-                    self._topics.announce_all()
+                if quiet.cancelled_caught and await self._in_time(ear.ping):
+                    self._announce([EVERYTHING])
+                self._announce(ear.announced())
 
     async def _in_time(self, ask: Callable[[], T]) -> T:
         """Raises StoreUnavailable; a thread that still waits then is cut soon."""
@@ -243,43 +241,55 @@ class PostgresStore:
         self._topics.announce_all()
 
     def _announce(self, payloads: list[str]) -> None:
-        if not payloads or EVERYTHING in payloads:
+        if EVERYTHING in payloads:
             self._topics.announce_all()
         else:
             self._topics.announce({topic for each in payloads for topic in each.split("\n")})
 
     def close(self) -> None:
-        self._connections.cut_all()
+        self._connections.end_all()
         if self._writer is not None:
             self._connections.end(self._writer)
 
 
 class _Ear:
     """The connection that listens, or looks whether anything was written where none can: behind a
-    pooler. Made and asked in a thread."""
+    pooler. It is opened and asked in a thread, for which nobody may wait any more."""
 
     def __init__(self, connections: Connections, *, listens: bool) -> None:
         self._connections = connections
         self._written = ""
         self._payloads: list[str] = []
-        self._connection = connections.connect()
-        self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
-        with connections.bounded(self._connection, PING):
-            self._connection.execute(f"LISTEN {CHANNEL}".encode() if listens else b"SELECT 1")
+        self._listens = listens
+        self._connection: Connection | None = None
+        self._closed = False
 
-    def fileno(self) -> int:
-        return self._connection.fileno()
+    def open(self) -> None:
+        self._connection = self._connections.connect()
+        self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
+        self._ask(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
+        if self._closed:
+            self.close()
 
     def ping(self) -> bool:
-        """Whether a transaction of anybody's has written since the last."""
+        """Whether everybody must look: something was written, and it tells nothing of that."""
+        # One more than the last transaction that has got a number, and so has written.
+        before, self._written = self._written, self._ask("SELECT pg_current_snapshot()::text")
+        return not self._listens and before != self._written
+
+    def _ask(self, sql: str) -> str:
+        assert self._connection is not None
         with self._connections.bounded(self._connection, PING):
-            # One more than the last transaction that has got a number, and so has written.
-            found = self._connection.execute("SELECT pg_current_snapshot()::text").fetchone()
-        before, self._written = self._written, str(found)
-        return before != self._written
+            cursor = self._connection.execute(sql.encode())
+            return str(cursor.fetchone()) if cursor.description else ""
+
+    def fileno(self) -> int:
+        assert self._connection is not None
+        return self._connection.fileno()
 
     def announced(self) -> list[str]:
         """What has come by now. libpq itself is asked: psycopg waits, before 3.2 without end."""
+        assert self._connection is not None
         pgconn = self._connection.pgconn
         pgconn.consume_input()
         while (notification := pgconn.notifies()) is not None:
@@ -288,4 +298,6 @@ class _Ear:
         return payloads
 
     def close(self) -> None:
-        self._connections.end(self._connection)
+        self._closed = True
+        if self._connection is not None:
+            self._connections.end(self._connection)

@@ -47,6 +47,8 @@ class Connections:
         self._idle: list[Connection] = []
         self._due: dict[Connection, float] = {}
         """When each that is used must be done; time.monotonic."""
+        self._ended = False
+        """A thread for which nobody waits may be about to open another, or give one back."""
 
     @contextmanager
     def told_in_words(self) -> Iterator[None]:
@@ -90,7 +92,7 @@ class Connections:
             with self.bounded(connection):
                 yield connection
         finally:
-            if connection.broken or connection.closed:
+            if connection.broken or connection.closed or self._ended:
                 connection.close()
             else:
                 self._idle.append(connection)
@@ -117,6 +119,11 @@ class Connections:
         for connection, due in list(self._due.items()):
             if due <= now:
                 _cut(connection)
+
+    def end_all(self) -> None:
+        """For good."""
+        self._ended = True
+        self.cut_all()
 
     def cut_all(self) -> None:
         for connection in list(self._due):

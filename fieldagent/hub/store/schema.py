@@ -209,11 +209,6 @@ CREATE TABLE slice (
     PRIMARY KEY (device, origin, sequence, count, position)
 );
 
-CREATE TABLE lease ( -- whose IP link it is
-    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
-    hub TEXT NOT NULL,
-    until {real} NOT NULL
-);
 
 CREATE TABLE webhook (
     id {id},
@@ -241,6 +236,19 @@ CREATE TABLE webhook_delivery (
 );
 CREATE INDEX webhook_delivery_waiting ON webhook_delivery (webhook, item)
     WHERE state = 'waiting';
+"""
+
+_LEASES = """
+CREATE TABLE process ( -- of the hub, that has links
+    name TEXT PRIMARY KEY,
+    until {real} NOT NULL -- when it is dead, unless it says meanwhile that it lives
+);
+
+CREATE TABLE lease ( -- whose IP link it is
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    process TEXT NOT NULL REFERENCES process ON DELETE CASCADE,
+    link {int} NOT NULL -- its number in that process
+);
 """
 
 _DEAD_LETTERS = """
@@ -309,9 +317,15 @@ CREATE TABLE ring_alert ( -- a modem for which the gateway keeps what nobody has
 """From version 5, which left a ring that was missed at that."""
 
 
+_NEW_LEASES = "DROP TABLE lease;" + _LEASES
+"""From version 6, in which each link said every ten seconds that it lives."""
+
+
 def hub_schema(types: Mapping[str, str]) -> Schema:
-    tables = _DIRECTORY + _IDEMPOTENCY + _PUSHED + _EXCHANGE + _DEAD_LETTERS + _RING_ALERTS
-    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED, 4: _DIGESTS, 5: _RING_ALERTS}
+    tables = (
+        _DIRECTORY + _IDEMPOTENCY + _PUSHED + _EXCHANGE + _LEASES + _DEAD_LETTERS + _RING_ALERTS
+    )
+    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED, 4: _DIGESTS, 5: _RING_ALERTS, 6: _NEW_LEASES}
     return Schema(
-        6, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
+        7, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +50,8 @@ class _SqliteDb:
 class SqliteStore:
     """Implements `Store`."""
 
+    shared = False
+
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
         try:
@@ -66,7 +68,8 @@ class SqliteStore:
             ) from error
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
         self._topics = Topics()
-        self._changes = self._data_version()
+        self._changes = _data_version(self._reader)
+        self._changes_of_others = _data_version(self._writer)
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         try:
@@ -103,14 +106,17 @@ class SqliteStore:
     async def _look_for_others(self) -> None:
         while True:
             await trio.sleep(POLL)
-            if (version := self._data_version()) != self._changes:
+            if (version := _data_version(self._reader)) != self._changes:
                 self._changes = version
-                self._topics.announce_all()
+                with suppress(StoreUnavailable):
+                    await self._ask_writer()
 
-    def _data_version(self) -> int:
-        """Changes with every commit of another connection, the writer here among them."""
-        ((version,),) = self._reader.execute("PRAGMA data_version").fetchall()
-        return int(version)
+    async def _ask_writer(self) -> None:
+        """To the reader, what is written here is another's too: the writer can tell them apart."""
+        version = await self._group.commit(_data_version)
+        if version != self._changes_of_others:
+            self._changes_of_others = version
+            self._topics.announce_all()
 
     def once(self, operation: Callable[[Db], T]) -> T:
         with self._writer:
@@ -140,3 +146,9 @@ class SqliteStore:
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """Changes with every commit of another connection (PRAGMA data_version)."""
+    ((version,),) = connection.execute("PRAGMA data_version").fetchall()
+    return int(version)
