@@ -29,9 +29,13 @@ CHECKS = (
     ("tests", *PYTEST),
 )
 NEWER = (
-    *("tests/http", "tests/hub", "tests/webhook", "tests/cli", "tests/shipping"),
+    *("tests/http", "tests/webhook", "tests/cli", "tests/shipping", "tests/system"),
     *("tests/agent/journal", "tests/agent/inbound", "tests/agent/channels/test_cellular.py"),
     *("tests/agent/test_agent.py", "tests/agent/test_linked_agent.py"),
+    *(
+        f"tests/hub/test_{name}.py"
+        for name in ("drain", "ip_link", "journey", "lease", "push_api", "store", "tls", "webhooks")
+    ),
 )
 """What touches TLS, SQLite, subprocesses and the zipapp."""
 KINDS = {
