@@ -1,0 +1,106 @@
+"""What a kit promises, each once with real processes and a simulated modem.
+
+A part that is wired nowhere has green tests of its own, and does nothing in the field. Those
+promises that have such a test elsewhere are named in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.hub.test_journey import folder
+from tests.processes import Agent, administer, agent, free_port, hub, sky, until
+
+
+def later(kit: Agent, content: str, **members: object) -> int:
+    body = {"message": {"content": content}, **members}
+    number: int = kit.call("POST", "/api/package/async", body).body["id"]
+    return number
+
+
+def active(kit: Agent) -> int:
+    number: int = kit.call("GET", "/api/status").body["sos"]["active"]
+    return number
+
+
+def test_an_sos_goes_again_until_somebody_has_it_though_the_first_connection_failed(
+    tmp_path: Path,
+) -> None:
+    database, port = str(tmp_path / "hub.sqlite3"), free_port()
+    administer(database, "init", "Alps")
+    tokens = []
+    for name in ("ada", "ben"):
+        user = administer(database, "user", "add", name)["id"]
+        device = administer(database, "device", "add", name, "--user", str(user))
+        tokens.append(device["hub-token"])
+    linked = {"hub-address": f"http://127.0.0.1:{port}"}
+    adas = {**linked, "hub-token": tokens[0], "sos-repeat": "2"}
+    bens = {**linked, "hub-token": tokens[1], "satellite-port": None, "inbound-hook": "cat"}
+    with ExitStack() as stack:
+        ada = stack.enter_context(agent(folder(tmp_path / "ada"), adas))
+        for failure in ("the satellite modem is away", "no link to the hub"):
+            until(lambda: any(failure in line for line in ada.output()))  # noqa: B023
+        later(ada, "help", priority=100)
+        above = stack.enter_context(sky(tmp_path / "ada"))
+        for _ in range(3):
+            above.expect("SOS message")
+        assert active(ada) == 1
+        settings = {"database": database, "port": str(port)}
+        stack.enter_context(hub(folder(tmp_path / "hub"), settings))
+        ben = stack.enter_context(agent(folder(tmp_path / "ben"), bens))
+        ben.expect('"help"')
+        until(lambda: not active(ada))
+        (sent,) = ada.call("GET", "/api/packages").body["packages"]
+        assert sent["text"] == "help"
+
+
+def test_what_is_kept_for_an_sos_is_there_when_the_budget_is_spent(tmp_path: Path) -> None:
+    budget = {"satellite-credits-per-day": "3", "satellite-sos-reserve": "2"}
+    with sky(tmp_path), agent(tmp_path, budget) as kit:
+        assert kit.post("the only one").body["status"] == "Delivered"
+        waits = later(kit, "too much " * 20)
+        assert kit.post("help", priority=100).body["status"] == "Delivered"
+        leg = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
+        assert leg["status"] is None
+        assert "2 of 3 credits, 2 of them kept for an SOS" in leg["reason"]
+
+
+def test_the_same_text_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None:
+    """Both ways: what is the same by its number is known again, and nothing else."""
+    with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "cat"}) as kit:
+        for _ in "12":
+            assert kit.post("arrived").body["status"] == "Delivered"
+            above.expect('"arrived"')
+        assert not any("(again)" in line for line in above.output())
+        for _ in "12":
+            above.type("mt come home")
+            kit.expect('"come home"')
+
+
+def test_what_has_outlived_its_time_never_leaves(tmp_path: Path) -> None:
+    with agent(tmp_path) as kit:
+        short = later(kit, "short", timeToLive=1)
+        later(kit, "long", timeToLive=3600)
+        until(lambda: kit.call("GET", f"/api/package/{short}").body["status"] == "Error")
+        with sky(tmp_path) as above:
+            above.expect('"long"')
+            until(lambda: kit.call("GET", "/api/queue").body["queued"] == 0)
+            assert not any('"short"' in line for line in above.output())
+
+
+@pytest.mark.long
+def test_the_recovery_command_runs_where_the_hub_stays_away(tmp_path: Path) -> None:
+    """A minute is the shortest time after which it may."""
+    came = tmp_path / "came"
+    settings = {
+        "satellite-port": None,
+        "hub-address": f"http://127.0.0.1:{free_port()}",
+        "hub-token": "nobody",
+        "cellular-recovery-command": f"touch {came}",
+        "cellular-recovery-after": "60",
+    }
+    with agent(tmp_path, settings):
+        until(came.exists)
