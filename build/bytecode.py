@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import marshal
-import shutil
 import sys
 from pathlib import Path
 
@@ -28,9 +27,6 @@ def main(tree: Path) -> None:
         compiled = target / name.with_suffix(".pyc")
         compiled.parent.mkdir(parents=True, exist_ok=True)
         compiled.write_bytes(compile_one(source.read_bytes(), name.as_posix()))
-    for data in sorted(tree.glob("fieldagent/**/*.json")):
-        # A package looks for its data beside its code.
-        shutil.copy(data, target / data.relative_to(tree))
 
 
 def compile_one(source: bytes, name: str) -> bytes:

@@ -11,6 +11,7 @@ import hashlib
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
+from fieldagent.system.data_files import read_data
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
@@ -51,10 +52,7 @@ async def _file(request: Request, name: str) -> Response:
 
 
 def _answer(request: Request, name: str) -> Response:
-    # An agent that nobody looks at does without the time and memory that this takes.
-    from importlib.resources import files
-
-    content = (files(__name__) / name).read_bytes()
+    content = read_data(__name__, name)
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     headers = (
         ("Content-Security-Policy", POLICY),

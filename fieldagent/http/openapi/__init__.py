@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.routes import Route
+from fieldagent.system.data_files import read_data
 
 
 def route(name: str) -> Route:
     """`GET /openapi.json` of the API `local` or `hub`; read when it is asked for."""
 
     async def describe(request: Request) -> Response:
-        # It takes some of the time in which an agent starts, and is wanted now and then.
-        from importlib.resources import files
-
-        return Response(200, (files(__name__) / f"{name}.json").read_bytes())
+        return Response(200, read_data(__name__, f"{name}.json"))
 
     return Route("GET", "/openapi.json", describe)
