@@ -11,7 +11,8 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +21,13 @@ import psycopg
 import trio
 
 from fieldagent.agent.channels.hub_connection import HubAddress as Address
-from fieldagent.agent.channels.hub_connection import open_stream, open_web_socket
+from fieldagent.agent.channels.hub_connection import Unreachable, open_stream, open_web_socket
 from fieldagent.http.link_session import LinkSession
 from fieldagent.hub import directory
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from tests.bench.durable import accepted
-from tests.bench.process import resident
+from tests.bench.process import processor, resident
 from tests.postgres import new_database, server
 from tests.processes import Hub, administer, agent, hub
 
@@ -35,6 +36,8 @@ ROUNDS = 3
 INSERTS = 500
 LATENCIES = 50
 AGENTS = 1_000
+REST = 20.0
+"""Seconds that links are left alone, and then watched."""
 
 
 class Proof(NamedTuple):
@@ -51,6 +54,13 @@ class Fleet(NamedTuple):
     """Seconds until all are linked."""
     reconnect: float
     """Seconds until all are linked again after the hub was killed and started anew."""
+
+
+class Rest(NamedTuple):
+    processor: float
+    """Of one core, for all links."""
+    transactions: float
+    """A second."""
 
 
 def push_ratio(database: str) -> float:
@@ -151,10 +161,10 @@ def fleet() -> Fleet:
         tokens = _devices(database)
         with hub(home, {"database": database}) as first:
             alone = resident(first.process.pid)
-            connect, used = trio.run(_link_all, first, tokens)
+            connect, used = trio.run(_measure, first, tokens)
         with hub(home, {"database": database}) as second:
             # As after a power cut of the hub: all come at once.
-            reconnect, _ = trio.run(_link_all, second, tokens)
+            reconnect, _ = trio.run(_measure, second, tokens)
     return Fleet((used - alone) / AGENTS, connect, reconnect)
 
 
@@ -186,8 +196,17 @@ class _Silence:
     async def take_in(self, body: bytes) -> None: ...
 
 
-async def _link_all(running: Hub, tokens: list[str]) -> tuple[float, int]:
+async def _measure(running: Hub, tokens: list[str]) -> tuple[float, int]:
     """Link every agent: the seconds that takes, and the hub's memory then."""
+    began = time.perf_counter()
+    async with _linked(running, tokens):
+        took = time.perf_counter() - began
+        await trio.sleep(1)
+        return took, resident(running.process.pid)
+
+
+@asynccontextmanager
+async def _linked(running: Hub, tokens: list[str]) -> AsyncIterator[None]:
     linked = 0
     all_linked = trio.Event()
 
@@ -199,20 +218,50 @@ async def _link_all(running: Hub, tokens: list[str]) -> tuple[float, int]:
 
     async def link(token: str) -> None:
         address = Address(running.address, token)
-        async with await open_stream(address) as stream:
-            socket = await open_web_socket(address, stream)
-            await LinkSession(socket, _Silence(), opened=count).run()
+        while True:
+            # They come from one address, which may have so many calls at one moment.
+            with suppress(Unreachable):
+                async with await open_stream(address) as stream:
+                    socket = await open_web_socket(address, stream)
+                    await LinkSession(socket, _Silence(), opened=count).run()
+            await trio.sleep(1)
 
-    began = time.perf_counter()
     async with trio.open_nursery() as nursery:
         for token in tokens:
             nursery.start_soon(link, token)
         await all_linked.wait()
-        took = time.perf_counter() - began
-        await trio.sleep(1)
-        used = resident(running.process.pid)
+        yield
         nursery.cancel_scope.cancel()
-    return took, used
+
+
+def at_rest(database: str) -> Rest:
+    """Links over which nothing goes, on PostgreSQL."""
+    tokens = _devices(database)
+    with tempfile.TemporaryDirectory() as folder, hub(Path(folder), {"database": database}) as own:
+        return trio.run(_rest, own, tokens, database)
+
+
+async def _rest(running: Hub, tokens: list[str], database: str) -> Rest:
+    async with _linked(running, tokens):
+        await trio.sleep(REST)
+        began = time.perf_counter()
+        spent, transactions = processor(running.process.pid), _transactions(database)
+        await trio.sleep(REST)
+        took = time.perf_counter() - began
+        return Rest(
+            (processor(running.process.pid) - spent) / took,
+            (_transactions(database) - transactions) / took,
+        )
+
+
+def _transactions(database: str) -> int:
+    """Those that PostgreSQL has counted by now, up to a second late."""
+    with psycopg.connect(database) as connection:
+        row = connection.execute(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def main() -> None:
@@ -221,7 +270,10 @@ def main() -> None:
     print(f"{'pushes accepted over bare INSERTs, SQLite':<62} {own:>7.3f}")
     with server() as running:
         own = push_ratio(new_database(running.address))
+        rest = at_rest(new_database(running.address))
     print(f"{'pushes accepted over bare INSERTs, PostgreSQL':<62} {own:>7.3f}")
+    print(f"{f'{AGENTS} silent links, PostgreSQL: of a core':<62} {rest.processor:>7.4f}")
+    print(f"{f'{AGENTS} silent links, PostgreSQL':<62} {rest.transactions:>7.1f} transactions/s")
     print(f"{'push to hook over loopback, median':<62} {latency() * 1000:>7.1f} ms")
     many = fleet()
     print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -40,6 +41,12 @@ def resident(pid: int) -> int:
     """Bytes of memory of its own and shared, as /proc tells."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     return int(pages) * 4096
+
+
+def processor(pid: int) -> float:
+    """Seconds that it has computed, as /proc tells (proc_pid_stat(5))."""
+    of_user, of_system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
+    return (int(of_user) + int(of_system)) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_ratio() -> float:
