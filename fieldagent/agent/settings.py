@@ -345,6 +345,24 @@ KEYS = (
 )
 
 
+EXAMPLES = {
+    "inbound-hook": "/usr/local/lib/fieldagent-hook",
+    "webhook-address": "http://127.0.0.1:8080/",
+    "satellite-port": "/dev/fieldagent-satellite",
+    "satellite-credits-per-day": "100",
+    "satellite-mailbox-check": "24",
+    "hub-address": "https://hub.example.org",
+    "hub-ca-file": "/etc/fieldagent/hub-ca.pem",
+    "cellular-interface": "wwan0",
+    "cellular-recovery-command": "/usr/local/sbin/reset-modem",
+    "radio-port": "/dev/ttyACM0",
+    "radio-station": "2",
+    "radio-carry": "cellular",
+    "state-directory": "/var/lib/fieldagent",
+}
+"""Of keys without a default, for the first settings file. None of a secret: some would keep it."""
+
+
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """`$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"

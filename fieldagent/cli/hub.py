@@ -413,10 +413,20 @@ def credential_list(given: argparse.Namespace) -> int:
 
 def revoke(given: argparse.Namespace) -> int:
     def withdraw(db: Db, now: float) -> int:
-        directory.revoke(db, given.what, given.id, now=now)
+        workspace = directory.workspace_of(db, given.workspace)
+        directory.revoke(db, given.what, workspace, given.id, now=now)
         return show(given, {"id": given.id, "revoked": True})
 
     return once(given, withdraw)
+
+
+def key_rate(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        rate = {"per_minute": given.per_minute, "burst": given.burst}
+        return show(given, directory.set_rate(db, workspace, given.id, **rate, now=now))
+
+    return once(given, change)
 
 
 def audit_list(given: argparse.Namespace) -> int:

@@ -153,14 +153,29 @@ def _add_dead_letter(actions: Subparsers) -> None:
     _add_listing(remove)
 
 
+def _count(text: str) -> int:
+    """1 at the least: a key that may never be used is revoked instead."""
+    number = int(text)
+    if not 1 <= number <= 1_000_000:
+        raise ValueError
+    return number
+
+
+_count.__name__ = "number from 1 to 1000000"  # what argparse calls it
+
+
 def _add_key(actions: Subparsers) -> None:
     key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
     add = _action(key, "add", "key_add", "add a key; it is shown once")
     add.add_argument("name")
     add.add_argument("--kind", action="append", choices=KINDS, help="what it may push (all)")
-    add.add_argument("--per-minute", type=int, default=60, help="calls a minute (60)")
-    add.add_argument("--burst", type=int, default=60, help="calls at once (60)")
+    add.add_argument("--per-minute", type=_count, default=60, help="calls a minute (60)")
+    add.add_argument("--burst", type=_count, default=60, help="calls at once (60)")
     add.add_argument("--days", type=float, help="days until it expires (never)")
+    rate = _action(key, "rate", "key_rate", "change how often a key may be used")
+    rate.add_argument("id", type=int)
+    rate.add_argument("--per-minute", type=_count, help="calls a minute")
+    rate.add_argument("--burst", type=_count, help="calls at once")
     _add_credential(key, "key")
 
 

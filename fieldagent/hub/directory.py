@@ -309,17 +309,37 @@ def credentials(db: Db, kind: str, workspace: int) -> list[Row]:
     )
 
 
-def revoke(db: Db, kind: str, id_: int, *, now: float) -> None:
-    rows = db.execute(
-        "UPDATE credential SET revoked = ? WHERE kind = ? AND id = ? AND revoked IS NULL"
-        " RETURNING id",
-        now,
-        kind,
+def revoke(db: Db, kind: str, workspace: int, id_: int, *, now: float) -> None:
+    _in_force(db, kind, workspace, id_)
+    db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
+    note(db, ADMINISTRATION, f"{kind} revoke", str(id_), now)
+
+
+def set_rate(
+    db: Db, workspace: int, id_: int, *, per_minute: int | None, burst: int | None, now: float
+) -> Row:
+    """None leaves it as it is. What the key has been used of late counts on."""
+    _in_force(db, "key", workspace, id_)
+    ((per_minute, burst),) = db.execute(
+        "UPDATE credential SET per_minute = coalesce(?, per_minute), burst = coalesce(?, burst)"
+        " WHERE id = ? RETURNING per_minute, burst",
+        per_minute,
+        burst,
         id_,
     )
-    if not rows:
-        raise Refused(f"no {kind} {id_} is in force; `fieldagent hub {kind} list` shows them")
-    note(db, ADMINISTRATION, f"{kind} revoke", str(id_), now)
+    note(db, ADMINISTRATION, "key rate", f"{id_}: {per_minute} a minute, {burst} at once", now)
+    return {"id": id_, "perMinute": per_minute, "burst": burst}
+
+
+def _in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
+    """Raises Refused, also for one of another workspace."""
+    if not any(
+        row["id"] == id_ and row["revoked"] is None for row in credentials(db, kind, workspace)
+    ):
+        raise Refused(
+            f"no {kind} {id_} is in force in that workspace; `fieldagent hub {kind} list` shows"
+            " them"
+        )
 
 
 # For the ways to devices.

@@ -168,6 +168,23 @@ KEYS = (
     ),
 )
 
+EXAMPLES = {
+    "database": "postgresql://fieldagent@db.example.org/fieldagent",
+    "database-password-file": "/etc/fieldagent/database-password",
+    "database-direct": "postgresql://fieldagent@db.example.org:5432/fieldagent",
+    "tls-certificate": "/etc/fieldagent/chain.pem",
+    "tls-key": "/etc/fieldagent/key.pem",
+    "admin-listen": "127.0.0.1:9444",
+    "trusted-proxies": "127.0.0.1/32 ::1/128",
+    "directip-listen": "127.0.0.1:10800",
+    "directip-allow": "192.0.2.0/28",
+    "directip-gateway": "gateway.example.org:10800",
+    "rockblock-username": "me@example.org",
+    "rockblock-public-key": "/etc/fieldagent/rockblock.pem",
+    "webhook-allow": "10.1.0.0/16",
+}
+"""Of keys without a default, for the first settings file. None of a secret: some would keep it."""
+
 _TOGETHER = (
     ("tls-certificate", "tls-key"),
     ("rockblock-username", "rockblock-password"),

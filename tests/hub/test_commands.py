@@ -39,6 +39,10 @@ def test_the_directory_from_the_command_line(database: str) -> None:
     administer(database, "device", "disable", "kit", *in_alps)
     assert administer(database, "device", "list", *in_alps)[0]["disabled"] is not None
     key = administer(database, "key", "add", "few", "--kind", "location", "--days", "1", *in_alps)
+    rate = administer(database, "key", "rate", str(key["id"]), "--per-minute", "9", *in_alps)
+    assert rate == {"id": key["id"], "perMinute": 9, "burst": 60}
+    with pytest.raises(AssertionError, match="is in force in that workspace"):
+        administer(database, "key", "revoke", str(key["id"]), "--workspace", str(andes))
     administer(database, "key", "revoke", str(key["id"]), *in_alps)
     keys = administer(database, "key", "list", *in_alps)
     assert [(each["name"], each["revoked"] is None) for each in keys] == [
@@ -64,6 +68,7 @@ def test_the_directory_from_the_command_line(database: str) -> None:
         (["device", "add", "x", "--user", "Nobody"], "no user 'Nobody' is in that workspace"),
         (["device", "add", "x", "--user", "push", "--imei", "1"], "an IMEI has 15 digits"),
         (["key", "revoke", "99"], "no key 99 is in force"),
+        (["key", "rate", "1", "--burst", "0"], "--burst: invalid number from 1 to 1000000"),
         (["init", "Again"], "there are workspaces already"),
         (["webhook", "add", "ftp://x"], "must be a URL"),
         (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is no public address"),

@@ -183,7 +183,7 @@ async def test_keys_and_tokens_end_when_they_expire_or_are_revoked(store: Store)
         assert (await hub.push(MESSAGE, headers=short)).status == 200
         hub.now += 61
         assert (await hub.push(MESSAGE, headers=short)).status == 401
-        await store.commit(lambda db: directory.revoke(db, "key", 1, now=hub.now))
+        await store.commit(lambda db: directory.revoke(db, "key", 1, 1, now=hub.now))
         assert (await hub.push(MESSAGE)).status == 401
 
 
@@ -224,6 +224,34 @@ async def test_429_says_to_the_second_when_the_next_will_be_let_in(store: Store)
         assert (reply.status, reply.headers["retry-after"]) == (429, "1")
         hub.now += 0.5
         assert (await hub.push(LOCATION, headers=few)).status == 200
+        assert (await hub.push(LOCATION)).status == 200
+
+
+async def test_a_keys_rate_changes_and_the_key_stays(store: Store) -> None:
+    async with cloud(store) as hub:
+        few = {"x-api-key": hub.others["few"]}
+        ((id_,),) = await hub.rows("SELECT id FROM credential WHERE name = 'few'")
+        for _ in range(2):
+            assert (await hub.push(LOCATION, headers=few)).status == 200
+        assert (await hub.push(LOCATION, headers=few)).status == 429
+        changed = await store.commit(
+            lambda db: directory.set_rate(db, 1, id_, per_minute=None, burst=5, now=hub.now)
+        )
+        assert changed == {"id": id_, "perMinute": 6, "burst": 5}
+        statuses = [(await hub.push(LOCATION, headers=few)).status for _ in range(4)]
+        assert statuses == [200, 200, 200, 429]
+
+
+async def test_nobody_changes_a_key_of_another_workspace(store: Store) -> None:
+    async with cloud(store) as hub:
+        other = await store.commit(lambda db: directory.add_workspace(db, "Other", now=hub.now))
+        for change in (
+            lambda db: directory.revoke(db, "key", other, 1, now=hub.now),
+            lambda db: directory.revoke(db, "token", other, 2, now=hub.now),
+            lambda db: directory.set_rate(db, other, 1, per_minute=1, burst=1, now=hub.now),
+        ):
+            with pytest.raises(directory.Refused, match="is in force in that workspace"):
+                await store.commit(change)
         assert (await hub.push(LOCATION)).status == 200
 
 

@@ -100,6 +100,36 @@ def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> 
     assert parse("\n".join(given), settings, {}) == parse("", settings, {})
 
 
+SECRETS = {
+    *("webhook-secret", "satellite-key", "radio-key", "hub-token", "rockblock-password"),
+}
+"""None is shown that somebody could keep."""
+TOGETHER = (
+    {"tls-certificate", "tls-key"},
+    {"rockblock-username", "rockblock-password"},
+)
+
+
+@pytest.mark.parametrize("hub", [False, True], ids=["agent", "hub"])
+def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
+    installer: Path, tmp_path: Path, hub: bool
+) -> None:
+    root = tmp_path / "root"
+    assert install(installer, *(["--hub"] if hub else []), "--root", root).returncode == 0
+    file = root / (HUB_SETTINGS if hub else SETTINGS)
+    given = dict(re.findall(r"^#([a-z0-9-]+)=(.*)$", file.read_text(), re.MULTILINE))
+    assert set(given) == {key.name for key in (HUB_KEYS if hub else KEYS)}
+    assert {name for name, value in given.items() if not value} == SECRETS & set(given)
+    for name in set(given) - SECRETS:
+        with_it = {name, *(each for pair in TOGETHER if name in pair for each in pair)}
+        lines = [f"{each}={given[each] or 'a secret'}\n" for each in sorted(with_it)]
+        text = "".join(lines)
+        if hub:
+            parse_hub(text, file)
+        else:
+            parse(text, file, {"HOME": "/"})
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
 @pytest.mark.parametrize("before", [False, True])
 def test_the_units_user_may_read_what_was_installed_whatever_the_umask(
