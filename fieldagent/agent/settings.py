@@ -357,6 +357,8 @@ EXAMPLES = {
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
+    "radio-callsign": "N0CALL",
+    "radio-name": "Hut",
     "radio-carry": "cellular",
     "state-directory": "/var/lib/fieldagent",
 }
