@@ -28,6 +28,7 @@ PURE = {
     "agent.outbound.idle_time",
     "agent.outbound.collapse",
     "agent.outbound.queue",
+    "agent.outbound.swept_heap",
     "agent.outbound.timers",
     "cli.track_policy",
 }

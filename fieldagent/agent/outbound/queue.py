@@ -2,18 +2,18 @@
 
 Pure: it reads no clock (`now` and other times are seconds of any one clock) and does no I/O. Every
 operation costs O(log n). Entries of the heaps are plain tuples; one that the index no longer
-holds is dead and skipped, and a heap of more than twice the live entries plus 64 is rebuilt.
+holds is dead and skipped, and no heap has more than twice the live entries plus 64.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
 from typing import NamedTuple
 
 from fieldagent.agent.outbound.collapse import CollapseIndex, Kind
+from fieldagent.agent.outbound.swept_heap import SweptHeap
 from fieldagent.agent.outbound.timers import Timers
 
 SLACK = 64
@@ -52,7 +52,9 @@ class Queue:
         """Those that `take` passes over: in flight, or held."""
         self._held: set[int] = set()
         self._collapse = CollapseIndex()
-        self._ready: list[Place] = []
+        self._ready: SweptHeap[Place] = SweptHeap(
+            lambda place: self._places.get(place[2]) is place and place[2] not in self._taken
+        )
         self._delayed = Timers(self._terms, _Terms._fields.index("due"))
         self._expiries = Timers(self._terms, _Terms._fields.index("expires"))
 
@@ -108,7 +110,7 @@ class Queue:
         if collapse_key is None and expires == inf and due == -inf:
             # One live entry more cannot break the bound.
             self._places[key] = place
-            heappush(self._ready, place)
+            self._ready.push(place)
             return []
         collapse = None if collapse_key is None else (collapse_key, sos)
         terms = _Terms(collapse, expires, due)
@@ -129,7 +131,7 @@ class Queue:
         if terms.due > -inf:
             self._delayed.add((terms.due, key))
         else:
-            heappush(self._ready, place)
+            self._ready.push(place)
         if terms.expires < inf:
             self._expiries.add((terms.expires, key))
         self._bound()
@@ -137,26 +139,18 @@ class Queue:
     def foremost(self, now: float) -> int | None:
         """What `take` would take."""
         self._promote(now)
-        ready = self._ready
-        while ready:
-            place = ready[0]
-            if self._places.get(place[2]) is place and place[2] not in self._taken:
-                return place[2]
-            heappop(ready)
-        return None
+        place = self._ready.first()
+        return None if place is None else place[2]
 
     def take(self, now: float) -> int | None:
         """The most urgent Package that is due; it is the taker's until put_back or remove."""
         if self._delayed:
             self._promote(now)
-        ready, places, taken = self._ready, self._places, self._taken
-        while ready:
-            place = heappop(ready)
-            key = place[2]
-            if places.get(key) is place and key not in taken:
-                taken.add(key)
-                return key
-        return None
+        place = self._ready.pop()
+        if place is None:
+            return None
+        self._taken.add(place[2])
+        return place[2]
 
     def taken(self) -> set[int]:
         """Those in flight."""
@@ -226,22 +220,12 @@ class Queue:
         for key in self._delayed.due(now):
             if key not in self._taken:
                 self._terms[key] = self._terms[key]._replace(due=-inf)
-                heappush(self._ready, self._places[key])
+                self._ready.push(self._places[key])
 
     def _bound(self) -> None:
-        most = 2 * len(self._places) + SLACK
-        self._delayed.bound(most)
-        self._expiries.bound(most)
-        if len(self._ready) > most:
-            places, taken = self._places, self._taken
-            live = [
-                place
-                for place in self._ready
-                if places.get(place[2]) is place and place[2] not in taken
-            ]
-            # Once each, and nearly in order still.
-            self._ready = list(dict.fromkeys(live))
-            heapify(self._ready)
+        live = len(self._places)
+        for heap in (self._ready, self._delayed, self._expiries):
+            heap.bound(live, SLACK)
 
 
 def _inherited(

@@ -6,9 +6,10 @@ Entries are plain tuples; one that is not the key's moment any more is dead, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
+
+from fieldagent.agent.outbound.swept_heap import SweptHeap
 
 Timer = tuple[float, int]
 """A moment and the key that it is about."""
@@ -20,7 +21,7 @@ class Timers:
     def __init__(self, terms: Mapping[int, Sequence[Any]], place: int) -> None:
         self._terms = terms
         self._place = place
-        self._heap: list[Timer] = []
+        self._heap = SweptHeap(self._runs)
 
     def _runs(self, timer: Timer) -> bool:
         terms = self._terms.get(timer[1])
@@ -31,27 +32,19 @@ class Timers:
         return len(self._heap)
 
     def add(self, timer: Timer) -> None:
-        heappush(self._heap, timer)
+        self._heap.push(timer)
 
     def due(self, now: float) -> Iterator[int]:
         """The keys whose moment has come; their timers are gone."""
-        while self._heap and self._heap[0][0] <= now:
-            timer = heappop(self._heap)
-            if self._runs(timer):
-                yield timer[1]
+        while (timer := self._heap.first()) is not None and timer[0] <= now:
+            self._heap.pop()
+            yield timer[1]
 
     def first(self) -> float:
         """The next moment; infinity where there is none."""
-        while self._heap and not self._runs(self._heap[0]):
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else inf
+        timer = self._heap.first()
+        return inf if timer is None else timer[0]
 
-    def bound(self, most: int) -> None:
-        """Drop the dead once there are more than so many entries."""
-        if len(self._heap) > most:
-            # Without a call for each: there may be very many.
-            terms, place, none = self._terms, self._place, (None,) * (self._place + 1)
-            live = [each for each in self._heap if terms.get(each[1], none)[place] == each[0]]
-            # Once each, and nearly in order still.
-            self._heap = list(dict.fromkeys(live))
-            heapify(self._heap)
+    def bound(self, live: int, slack: int) -> None:
+        """Of the dead are never more than the living, and the slack."""
+        self._heap.bound(live, slack)

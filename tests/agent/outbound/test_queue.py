@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fieldagent.agent.outbound.queue import SLACK, Queue, sizes
+from fieldagent.agent.outbound.swept_heap import STEP, SweptHeap
 
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:
@@ -220,3 +224,39 @@ def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
     found = sizes(queue)
     assert found.live == 1
     assert max(found.heaps) <= 2 + SLACK
+
+
+@pytest.mark.parametrize("order", [1, -1, 0])
+def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> None:
+    """From the front, from the back, at random: no step is long, and the bound holds at each."""
+    queue = Queue()
+    keys = list(range(5000))
+    for key in keys:
+        queue.add(key, priority=key % 3, expires=1000.0 + key, due=5.0 if key % 2 else -inf)
+    queue.foremost(10.0)
+    Random(1).shuffle(keys) if order == 0 else keys.sort(reverse=order < 0)
+    looks = 0
+
+    def counted(self: SweptHeap[Any], live: int, slack: int) -> None:
+        nonlocal looks
+        before = self._lives
+
+        def lives(entry: Any) -> bool:
+            nonlocal looks
+            looks += 1
+            return before(entry)
+
+        self._lives = lives
+        bound(self, live, slack)
+        self._lives = before
+
+    bound = SweptHeap.bound
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SweptHeap, "bound", counted)
+        for key in keys:
+            looks = 0
+            queue.remove(key)
+            found = sizes(queue)
+            assert max(found.heaps) <= 2 * found.live + SLACK
+            assert looks <= len(found.heaps) * STEP
+    assert queue.foremost(10.0) is None
