@@ -25,7 +25,8 @@ MODULES = [
     module.name
     for module in pkgutil.walk_packages(fieldagent.__path__, "fieldagent.")
     # psycopg is native, so it is not in the zipapp: the system has it, or does without PostgreSQL.
-    if module.name not in ("fieldagent.__main__", "fieldagent.hub.store.postgres")
+    if module.name != "fieldagent.__main__"
+    and not module.name.startswith("fieldagent.hub.store.postgres")
 ]
 IMPORT_ALL = """
 import importlib, sys
