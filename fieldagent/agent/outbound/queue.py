@@ -178,6 +178,8 @@ class Queue:
         self._terms[key] = terms
         newer = self._collapse.newer(terms.collapse, key)
         if newer is None:
+            # One that was newer may have ended meanwhile.
+            self._collapse.note(terms.collapse, key)
             priority, order, _ = self._places[key]
             self._insert((priority, order, key), terms)
             return True

@@ -67,6 +67,18 @@ def test_an_sos_is_collapsed_by_another_sos_only() -> None:
     assert drain(queue) == [3]
 
 
+def test_what_comes_back_after_a_newer_one_ended_is_the_newest_again() -> None:
+    queue = Queue()
+    queue.add(1, priority=12, collapse_key=7)
+    assert queue.take(0) == 1
+    queue.add(2, priority=12, collapse_key=7)
+    queue.remove(2)
+    assert queue.put_back(1)
+    assert queue.hold(7) == [1]
+    assert queue.add(3, priority=12, collapse_key=7) == [1]
+    assert drain(queue) == [3]
+
+
 def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
     queue = Queue()
     assert queue.next_change(0) == inf
