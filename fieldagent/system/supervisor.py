@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import trio
 
 from fieldagent.system import waits
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import all_errors, first_error
 
 Part = Callable[[], Awaitable[None]]
 Note = Callable[[BaseException, str], None]
@@ -145,10 +145,13 @@ def log_fault(error: BaseException, doing: str) -> None:
 
 
 def brief(error: BaseException) -> str:
-    """In a line: what was raised, and where in our own code."""
-    one = first_error(error)
-    frames = traceback.extract_tb(one.__traceback__)
+    """In a line: what was raised, and where in our own code; of a group, each of its kinds once."""
+    return " and ".join(dict.fromkeys(map(_brief, all_errors(error))))
+
+
+def _brief(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "fieldagent/" in frame.filename]
     where = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in ours[-1:]]
-    said = " ".join(str(one).split())[:TEXT_MAX]
-    return " at ".join([": ".join(filter(None, [type(one).__name__, said])), *where])
+    said = " ".join(str(error).split())[:TEXT_MAX]
+    return " at ".join([": ".join(filter(None, [type(error).__name__, said])), *where])

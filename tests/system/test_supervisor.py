@@ -162,5 +162,7 @@ def test_a_fault_is_told_in_a_line_with_its_place_in_our_code() -> None:
         brief(None)  # type: ignore[arg-type]
     assert brief(caught.value).rpartition(" at ")[2].startswith("supervisor.py:")
     assert brief(ExceptionGroup("", [KeyError("k")])) == "KeyError: 'k'"
+    several = ExceptionGroup("", [KeyError("k"), ExceptionGroup("", [OSError("o"), KeyError("k")])])
+    assert brief(several) == "KeyError: 'k' and OSError: o"
     assert brief(ValueError("two\nlines " + "x" * 999)) == "ValueError: two lines " + "x" * 190
     assert brief(ValueError()) == "ValueError"
