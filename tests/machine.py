@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -19,3 +23,18 @@ def lacking(why: str) -> NoReturn:
 def tool(name: str, package: str) -> str:
     """The path of a program that a package of Debian's brings."""
     return shutil.which(name) or lacking(f"no {name}: apt-get install {package}")
+
+
+@contextmanager
+def mounted(place: Path, *what: str | Path) -> Iterator[Path]:
+    """`place` with a file system of its own, by these arguments of mount(8)."""
+    if os.geteuid() != 0:
+        lacking("only root may mount a file system")
+    place.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", *what, place], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from tests.agent.journal.test_full_disk import disk, fill
 from tests.breaking import environment
-from tests.machine import lacking
+from tests.machine import mounted
 from tests.processes import MODULE, Agent, agent, until
 
 __all__ = ["disk"]
@@ -52,20 +51,12 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 @contextmanager
 def file_system(home: Path) -> Iterator[Path]:
     """One of its own, which can be frozen."""
-    if os.geteuid() != 0:
-        lacking("only root may mount a disk that can be frozen")
-    image, place = home / "image", home / "mounted"
-    place.mkdir()
+    image = home / "image"
     with image.open("wb") as file:
         file.truncate(64 << 20)
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    done = subprocess.run(["mount", "-o", "loop", image, place], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-    try:
+    with mounted(home / "mounted", "-o", "loop", image) as place:
         yield place
-    finally:
-        subprocess.run(["umount", place], check=True)
 
 
 def state(place: Path) -> dict[str, str | None]:

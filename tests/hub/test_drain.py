@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from tests.hub.test_cluster import balancer, contents, push
+from tests.hub.alps import Alps
+from tests.hub.test_cluster import balancer, contents
 from tests.hub.test_outage import call
 from tests.postgres import new_database
-from tests.processes import Hub, administer, agent, hub, until
+from tests.processes import Hub, hub, until
 
 
 def test_kits_and_pushes_move_to_the_hub_that_stays(postgres: str, tmp_path: Path) -> None:
     database = new_database(postgres)
-    first = administer(database, "init", "Alps")
-    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
-    member = administer(database, "user", "add", "kit")["id"]
-    token = administer(database, "device", "add", "kit", "--user", str(member))["hub-token"]
-    body: dict[str, Any] = {
-        "sourceUserId": first["sourceUserId"],
-        "workspaceId": first["workspaceId"],
-        "targetUserId": member,
-    }
+    alps = Alps(database)
     with ExitStack() as stack:
         hubs: list[Hub] = []
         for number in range(2):
@@ -31,29 +23,20 @@ def test_kits_and_pushes_move_to_the_hub_that_stays(postgres: str, tmp_path: Pat
             settings = {"database": database, "drain-seconds": "60"}
             hubs.append(stack.enter_context(hub(home, settings)))
         front = stack.enter_context(balancer([each.port for each in hubs]))
-        kit = stack.enter_context(
-            agent(
-                tmp_path,
-                {
-                    "satellite-port": None,
-                    "hub-address": f"http://127.0.0.1:{front.port}",
-                    "hub-token": token,
-                },
-            )
-        )
+        kit = stack.enter_context(alps.kit(tmp_path, f"http://127.0.0.1:{front.port}"))
         kit.expect("linked to the hub")
 
         def has_the_link(each: Hub) -> bool:
             return any("kit is linked" in line for line in each.output())
 
         stays, stops = sorted(hubs, key=has_the_link)
-        push(front.port, proof, {**body, "message": {"content": "before"}})
+        alps.push(front.port, "before")
 
         stops.process.terminate()
         until(lambda: call(stops, "GET", "/healthz")[0] == 503)
         # What comes before the balancer knows is still taken, but for links.
-        push(stops.port, proof, {**body, "message": {"content": "meanwhile"}})
-        bearer = {"Authorization": f"Bearer {token}"}
+        alps.push(stops.port, "meanwhile")
+        bearer = {"Authorization": f"Bearer {alps.token}"}
         status, answered, text = call(stops, "GET", "/link", bearer)
         assert (status, "stopping" in text) == (503, True)
         assert int(answered["retry-after"]) > 0
@@ -66,6 +49,6 @@ def test_kits_and_pushes_move_to_the_hub_that_stays(postgres: str, tmp_path: Pat
         kit.expect("no link to the hub: the link ended: this end stops; trying again")
         kit.expect("linked to the hub")
         until(lambda: has_the_link(stays))
-        push(front.port, proof, {**body, "message": {"content": "after"}})
+        alps.push(front.port, "after")
         until(lambda: len(contents(kit)) == 3)
         assert sorted(contents(kit)) == ["after", "before", "meanwhile"]

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.hub.alps import Alps
 from tests.hub.test_cluster import contents, push
 from tests.postgres import new_database
 from tests.processes import PATIENCE, Hub, administer, agent, hub, until
@@ -108,30 +108,21 @@ def call(
 @pytest.mark.parametrize("how", ["refused", "silent"])
 def test_a_database_that_goes_away_and_comes_back(how: str, postgres: str, tmp_path: Path) -> None:
     database = new_database(postgres)
-    first = administer(database, "init", "Alps")
-    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
-    member = administer(database, "user", "add", "kit")["id"]
-    token = administer(database, "device", "add", "kit", "--user", str(member))["hub-token"]
-    body: dict[str, Any] = {
-        "sourceUserId": first["sourceUserId"],
-        "workspaceId": first["workspaceId"],
-        "targetUserId": member,
-    }
-    settings = {"satellite-port": None, "hub-token": token}
+    alps = Alps(database)
     with ExitStack() as stack:
         way = stack.enter_context(wire(database))
         running = stack.enter_context(hub(tmp_path, {"database": way.database}))
-        kit = stack.enter_context(agent(tmp_path, {**settings, "hub-address": running.address}))
+        kit = stack.enter_context(alps.kit(tmp_path, running.address))
         kit.expect("linked to the hub")
-        push(running.port, proof, {**body, "message": {"content": "before"}})
+        alps.push(running.port, "before")
 
         way.breaks(how)
         until(lambda: call(running, "GET", "/healthz")[0] == 503)
         assert call(running, "GET", "/livez")[0] == 200
         assert "fieldagent_hub_database_up 0" in call(running, "GET", "/metrics")[2]
         kit.expect("no link to the hub: the link ended: the hub cannot use its database now")
-        headers = {**proof, "Content-Type": "application/json"}
-        text = json.dumps({**body, "message": {"content": "meanwhile"}})
+        headers = {**alps.proof, "Content-Type": "application/json"}
+        text = json.dumps({**alps.body, "message": {"content": "meanwhile"}})
         status, answered, _ = call(running, "POST", "/api/package", headers, text)
         assert status == 503
         assert int(answered["retry-after"]) > 0
@@ -140,7 +131,7 @@ def test_a_database_that_goes_away_and_comes_back(how: str, postgres: str, tmp_p
         way.how = "well"
         kit.expect("linked to the hub")
         until(lambda: call(running, "GET", "/healthz")[0] == 200)
-        push(running.port, proof, {**body, "message": {"content": "after"}})
+        alps.push(running.port, "after")
         until(lambda: len(contents(kit)) == 2)
         assert sorted(contents(kit)) == ["after", "before"]
         assert running.stop() == 0

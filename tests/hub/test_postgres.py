@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
@@ -16,45 +15,19 @@ import pytest
 
 from fieldagent.hub.store.opening import open_store
 from fieldagent.store.group import StoreUnavailable
-from tests.hub.test_cluster import contents, push
+from tests.hub.alps import Alps
+from tests.hub.test_cluster import contents
 from tests.machine import tool
 from tests.postgres import ACCOUNT, binaries, new_database
 from tests.processes import (
     MODULE,
     PATIENCE,
-    Agent,
     administer,
-    agent,
     free_port,
     hub,
     started,
     until,
 )
-
-
-class Alps:
-    """A workspace with a kit, in that database."""
-
-    def __init__(self, database: str) -> None:
-        first = administer(database, "init", "Alps")
-        self.proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
-        self.member = administer(database, "user", "add", "kit")["id"]
-        device = administer(database, "device", "add", "kit", "--user", str(self.member))
-        self.token = device["hub-token"]
-        self.body: dict[str, Any] = {
-            "sourceUserId": first["sourceUserId"],
-            "workspaceId": first["workspaceId"],
-            "targetUserId": self.member,
-        }
-
-    def push(self, port: int, content: str) -> None:
-        push(port, self.proof, {**self.body, "message": {"content": content}})
-
-    @contextmanager
-    def kit(self, home: Path, address: str) -> Iterator[Agent]:
-        settings = {"satellite-port": None, "hub-token": self.token, "hub-address": address}
-        with agent(home, settings) as running:
-            yield running
 
 
 def fieldagent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ import trio
 
 from fieldagent.agent.journal.journal import RESERVE_FROM, RESERVE_PAGES, Journal, Operation
 from fieldagent.store.group import StoreFull
-from tests.machine import lacking
+from tests.machine import mounted
 from tests.processes import MODULE, Agent, sky, until
 
 MIB = 1 << 20
@@ -26,18 +26,8 @@ NO_RESERVE = RESERVE_FROM - MIB
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """64 MiB."""
-    if os.geteuid() != 0:
-        lacking("only root may mount a disk that is small enough to be filled")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)]
-    done = subprocess.run(mount, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=64m", "tmpfs") as place:
         yield place
-    finally:
-        subprocess.run(["umount", place], check=True)
 
 
 def fill(disk: Path, leave: int = 0) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine import mounted
 from tests.processes import MODULE, agent, sky
 
 Hindrance = Callable[[Path], AbstractContextManager[None]]
@@ -64,28 +65,19 @@ def immutable(state: Path) -> Iterator[None]:
 
 
 @contextmanager
-def mounted(state: Path, *options: str) -> Iterator[None]:
-    """On a disk of its own."""
-    if os.geteuid():
-        pytest.skip("only root may mount a disk")
+def on_a_disk_of_its_own(state: Path, *options: str) -> Iterator[None]:
     kept = state.with_name("kept")
     shutil.copytree(state, kept)
-    mount = ["mount", "-t", "tmpfs", "-o", ",".join(["rw", *options]), "tmpfs", str(state)]
-    done = subprocess.run(mount, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-    try:
+    with mounted(state, "-t", "tmpfs", "-o", ",".join(["rw", *options]), "tmpfs"):
         for part in kept.iterdir():
             shutil.copy2(part, state)
         yield
-    finally:
-        subprocess.run(["umount", state], check=True)
-        shutil.rmtree(kept)
+    shutil.rmtree(kept)
 
 
 @contextmanager
 def read_only(state: Path) -> Iterator[None]:
-    with mounted(state):
+    with on_a_disk_of_its_own(state):
         subprocess.run(["mount", "-o", "remount,ro", state], check=True)
         yield
 
