@@ -313,7 +313,7 @@ def _given_key() -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32:
-        print("fieldagent: a satellite-key has 64 hexadecimal digits", file=sys.stderr)
+        complain("a satellite-key has 64 hexadecimal digits")
         raise SystemExit(USAGE)
     return key
 
@@ -443,7 +443,7 @@ def ask_password() -> str:
         return sys.stdin.readline().rstrip("\n")
     first = getpass.getpass("Password: ")
     if first != getpass.getpass("Again: "):
-        print("fieldagent: the two are not the same", file=sys.stderr)
+        complain("the two are not the same")
         raise SystemExit(USAGE)
     return first
 

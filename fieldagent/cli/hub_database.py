@@ -8,6 +8,7 @@ import sys
 
 from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.cli.hub import once, show, with_store
+from fieldagent.cli.log_lines import complain
 from fieldagent.hub import numbering
 from fieldagent.hub.directory import Refused
 from fieldagent.hub.settings import HubSettings
@@ -35,7 +36,7 @@ def backup(given: argparse.Namespace) -> int:
             raise Refused(f"{given.file} is there already: name another, or move it away") from None
         except (OSError, sqlite3.Error) as error:
             why = getattr(error, "strerror", None) or error
-            print(f"fieldagent: {given.file} cannot be written: {why}", file=sys.stderr)
+            complain(f"{given.file} cannot be written: {why}")
             return IO_FAILED
         size = given.file.stat().st_size
         return show(given, {"file": str(given.file), "bytes": size})

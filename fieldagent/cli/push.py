@@ -23,6 +23,7 @@ from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, explain, report, show
 from fieldagent.cli.terminal import counted, escaped_lines
 from fieldagent.http import tls
+from fieldagent.http.date import read_delay
 
 TIMEOUT = 30.0
 """Seconds for one attempt."""
@@ -154,8 +155,7 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
     why = explain(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
         raise CallFailed(why, REFUSED)
-    seconds = answer.headers.get("Retry-After", "")
-    raise _Trouble(why, float(seconds) if seconds.isdecimal() else None)
+    raise _Trouble(why, read_delay(answer.headers.get("Retry-After", "")))
 
 
 def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:

@@ -1,4 +1,4 @@
-"""HTTP's dates (RFC 9110 5.6.7): English whatever the locale.
+"""HTTP's dates (RFC 9110 5.6.7), English whatever the locale, and its delays (10.2.3).
 
 `email.utils` would cost 3 ms to import.
 """
@@ -32,3 +32,8 @@ def read_date(text: str) -> float | None:
     if not 1 <= day <= 31 or not year >= 1970 or clock > (23, 59, 60):
         return None
     return float(calendar.timegm((year, month, day, *clock)))
+
+
+def read_delay(text: str) -> float | None:
+    """Seconds, as `Retry-After` has them; None of what is no whole number of them."""
+    return float(text[:9]) if text.isascii() and text.isdigit() else None

@@ -22,6 +22,7 @@ from websockets.protocol import Protocol, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
+from fieldagent.http.date import read_delay
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 
@@ -168,9 +169,8 @@ async def connect(
         case None:
             return opening
         case InvalidStatus(response=answer):
-            after = answer.headers.get("Retry-After", "")
-            seconds = float(after) if after.isdecimal() else None
-            raise HandshakeRefused(answer.status_code, answer.reason_phrase, seconds)
+            again = read_delay(answer.headers.get("Retry-After", ""))
+            raise HandshakeRefused(answer.status_code, answer.reason_phrase, again)
         case Exception(__cause__=EOFError()):
             raise Closed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
         case trouble:

@@ -65,9 +65,12 @@ class Leases:
         while True:
             if self._links:
                 with told_once():
-                    await self._store.commit(lambda db: _live(db, self._name, self._until()))
-                    await self._store.commit(lambda db: _forget_dead(db, self._clock() - FORGET))
+                    await self._store.commit(self._live_on)
             await waits.sleep(LEASE / 3)
+
+    def _live_on(self, db: Db) -> None:
+        _live(db, self._name, self._until())
+        db.execute("DELETE FROM process WHERE until < ?", self._clock() - FORGET)
 
     def _until(self) -> float:
         return self._clock() + LEASE if self._store.shared else inf
@@ -128,10 +131,6 @@ def _live(db: Db, process: str, until: float) -> None:
         process,
         until,
     )
-
-
-def _forget_dead(db: Db, before: float) -> None:
-    db.execute("DELETE FROM process WHERE until < ?", before)
 
 
 def _forget_others(db: Db, process: str) -> None:

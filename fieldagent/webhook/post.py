@@ -12,6 +12,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.http.client import Opener, Reply, RequestFailed, request
+from fieldagent.http.date import read_delay
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.signature import headers
 
@@ -82,8 +83,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
     A date is measured against the receiver's own `Date`: this machine's clock may be years off.
     """
     value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
+    if (seconds := read_delay(value)) is not None:
+        return seconds
     until = _moment(value)
     if until is None:
         return 0.0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.http.date import read_date, write_date
+from fieldagent.http.date import read_date, read_delay, write_date
 
 
 @pytest.mark.parametrize("second", [0, 784_111_777, 1_790_000_000, 4_102_444_799])
@@ -25,3 +25,11 @@ def test_what_is_written_is_read(second: int) -> None:
 )
 def test_what_is_no_date(text: str) -> None:
     assert read_date(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("120", 120), ("", None), ("-1", None), ("²", None)],
+)
+def test_delays(text: str, seconds: float | None) -> None:
+    assert read_delay(text) == seconds

@@ -145,7 +145,7 @@ class CellularDriver:
     journal: int
     progress: Callable[[], None]
     post: _OutboxPost = field(init=False)
-    pace: _Pace = field(default_factory=lambda: _Pace())
+    pace: _Pace = field(default_factory=_Pace)
     dead_since: float = field(default_factory=trio.current_time)
     """When the hub last said something, or the recovery command last ran."""
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 READERS = 4
 """Connections that read at one moment."""
 POLL = 3.0
-"""Seconds after which everyone looks again, whatever was announced: a notification may be lost."""
+"""Seconds of silence after which the connection that listens is asked whether it still does."""
 PING = 2.0
 """Seconds in which a database that answers does so."""
 AGAIN = 0.5
