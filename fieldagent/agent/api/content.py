@@ -9,6 +9,14 @@ from fieldagent.package.writing import kind_of
 
 TEXT_MAX = 500
 """Characters of a text in a list; `GET /api/package/{id}` has all of it."""
+DAMAGED: dict[str, Any] = {
+    "kind": "damaged",
+    "sos": False,
+    "priority": None,
+    "text": "damaged on the disk: post it again",
+    "position": None,
+}
+"""Of a Package that cannot be read any more."""
 
 
 def content(package: Package, most: int | None = None) -> dict[str, Any]:

@@ -7,21 +7,18 @@ little of what is asked for ends early, with the place where the next one goes o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import trio
 
-from fieldagent.agent.api.content import TEXT_MAX, content
-from fieldagent.agent.api.queue_listing import AT_ONCE
+from fieldagent.agent.api.queue_listing import AT_ONCE, in_list, look
 from fieldagent.agent.journal import listing, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.journal.records import Accepted, Known
 from fieldagent.agent.outbound.settlement import credits_in_words
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Status
 from fieldagent.package.reading import ITEMS
-from fieldagent.package.writing import kind_of
 
 WAITING = "waiting"
 STATES = (WAITING, *Status)
@@ -64,25 +61,23 @@ def _rows(
     for sequence, status in batch:
         if state not in (None, status or WAITING):
             continue
-        # What damage has cost is told by itself (`GET /api/status`).
-        with suppress(DamagedPackage):
-            accepted = outbound.package(journal, sequence)
-            if accepted is not None and kind in (None, kind_of(accepted.package.item)):
-                yield sequence, _row(journal, waiting, accepted)
+        found = look(journal, sequence)
+        if found is not None and kind in (None, in_list(found)["kind"]):
+            yield sequence, _row(journal, waiting, found)
 
 
-def _row(journal: Journal, waiting: WaitReasons, accepted: Accepted) -> dict[str, Any]:
-    sent = listing.transmissions(journal, accepted.sequence)
-    receipts = outbound.receipts(journal, accepted.sequence)
-    date, ended = journal.clock.date, accepted.ended
+def _row(journal: Journal, waiting: WaitReasons, found: Accepted | Known) -> dict[str, Any]:
+    sent = listing.transmissions(journal, found.sequence)
+    receipts = outbound.receipts(journal, found.sequence)
+    date, ended = journal.clock.date, found.ended
     return {
-        "id": accepted.id,
-        **content(accepted.package, TEXT_MAX),
-        "relayed": bool(accepted.origin),
-        "accepted": date(accepted.accepted),
+        "id": found.id,
+        **in_list(found),
+        "relayed": isinstance(found, Accepted) and bool(found.origin),
+        "accepted": date(found.accepted),
         "ended": None if ended is None else date(ended),
-        "status": accepted.status,
-        "channels": waiting.legs_json(accepted.sequence, outbound.legs(journal, accepted.sequence)),
+        "status": found.status,
+        "channels": waiting.legs_json(found.sequence, outbound.legs(journal, found.sequence)),
         "credits": round(sum(credits_in_words(detail) * times for detail, times in sent), 2),
         "receipts": [each.as_json() for each in receipts],
     }

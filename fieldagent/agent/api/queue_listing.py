@@ -6,15 +6,14 @@ However much waits, no page holds up anybody: it is read some at a time, and cou
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from typing import Any
 
 import trio
 
-from fieldagent.agent.api.content import TEXT_MAX, content
+from fieldagent.agent.api.content import DAMAGED, TEXT_MAX, content
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import DamagedPackage
+from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel
 
@@ -43,15 +42,27 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     date = journal.clock.date
     for sequence in sequences:
-        # One that is damaged ends as soon as its turn comes.
-        with suppress(DamagedPackage):
-            accepted = outbound.package(journal, sequence)
-            if accepted is not None:
-                yield {
-                    "id": accepted.id,
-                    **content(accepted.package, TEXT_MAX),
-                    "collapseKey": accepted.package.collapse_key,
-                    "accepted": date(accepted.accepted),
-                    "expires": None if accepted.expires is None else date(accepted.expires),
-                    "channels": waiting.legs_json(sequence, outbound.legs(journal, sequence)),
-                }
+        found = look(journal, sequence)
+        if found is not None:
+            whole = found if isinstance(found, Accepted) else None
+            expires = whole and whole.expires
+            yield {
+                "id": found.id,
+                **in_list(found),
+                "collapseKey": whole and whole.package.collapse_key,
+                "accepted": date(found.accepted),
+                "expires": None if expires is None else date(expires),
+                "channels": waiting.legs_json(sequence, outbound.legs(journal, sequence)),
+            }
+
+
+def look(journal: Journal, sequence: int) -> Accepted | Known | None:
+    """What is known of it still, where it is damaged: a list that left it out would hide a loss."""
+    try:
+        return outbound.package(journal, sequence)
+    except DamagedPackage:
+        return outbound.by_sequence(journal, sequence)
+
+
+def in_list(found: Accepted | Known) -> dict[str, Any]:
+    return content(found.package, TEXT_MAX) if isinstance(found, Accepted) else DAMAGED

@@ -59,24 +59,28 @@ class Resume:
         )
         self._put_back_some()
         count = sum(len(queue) for queue in self._queues.values())
-        more = "" if self._resumed.is_set() else ", and more"
+        more = "" if self._place is None else ", and more"
         if count:
             log.info("%d%s that waited go on", count, more)
         if self._ended:
             note_ends = outbound.end(self._ended, self._endings.clock())
             self._journal.commit_at_start(together(note_ends, *self._notes))
             self._ended, self._notes = [], []
+        if self._place is None:
+            self._resumed.set()
 
     async def run(self) -> None:
         """The others."""
         while not self._resumed.is_set():
             await trio.lowlevel.checkpoint()
             # Those that could not be recorded the last time come first.
-            if not self._ended:
+            if not self._ended and self._place is not None:
                 self._put_back_some()
             if self._ended:
                 await self._endings.record(self._ended, together(*self._notes))
                 self._ended, self._notes = [], []
+            if self._place is None:
+                self._resumed.set()
 
     def _put_back_some(self) -> None:
         assert self._place is not None
@@ -84,8 +88,6 @@ class Resume:
             self._journal, self._place, self._last, SLICE
         )
         self._put_back_all(sequences)
-        if self._place is None:
-            self._resumed.set()
 
     def _put_back_all(self, sequences: Iterable[int]) -> None:
         for sequence in sequences:
