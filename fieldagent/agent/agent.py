@@ -89,10 +89,16 @@ class Agent:
             },
             "clock": self._clock(),
             "deadLetters": self._dead_letters(),
-            "notices": [self.parts.inbox.key_trouble] if self.parts.inbox.key_trouble else [],
+            "notices": self._notices(),
             "confirmationsRefused": self.parts.inbox.mismatches,
             "faults": self._faults(),
         }
+
+    def _notices(self) -> list[str]:
+        trouble, station = self.parts.inbox.key_trouble, self.parts.station
+        date = self.parts.journal.clock.date
+        heard = [] if station is None else station.troubles.notices(date)
+        return [*([trouble] if trouble else []), *heard]
 
     def _clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock
@@ -136,8 +142,9 @@ class Agent:
         budget = None
         if channel is Channel.SATELLITE:
             budget = self.settings.satellite_credits_per_day
-        if channel is Channel.RADIO and self.parts.neighbours is not None:
-            outbox.link.facts["neighbours"] = len(self.parts.neighbours.in_earshot())
+        if channel is Channel.RADIO and self.parts.station is not None:
+            outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.in_earshot())
+            outbox.link.facts |= self.parts.station.troubles.counts()
         status = _channel_status(True, outbox.link, len(outbox), outbox.spent())
         if budget is not None:
             status["creditsPerDay"] = budget
@@ -340,7 +347,9 @@ def _radio(agent: Agent) -> Part:
 
     settings, outbox = agent.settings, agent.parts.outboxes[Channel.RADIO]
     place, baud, link = settings.radio_port, settings.radio_baud, outbox.link
+    station = agent.parts.station
     assert place is not None
+    assert station is not None
 
     def open_air() -> AbstractAsyncContextManager[RadioModem]:
         if settings.radio_protocol == "kiss":
@@ -355,7 +364,7 @@ def _radio(agent: Agent) -> Part:
         radio.run,
         open_air,
         outbox,
-        agent.parts.receptions[Channel.RADIO],
+        station.reception,
         link,
         random=random.Random(),
         progress=agent.progress.watch("radio"),

@@ -31,8 +31,7 @@ from fieldagent.wire.envelope import derive_key
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
-    from fieldagent.agent.mesh.neighbours import Neighbours
-    from fieldagent.agent.mesh.station import StationTerms
+    from fieldagent.agent.mesh.station import Station, StationTerms
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
@@ -54,7 +53,7 @@ class Parts:
     cancellation: Cancellation
     outboxes: Mapping[Channel, ChannelOutbox]
     receptions: Mapping[Channel, Reception]
-    neighbours: Neighbours | None
+    station: Station | None
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
@@ -91,14 +90,13 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes[channel], receptions[channel] = to_the_hub(
             journal, inbox, endings, queues[channel], links[channel], **_terms(settings, channel)
         )
-    neighbours = None
+    station = None
     if terms is not None and words is not None:
         from fieldagent.agent.mesh.station import set_up
 
         radio = Channel.RADIO
         station = set_up(terms, journal, inbox, intake, endings, words, queues[radio], links[radio])
         outboxes[radio], receptions[radio] = station.outbox, station.reception
-        neighbours = station.neighbours
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     return Parts(
@@ -113,7 +111,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         Cancellation(journal, queues, endings, resumed),
         outboxes,
         receptions,
-        neighbours,
+        station,
     )
 
 

@@ -192,6 +192,14 @@ def _add_watching(commands: Subparsers) -> None:
     queue.add_argument("--clear", action="store_true", help="cancel all of it")
     _add_local(queue)
     _add_local(command(commands, "status", ("watch", "status"), "show how the agent is doing"))
+    _add_local(
+        command(
+            commands,
+            "neighbours",
+            ("neighbours", "neighbours"),
+            "list the stations heard by radio: when, how well, and which reaches the hub",
+        )
+    )
 
 
 def _add_inbound(commands: Subparsers) -> None:

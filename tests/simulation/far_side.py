@@ -119,7 +119,7 @@ class Neighbour:
 
     async def _listen(self, air: NodeModem) -> None:
         while True:
-            packet = await air.receive()
+            packet = (await air.receive()).body
             with suppress(RemoteProtocolError):
                 if not self.away and decode(packet).origin == AGENT:
                     self._hear(self.collector.take(packet))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +54,35 @@ def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
         radio = ada.call("GET", "/api/status").body["channels"]["Radio"]
         assert (radio["node"], radio["battery"], radio["neighbours"]) == ("sim-1", 90, 1)
         air.expect("node 2 hears")
+
+
+def test_the_air_is_seen(tmp_path: Path) -> None:
+    """Who is heard, that two have one number, and that one has another key."""
+    stranger = {"radio-key": "11" * 32}
+    with (
+        nodes(tmp_path, "--nodes", "4", "--seed", "7"),
+        kit(tmp_path, 1) as ada,
+        kit(tmp_path, 2, {}, **{"radio-station": "1", "radio-name": "Clone"}) as clone,
+        kit(tmp_path, 3) as ben,
+        kit(tmp_path, 4, {}, **stranger) as eve,
+    ):
+        assert "nobody was heard" in told(ben, "neighbours")
+        ada.call("POST", "/api/package/async", {"message": {"content": "I am 1"}})
+        for each in (ada, clone):
+            each.expect("another kit with our radio-station")
+            assert "another kit with our radio-station" in told(each, "status")
+        ben.expect("hook: ")
+        (heard,) = ben.call("GET", "/api/neighbours").body["neighbours"]
+        assert (heard["station"], heard["rssi"], heard["snr"]) == (1, -80, 6)
+        line = told(ben, "neighbours").splitlines()[1]
+        assert re.search("1  (Kit 1|Clone) .* -80 dBm  SNR 6 dB", line), line
+        eve.expect("without a tag, and radio-key is set here")
+        assert "give that kit the same radio-key" in told(eve, "status")
+
+
+def told(of: Agent, command: str) -> str:
+    called = [*MODULE, command, "--port", str(of.port)]
+    return subprocess.run(called, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_node_is_taken_away_and_put_back(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from fieldagent.agent import page
-from fieldagent.agent.api import metrics, package_listing, queue_listing
+from fieldagent.agent.api import metrics, neighbour_listing, package_listing, queue_listing
 from fieldagent.agent.api.content import content
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
@@ -82,6 +82,7 @@ class LocalApi:
             Route("DELETE", "/api/queue", _guarded(self.clear)),
             Route("GET", "/api/inbound", _guarded(self.inbound)),
             Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
+            Route("GET", "/api/neighbours", _guarded(self.neighbours)),
             Route("GET", "/api/health", _guarded(self.health)),
             Route("GET", "/api/status", _guarded(self.status)),
             Route("GET", "/api/events", _guarded(self.listen)),
@@ -242,6 +243,9 @@ class LocalApi:
             raise Problem(404, detail=f"no inbound payload has the requestId {id}")
         self._parts.inbox.wake()
         return json_response({"requestId": id, "hooks": list(hooks)}, 202)
+
+    async def neighbours(self, request: Request) -> Response:
+        return json_response(neighbour_listing.listing(self._journal, self._parts.station))
 
     async def health(self, request: Request) -> Response:
         trouble = self._condition.healthy()

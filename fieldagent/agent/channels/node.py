@@ -11,8 +11,15 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import AIR_BYTES, RadioLost, ReceiveQueue, TransmitResult
+from fieldagent.agent.channels.radio_modem import (
+    AIR_BYTES,
+    HeardPacket,
+    RadioLost,
+    ReceiveQueue,
+    TransmitResult,
+)
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
+from fieldagent.system.seldom import Seldom
 from fieldagent.wire import node
 
 log = logging.getLogger(__name__)
@@ -34,6 +41,7 @@ class NodeModem:
         self._news = trio.Event()
         """Set when the node said something, and then replaced."""
         self._ear = ReceiveQueue()
+        self._given_up = Seldom(trio.current_time)
         # A node may still have Results for whoever was here before.
         self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
@@ -52,11 +60,12 @@ class NodeModem:
                 await self._news.wait()
         finally:
             self._in_hand = None
-        if not self._result.transmitted:
-            log.info("the node gave a packet up: %s", self._result.reason)
+        if not self._result.transmitted and (count := self._given_up.note()):
+            reason = self._result.reason
+            log.warning("the node gave packets up, %d of them; the last: %s", count, reason)
         return TransmitResult.TRANSMITTED if self._result.transmitted else TransmitResult.DROPPED
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> HeardPacket:
         return await self._ear.receive()
 
     async def greet(self) -> None:
@@ -97,7 +106,7 @@ class NodeModem:
             case node.NodeOpened():
                 self._opened(event)
             case node.Heard():
-                self._ear.hear(event.packet)
+                self._ear.hear(HeardPacket(event.packet, event.rssi, event.snr))
             case node.Result() if self._in_hand and event.number == self._in_hand.number:
                 self._result = event
             case node.NodeStatus():

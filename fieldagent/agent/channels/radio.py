@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random as randomness
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -15,10 +16,11 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception, Transmission
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Transmission
 from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
     WINDOW,
+    AirReception,
     RadioLost,
     RadioModem,
     RadioOutbox,
@@ -45,12 +47,14 @@ BUSY = 10.0
 TRANSMIT_MAX = 120.0
 """Seconds in which a radio says what became of a packet."""
 LOOK_EVERY = 60.0
+ECHOES = 64
+"""Packets."""
 
 
 async def run(
     open_air: Callable[[], AbstractAsyncContextManager[RadioModem]],
     outbox: RadioOutbox,
-    reception: Reception,
+    reception: AirReception,
     link: ChannelLink,
     *,
     random: randomness.Random,
@@ -89,7 +93,7 @@ class RadioDriver:
 
     air: RadioModem
     outbox: RadioOutbox
-    reception: Reception
+    reception: AirReception
     link: ChannelLink
     random: randomness.Random
     progress: Callable[[], None]
@@ -99,6 +103,8 @@ class RadioDriver:
     """Seconds that the slowest of the last packets took."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
     """What the speaking task waits in; cancelled when it should think again."""
+    said: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES))
+    """What was transmitted last: some radios and repeaters hand it back."""
 
     async def work(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -111,8 +117,10 @@ class RadioDriver:
             packet = await self.air.receive()
             # The air is not quiet yet.
             self.pause.cancel()
+            if packet.body in self.said:
+                continue
             with trio.CancelScope(shield=True):  # as quick as the disk, and whole
-                await self.reception.receive(packet)
+                await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
 
     async def _show_life(self) -> NoReturn:
         while True:
@@ -145,6 +153,7 @@ class RadioDriver:
         settled = False
         try:
             self.link.state = LinkState.BUSY
+            self.said.append(transmission.body)
             with trio.move_on_after(TRANSMIT_MAX):
                 fate = await self.air.transmit(transmission.body, urgent=transmission.urgent)
             if fate is not TransmitResult.DROPPED and transmission.answerable:
@@ -156,7 +165,9 @@ class RadioDriver:
                 sent = fate is not TransmitResult.DROPPED and not transmission.answerable
                 await self._settle(transmission, sent, "the radio gave it up", BUSY)
         busy = fate is TransmitResult.DROPPED
-        if not busy:
+        if busy:
+            self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
+        else:
             self.on_air = max(trio.current_time() - began, self.on_air * 0.8)
         self.link.state = LinkState.NO_SERVICE if busy else LinkState.READY
         self.link.reason = "the channel is busy" if busy else ""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
 from fieldagent.agent.channels.contract import Outbox, Transmission
+from fieldagent.system.seldom import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,14 @@ class TransmitResult(Enum):
     """It may have been transmitted."""
 
 
+class HeardPacket(NamedTuple):
+    """With its strength in dBm and its ratio to noise in dB, where the radio tells them."""
+
+    body: bytes
+    rssi: int | None = None
+    snr: int | None = None
+
+
 class RadioModem(Protocol):
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         """Give one packet to the radio and wait until it is on the air, or given up.
@@ -44,7 +53,7 @@ class RadioModem(Protocol):
         One at a time. Raises RadioLost.
         """
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> HeardPacket:
         """The next packet that was heard, of any content. Raises RadioLost."""
 
 
@@ -52,16 +61,27 @@ class ReceiveQueue:
     """Packets that were heard and wait to be taken in; one more is lost, as on the air."""
 
     def __init__(self) -> None:
-        self._heard, self._packets = trio.open_memory_channel[bytes](PACKETS_MAX)
+        self._heard, self._packets = trio.open_memory_channel[HeardPacket](PACKETS_MAX)
+        self._lost = Seldom(trio.current_time)
 
-    def hear(self, packet: bytes) -> None:
+    def hear(self, packet: HeardPacket) -> None:
         try:
             self._heard.send_nowait(packet)
         except trio.WouldBlock:
-            log.warning("a packet was lost: more come than can be stored")
+            if count := self._lost.note():
+                log.warning("packets were lost, %d of them: more come than can be stored", count)
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> HeardPacket:
         return await self._packets.receive()
+
+
+class AirReception(Protocol):
+    """The way in from the air, as `contract.Reception`."""
+
+    async def receive(
+        self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
+    ) -> None:
+        """Take in one packet, as well as it was heard. Returns once it is on disk."""
 
 
 class RadioOutbox(Outbox, Protocol):

@@ -16,9 +16,15 @@ from urllib.parse import urlsplit
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import RadioLost, ReceiveQueue, TransmitResult
+from fieldagent.agent.channels.radio_modem import (
+    HeardPacket,
+    RadioLost,
+    ReceiveQueue,
+    TransmitResult,
+)
 from fieldagent.agent.channels.serial_port import open_serial
 from fieldagent.system import waits
+from fieldagent.system.seldom import Seldom
 from fieldagent.wire import ax25, kiss
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -58,6 +64,7 @@ class TncModem:
         self._link = link
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
+        self._given_up = Seldom(trio.current_time)
         self._waiting: int | None = None
         self._told = trio.Event()
         """Set when the TNC said how much waits, and then replaced."""
@@ -83,6 +90,8 @@ class TncModem:
                 if waiting is not None:
                     await trio.sleep(ASK_EVERY)
             return TransmitResult.UNKNOWN
+        if count := self._given_up.note():
+            log.warning("the TNC gave packets up, %d of them: it finds no free channel", count)
         return TransmitResult.DROPPED
 
     async def _ask(self) -> int | None:
@@ -105,7 +114,7 @@ class TncModem:
             return
         raise RadioLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> HeardPacket:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
@@ -140,7 +149,7 @@ class TncModem:
         if frame is None or frame.destination != DESTINATION or frame.source == self._call:
             self._ignored += 1
             return
-        self._ear.hear(frame.info)
+        self._ear.hear(HeardPacket(frame.info))
 
 
 @asynccontextmanager

@@ -81,6 +81,14 @@ def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
     return None if row is None else Identity(*row)
 
 
+def station_names(journal: Journal) -> dict[int, str]:
+    """Of those that have told it; in `identity` a station counts below zero."""
+    return {
+        -origin: name
+        for origin, name in journal.read("SELECT origin, name FROM identity WHERE origin < 0")
+    }
+
+
 def spool(db: sqlite3.Connection, payload: Received, hooks: Iterable[str]) -> None:
     cursor = db.execute(
         "INSERT INTO inbound (request_id, sender, body, received) VALUES (?, ?, ?, ?)",

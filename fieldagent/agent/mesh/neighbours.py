@@ -1,8 +1,9 @@
-"""Which stations are in earshot: who was heard, and when."""
+"""Which stations are in earshot: who was heard, when, how well, and whether it reaches the hub."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 
 STATIONS_MAX = 1000
@@ -11,23 +12,43 @@ AWAY_AFTER = 3600.0
 """Seconds after which a station that was not heard is no neighbour any more."""
 
 
+@dataclass(slots=True)
+class HeardStation:
+    """What its last packets told of it."""
+
+    heard_at: float = -inf
+    rssi: int | None = None
+    """In dBm; None where the radio does not tell."""
+    snr: int | None = None
+    """In dB."""
+    hub: bool | None = None
+    """It has brought something to the hub; or it asked others to. None before either."""
+
+
 class Neighbours:
     """`clock` is lived time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.heard_at: dict[int, float] = {}
-        """Every station that was heard, with the time of the last packet; that one last."""
+        self.known: dict[int, HeardStation] = {}
+        """Every station that was heard; the one that was heard last is the last."""
 
-    def note(self, station: int) -> bool:
+    def note(self, station: int, rssi: int | None = None, snr: int | None = None) -> bool:
         """It was heard; whether it had not been in earshot."""
         now = self._clock()
-        returned = now - self.heard_at.pop(station, -inf) >= AWAY_AFTER
-        self.heard_at[station] = now
-        while len(self.heard_at) > STATIONS_MAX:
-            del self.heard_at[next(iter(self.heard_at))]
+        each = self.known.pop(station, None) or HeardStation()
+        returned = now - each.heard_at >= AWAY_AFTER
+        each.heard_at, each.rssi, each.snr = now, rssi, snr
+        self.known[station] = each
+        while len(self.known) > STATIONS_MAX:
+            del self.known[next(iter(self.known))]
         return returned
+
+    def note_hub(self, station: int, *, reached: bool) -> None:
+        """It said that it brought something to the hub, or asked others to."""
+        if station in self.known:
+            self.known[station].hub = reached
 
     def in_earshot(self) -> list[int]:
         now = self._clock()
-        return [each for each, at in self.heard_at.items() if abs(now - at) < AWAY_AFTER]
+        return [number for number, each in self.known.items() if now - each.heard_at < AWAY_AFTER]

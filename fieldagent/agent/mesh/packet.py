@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 
 from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
 from fieldagent.agent.journal import history, inbound, outbound
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.package.package import Channel
+from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
+from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.package.package import Channel, Item
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -28,6 +30,7 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    Unauthenticated,
     decode,
     digest_of,
     digest_of_slices,
@@ -52,6 +55,10 @@ class Packet:
     taken: Taken
     relay: bool = False
     """It asks that its items be relayed."""
+    namesake: bool = False
+    """It is of another kit that has our number."""
+    is_echo: bool = False
+    """It is what we said ourselves."""
     acks: list[Numbered] = field(default_factory=list)
     """What is to be acknowledged."""
     heard: list[Numbered] = field(default_factory=list)
@@ -66,7 +73,11 @@ class Packet:
 
 class PacketReception:
     """`station` is our own number, `keys` are those of the group, none where it has none. `relay`
-    is there when this agent relays for others. `room` is that of a whole envelope of ours."""
+    is there when this agent relays for others. `room` is that of a whole envelope of ours.
+
+    Another kit may have our number, of a cloned card perhaps: what it sends is taken in, but not
+    confirmed, as nobody could tell which of the two has it.
+    """
 
     def __init__(
         self,
@@ -76,29 +87,41 @@ class PacketReception:
         keys: Sequence[bytes] = (),
         relay: Relay | None = None,
         room: int,
+        troubles: AirTroubles,
     ) -> None:
         self._inbox = inbox
         self._station = station
         self._keys = keys
         self._relay = relay
         self._room = room
+        self.troubles = troubles
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
         """None where nobody here has a use for it: damage, a stranger to the group, ourselves."""
         try:
             envelope = decode(body, keys=self._keys)
+        except Unauthenticated as error:
+            self.troubles.note(Trouble.NO_TAG if error.missing else Trouble.WRONG_KEY)
+            return None
         except RemoteProtocolError as error:
-            log.warning("a packet of %d bytes could not be read: %s", len(body), error)
+            self.troubles.note(Trouble.UNREADABLE, f"{len(body)} bytes: {error}")
             return None
-        if envelope.origin in (0, self._station):
-            log.debug("a packet that says to be of station %d went no further", envelope.origin)
+        if envelope.origin == 0:
+            self.troubles.note(Trouble.UNREADABLE, "it names no station")
             return None
+        if envelope.tagged and not self._keys:
+            self.troubles.note(Trouble.NO_KEY)
         return envelope
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         taken = Taken(now, troubles=[*envelope.not_understood])
         packet = Packet(envelope.origin, taken)
+        if envelope.origin == self._station:
+            packet.namesake = _is_another_kits(db, envelope)
+            packet.is_echo = not packet.namesake
+            if packet.is_echo:
+                return packet
         packet.relay = any(isinstance(entry.content, RelayRequest) for entry in envelope.entries)
         # Who sends is known before what is sent.
         for entry in sorted(envelope.entries, key=_introduces_nobody):
@@ -118,7 +141,7 @@ class PacketReception:
         if isinstance(content, RelayRequest | Report | Receipt | Beside | JournalNumber):
             return
         if isinstance(content, Ack):
-            if content.station == self._station:
+            if content.station == self._station and not packet.namesake:
                 self._note_ack(db, entry.sequence, content, packet)
             else:
                 packet.overheard.append((entry.sequence, content))
@@ -133,7 +156,7 @@ class PacketReception:
 
     def _store_item(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         self._inbox.store_entry(db, -packet.station, entry, packet.taken)
-        if packet.relay and self._relay is not None:
+        if packet.relay and self._relay is not None and not packet.namesake:
             accepted = self._relay.store(db, packet.station, entry, packet.taken.now)
             if accepted is not None:
                 packet.relayed.append(accepted)
@@ -175,6 +198,20 @@ def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part:
         return Ack(station, part.count, frozenset(slices), digest=digest)
     digest = inbound.whole_of(db, -station, sequence, fingerprint(Entry(sequence, part)))
     return Ack(station, part.count, frozenset(range(part.count)), digest=digest)
+
+
+def _is_another_kits(db: sqlite3.Connection, envelope: Envelope) -> bool:
+    """Of one under our number whether it is no echo, and no recording, of our own."""
+    items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]
+    return not items or not all(_is_ours(db, entry) for entry in items)
+
+
+def _is_ours(db: sqlite3.Connection, entry: Entry) -> bool:
+    try:
+        known = outbound.package_in(db, entry.sequence)
+    except DamagedPackage:
+        return True
+    return known is not None and digest_of(entry_of(known)) == digest_of(entry)
 
 
 def _introduces_nobody(entry: Entry) -> bool:

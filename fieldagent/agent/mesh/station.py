@@ -13,6 +13,7 @@ from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.packet import PacketReception
 from fieldagent.agent.mesh.reception import RadioReception
 from fieldagent.agent.mesh.relay import Relay
+from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
@@ -42,9 +43,11 @@ class StationTerms:
 
 @dataclass(frozen=True, slots=True)
 class Station:
+    number: int
     outbox: ChannelOutbox
     reception: RadioReception
     neighbours: Neighbours
+    troubles: AirTroubles
 
 
 def words_of(
@@ -77,9 +80,15 @@ def set_up(
     packing = Packing(journal, queue, key=key, station=terms.number)
     budget = Budget(Channel.RADIO, journal, clock=endings.clock)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
+    troubles = AirTroubles(endings.clock)
     packets = PacketReception(
-        inbox, terms.number, keys=terms.keys, relay=relay, room=packing.whole_room
+        inbox,
+        terms.number,
+        keys=terms.keys,
+        relay=relay,
+        room=packing.whole_room,
+        troubles=troubles,
     )
     neighbours = Neighbours(endings.clock)
     reception = RadioReception(journal, packets, neighbours, packing, words, intake, endings)
-    return Station(outbox, reception, neighbours)
+    return Station(terms.number, outbox, reception, neighbours, troubles)

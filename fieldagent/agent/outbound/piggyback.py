@@ -157,8 +157,15 @@ class RadioPiggyback:
         self._asks_for_relay = asks_for_relay
         self._clock = clock
         self._introduced = -INTRODUCE_EVERY
+        self._presents_itself = False
         self._acks: dict[tuple[int, int], Ack] = {}
         """By the station whose item it is, and the number it gave the item."""
+
+    def introduce(self, *, at_once: bool = False) -> None:
+        """Somebody is there who may not know our name: it goes along with what goes next, or by
+        itself."""
+        self._introduced = -INTRODUCE_EVERY
+        self._presents_itself |= at_once
 
     def acknowledge(self, sequence: int, ack: Ack) -> None:
         self._acks[ack.station, sequence] = ack
@@ -190,16 +197,17 @@ class RadioPiggyback:
         pass
 
     def is_worth_sending(self) -> bool:
-        return bool(self._acks)
+        return bool(self._acks) or self._presents_itself
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         words = Piggybacked()
-        if not draft.entries and not self._acks:
+        if not draft.entries and not self.is_worth_sending():
             return words
         if draft.entries and self._asks_for_relay():
             draft.add(Entry(0, RelayRequest()), room)
         if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
             words.introduced = draft.add(self._introduction, room)
+            self._presents_itself = False
         for (station, sequence), ack in list(self._acks.items()):
             if draft.add(Entry(sequence, ack), room):
                 del self._acks[station, sequence]

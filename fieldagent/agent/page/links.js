@@ -23,8 +23,12 @@ function card(name, link) {
   return element("article", { class: `link ${LOOKS[link.state] ?? "unsure"}`, "aria-label": name },
     element("h3", {}, name, bars(link.signal)),
     element("p", { class: "condition" }, link.state, link.reason ? `: ${link.reason}` : ""),
-    element("p", { class: "hint" }, `${link.queued} waiting · ${last}`),
+    element("p", { class: "hint" }, `${link.queued} waiting · ${last}`, inEarshot(link)),
     cost(link));
+}
+
+function inEarshot(link) {
+  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "kit")} in earshot`;
 }
 
 function bars(signal) {

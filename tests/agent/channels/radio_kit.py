@@ -16,11 +16,13 @@ from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.contract import ChannelLink, Reception
 from fieldagent.agent.channels.node import open_node
+from fieldagent.agent.channels.radio_modem import AirReception
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.station import StationTerms, set_up, words_of
+from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
@@ -39,8 +41,9 @@ class Station(Core):
 
     number: int
     outbox: ChannelOutbox
-    reception: Reception
+    reception: AirReception
     neighbours: Neighbours
+    troubles: AirTroubles
     words: RadioPiggyback
 
     async def post(self, **document: object) -> int:
@@ -87,7 +90,7 @@ async def station(
 ) -> AsyncIterator[Station]:
     """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     journal = Journal(folder / "journal.sqlite3", TrustedClocks())
     inbox = Inbox(journal, ["script"], clock=clock)
     radio_ = Channel.RADIO
@@ -127,6 +130,7 @@ async def station(
                     on_the_air.outbox,
                     on_the_air.reception,
                     on_the_air.neighbours,
+                    on_the_air.troubles,
                     words,
                 )
                 nursery.cancel_scope.cancel()

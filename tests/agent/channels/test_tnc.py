@@ -106,7 +106,7 @@ async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clo
         (frame,) = scripted.frames
         assert frame == ax25.Frame(ax25.Callsign("N0CALL", 1), DESTINATION, ALL_BYTES)
         await scripted.hears(ui(ALL_BYTES), ui(b"\xc0\xdb"), piece=3)
-        assert [await air.receive(), await air.receive()] == [ALL_BYTES, b"\xc0\xdb"]
+        assert [(await air.receive()).body, (await air.receive()).body] == [ALL_BYTES, b"\xc0\xdb"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_what_is_not_for_us_is_nothing(tmp_path: Path, clock: Any) -> None
         )
         await scripted.stream.send_all(b"\xc0\x00\xdb\x01\xc0")
         await scripted.hears(ui(b"and this"))
-        assert [await air.receive(), await air.receive()] == [b"for us", b"and this"]
+        assert [(await air.receive()).body, (await air.receive()).body] == [b"for us", b"and this"]
         assert (link.facts["ignoredFrames"], link.facts["damagedFrames"]) == (3, 2)
 
 
@@ -178,7 +178,7 @@ async def test_a_first_answer_may_be_late(tmp_path: Path, clock: Any) -> None:
         assert await air.transmit(b"x", urgent=False) is TransmitResult.UNKNOWN
         await scripted.stream.send_all(kiss.encode(b"TXBUF:0", kiss.SET_HARDWARE))
         await scripted.hears(ui(b"behind it"))
-        assert await air.receive() == b"behind it"
+        assert (await air.receive()).body == b"behind it"
         scripted.waits = lambda asked: max(0, 3 - asked)
         assert await air.transmit(b"x", urgent=False) is TransmitResult.TRANSMITTED
         assert scripted.asked == 3
@@ -203,7 +203,7 @@ async def test_frames_of_another_port_are_not_ours(tmp_path: Path, clock: Any) -
     async with tnc("tcp", tmp_path) as (scripted, air, link):
         await scripted.stream.send_all(kiss.encode(ui(b"a second radio's"), port=1))
         await scripted.hears(ui(b"ours"))
-        assert await air.receive() == b"ours"
+        assert (await air.receive()).body == b"ours"
         assert link.facts["ignoredFrames"] == 1
 
 

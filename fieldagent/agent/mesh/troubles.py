@@ -1,0 +1,98 @@
+"""What is wrong on the air, as people are told it: in the status for an hour, in the log once a
+minute with a count."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from math import inf
+
+from fieldagent.system.seldom import Seldom
+
+log = logging.getLogger(__name__)
+
+SHOWN_FOR = 3600.0
+"""Seconds since the last one."""
+
+
+class Trouble(Enum):
+    """The member of the channel's status that counts it, and what to do about it."""
+
+    WRONG_KEY = (
+        "wrongKeyPackets",
+        "tagged with another key than radio-key: give every kit of the group the same one",
+    )
+    NO_TAG = (
+        "untaggedPackets",
+        "without a tag, and radio-key is set here: give that kit the same radio-key",
+    )
+    NO_KEY = (
+        "uncheckedPackets",
+        "tagged, and radio-key is not set here: that group hears nothing of what this kit says;"
+        " set its radio-key",
+    )
+    UNREADABLE = (
+        "unreadablePackets",
+        "that cannot be read: something else may be on this frequency",
+    )
+    NAMESAKE = (
+        "namesakePackets",
+        "from another kit with our radio-station: give one of the two another number; until an hour"
+        " after, nothing that is heard here is confirmed",
+    )
+
+    def __init__(self, member: str, advice: str) -> None:
+        self.member = member
+        self.advice = advice
+
+
+@dataclass(slots=True)
+class _Seen:
+    seldom: Seldom
+    count: int = 0
+    at: float = -inf
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class AirTroubles:
+    """`clock` is lived time."""
+
+    clock: Callable[[], float]
+    _seen: dict[Trouble, _Seen] = field(default_factory=dict)
+
+    def note(self, trouble: Trouble, detail: str = "") -> None:
+        seen = self._seen.setdefault(trouble, _Seen(Seldom(self.clock)))
+        seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
+        if count := seen.seldom.note():
+            log.warning("%s", _in_words(trouble, count, detail))
+
+    def is_lately(self, trouble: Trouble) -> bool:
+        return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR
+
+    def counts(self) -> dict[str, int]:
+        """Since the agent began, by the member of the status."""
+        return {
+            each.member: self._seen[each].count if each in self._seen else 0 for each in Trouble
+        }
+
+    def notices(self, date: Callable[[float], float]) -> list[str]:
+        """`date` tells the wall clock's time of a lived one."""
+        return [
+            f"{_in_words(trouble, seen.count, seen.detail)} (last {_clock_time(date(seen.at))})"
+            for trouble, seen in self._seen.items()
+            if self.is_lately(trouble)
+        ]
+
+
+def _in_words(trouble: Trouble, count: int, detail: str) -> str:
+    told = f" ({detail})" if detail else ""
+    packets = "a packet was" if count == 1 else f"{count} packets were"
+    return f"{packets} heard on the air{told} {trouble.advice}"
+
+
+def _clock_time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,182 @@
+"""What people are told of the air: who is in earshot, what is wrong, and who has our number."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.node import open_node
+from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import (
+    Ack,
+    Content,
+    Entry,
+    Introduction,
+    RelayRequest,
+    decode,
+    derive_key,
+    digest_of,
+    encode,
+)
+from tests.agent.channels.radio_kit import Station, on_air, station, until
+from tests.kit import RATES
+
+KEY, OTHER = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
+
+
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
+
+
+def said(ben: Station) -> list[Content]:
+    """What it would transmit now."""
+    transmission = ben.outbox.load(200)
+    return [] if transmission is None else [e.content for e in decode(transmission.body).entries]
+
+
+async def test_a_neighbour_is_known_by_how_it_was_heard(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+    ):
+        await ada.outcome(await ada.post())
+        heard = ben.neighbours.known[1]
+        assert (heard.rssi, heard.snr, heard.hub) == (-80, 6, None)
+        assert ben.neighbours.in_earshot() == [1]
+        await trio.sleep(3601)
+        assert ben.neighbours.in_earshot() == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "hub"),
+    [
+        ([Entry(1, Message("x"))], None),
+        ([Entry(1, Message("x")), Entry(0, RelayRequest())], False),
+        ([Entry(1, Ack(9, by_hub=True))], True),
+    ],
+)
+async def test_it_is_known_whether_a_neighbour_reaches_the_hub(
+    tmp_path: Path, clock: Any, entries: list[Entry], hub: bool | None
+) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        await ben.reception.receive(encode(entries, origin=5))
+        assert ben.neighbours.known[5].hub is hub
+
+
+async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        for number in (5, 5, 6):
+            item = Entry(number, Message(f"{trio.current_time()}"))
+            await ben.reception.receive(encode([item], origin=number))
+            names = [type(each) for each in said(ben)].count(Introduction)
+            # Nobody settles in this test: it goes along until it is known to have left.
+            assert names == 1
+            ben.words._introduced = trio.current_time() + 10**10
+
+
+@pytest.mark.parametrize(
+    ("packet", "keys", "trouble"),
+    [
+        (encode([Entry(1, Message("x"))], origin=5, key=OTHER), (KEY,), Trouble.WRONG_KEY),
+        (encode([Entry(1, Message("x"))], origin=5), (KEY,), Trouble.NO_TAG),
+        (encode([Entry(1, Message("x"))], origin=5, key=OTHER), (), Trouble.NO_KEY),
+        (b"CQ CQ CQ", (), Trouble.UNREADABLE),
+        (b"", (), Trouble.UNREADABLE),
+        (encode([Entry(1, Message("whose?"))]), (), Trouble.UNREADABLE),
+    ],
+)
+async def test_what_is_wrong_is_told_once_a_minute_and_counted(
+    tmp_path: Path,
+    clock: Any,
+    caplog: pytest.LogCaptureFixture,
+    packet: bytes,
+    keys: tuple[bytes, ...],
+    trouble: Trouble,
+) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere", keys=keys) as ben:
+        with caplog.at_level(logging.INFO, "fieldagent.agent.mesh"):
+            for _ in range(100):
+                await ben.reception.receive(packet)
+            await trio.sleep(61)
+            await ben.reception.receive(packet)
+        lines = [record.message for record in caplog.records if trouble.advice in record.message]
+        assert [line.split()[:2] for line in lines] == [["a", "packet"], ["100", "packets"]]
+        assert ben.troubles.counts()[trouble.member] == 101
+        (notice,) = ben.troubles.notices(lambda at: at)
+        assert notice.startswith("101 packets were heard")
+        assert trouble.advice in notice
+        await trio.sleep(3601)
+        assert ben.troubles.notices(lambda at: at) == []
+
+
+def test_each_trouble_says_what_to_do() -> None:
+    members = AirTroubles(lambda: 0.0).counts()
+    assert len(members) == len(Trouble)
+    assert set(members.values()) == {0}
+
+
+async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neither(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Two of them and a third, on an air: what the third posts is heard, and not confirmed."""
+    async with (
+        on_air(tmp_path, count=3),
+        station(tmp_path, 7, tmp_path / "node-1") as ada,
+        station(tmp_path / "clone", 7, tmp_path / "node-2") as twin,
+        station(tmp_path, 3, tmp_path / "node-3") as ben,
+    ):
+        await ada.post(message={"content": "I am 7"})
+        await until(lambda: twin.troubles.is_lately(Trouble.NAMESAKE))
+        # The other has sent nothing of its own, and is known all the same.
+        await until(lambda: ada.troubles.is_lately(Trouble.NAMESAKE))
+        await until(lambda: "I am 7" in twin.messages())
+        sequence = await ben.post(message={"content": "who has it?"})
+        await until(lambda: {"who has it?"} <= {*ada.messages()} & {*twin.messages()})
+        await trio.sleep(30)
+        assert sequence in ben.outbox._queue, "nobody has confirmed it"
+        for kit in (ada, twin):
+            (notice,) = kit.troubles.notices(lambda at: at)
+            assert "another kit with our radio-station" in notice
+
+
+async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        item, later = Entry(1, Message("x")), Entry(2, Message("y"))
+        await ben.reception.receive(encode([Entry(9, Message("a twin's"))], origin=2))
+        assert ben.messages() == ["a twin's"]
+        await ben.reception.receive(encode([item], origin=5))
+        assert not any(isinstance(each, Ack) for each in said(ben))
+        await trio.sleep(3601)
+        await ben.reception.receive(encode([later], origin=5))
+        assert Ack(5, digest=digest_of(later)) in said(ben)
+
+
+@pytest.mark.parametrize("how", ["recorded", "echoed"])
+async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: str) -> None:
+    """A recording that is played again, and a radio or repeater that hands back what we say."""
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+        open_node(str(tmp_path / "node-1"), 115200, ChannelLink()) as ear,
+    ):
+        if how == "recorded":
+            await ben.post()
+            await ben.reception.receive((await ear.receive()).body)
+        else:
+            # Nothing in it shows whose it is.
+            ben.words.introduce(at_once=True)
+            ben.outbox._queue.wake()
+            await ear.transmit((await ear.receive()).body, urgent=False)
+            await trio.sleep(10)
+        assert not ben.troubles.is_lately(Trouble.NAMESAKE)
+        assert ben.messages() == []
