@@ -250,6 +250,12 @@ def _add_simulate(commands: Subparsers) -> None:
     node.add_argument(
         "--link", type=Path, metavar="FOLDER", help="make the ports reachable as FOLDER/node-1 …"
     )
+    node.add_argument(
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="who hears whom, a pair a line: `1 2`, `2 3 0.3` (lost), `3 > 4` (one way)",
+    )
     for name, what in (
         ("loss", "that a packet is not heard"),
         ("duplicates", "that it is heard twice"),

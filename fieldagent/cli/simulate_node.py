@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,10 @@ from random import Random, SystemRandom
 
 import trio
 
-from fieldagent.cli.exit_codes import OK
+from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.simulate import typed
 from fieldagent.cli.terminal import escaped
-from fieldagent.simulator.air import Impairments, SharedAir
+from fieldagent.simulator.air import BadTopology, Impairments, SharedAir, read_topology
 from fieldagent.simulator.commands import BadCommand
 from fieldagent.simulator.nodes import Nodes, Socket
 
@@ -31,6 +32,12 @@ def node(given: argparse.Namespace) -> int:
         delay=given.delay,
     )
     air = SharedAir(Random(seed), weather, given.bitrate)
+    if given.topology is not None:
+        try:
+            air.losses = read_topology(given.topology.read_text(), given.nodes)
+        except (BadTopology, OSError, UnicodeDecodeError) as error:
+            print(f"fieldagent: {escaped(f'{given.topology}: {error}')}", file=sys.stderr)
+            return USAGE
     with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
         folder = given.link or Path(directory)
         links = [folder / f"node-{number}" for number in range(1, given.nodes + 1)]

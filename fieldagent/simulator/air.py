@@ -1,6 +1,6 @@
 """An air that several radios share: half-duplex, slow and lossy. Sans-IO, in seeded chance.
 
-Who transmits hears nothing; where two transmit at once, nobody hears either.
+Who transmits hears nothing; where two that a listener hears transmit at once, it hears neither.
 """
 
 from __future__ import annotations
@@ -31,6 +31,42 @@ class Impairments:
     """Seconds, at random up to this, that a packet takes longer."""
 
 
+Losses = dict[tuple[int, int], float]
+"""Who hears whom: of a transmitter and a listener, the chance that a packet is lost between."""
+
+
+class BadTopology(ValueError):
+    """The text is for people."""
+
+
+def read_topology(text: str, count: int) -> Losses:
+    """Lines such as `1 2`, `2 3 0.3` (a chance of loss) and `3 > 4` (one way); # begins a comment.
+
+    Nodes that no line joins do not hear each other. Raises BadTopology.
+    """
+    found: Losses = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        one_way = ">" in words
+        named = [word for word in words if word != ">"]
+        try:
+            if words:
+                one, other, loss = int(named[0]), int(named[1]), float((*named, "0")[2])
+                if {one, other} - {*range(1, count + 1)} or one == other or not 0 <= loss <= 1:
+                    raise ValueError
+                if len(named) > 3:
+                    raise ValueError
+                found[one, other] = loss
+                if not one_way:
+                    found[other, one] = loss
+        except (ValueError, IndexError):
+            raise BadTopology(
+                f"line {number}, {line.strip()!r}: two of the nodes 1 to {count}, with > between"
+                " where one alone hears the other, and a chance of loss from 0 to 1 if any"
+            ) from None
+    return found
+
+
 class _Flight(NamedTuple):
     begins: float
     ends: float
@@ -47,12 +83,14 @@ class _Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class SharedAir:
-    """Times are seconds of any one clock. `stations` are the numbers of the radios."""
+    """Times are seconds of any one clock. `stations` are the numbers of the radios; without
+    `losses` each hears every other."""
 
     random: Random
     weather: Impairments = field(default_factory=Impairments)
     bitrate: float = 9600.0
     stations: list[int] = field(default_factory=list)
+    losses: Losses | None = None
     flights: list[_Flight] = field(default_factory=list)
     """What is under way."""
     _ended: list[_Flight] = field(default_factory=list)
@@ -62,9 +100,17 @@ class SharedAir:
     def airtime(self, packet: bytes) -> float:
         return PREAMBLE + len(packet) * 8 / self.bitrate
 
-    def busy_until(self, now: float) -> float:
+    def is_audible(self, station: int, listener: int) -> bool:
+        return self.losses is None or (station, listener) in self.losses
+
+    def busy_until(self, now: float, listener: int) -> float:
         """When what a radio notices ends; `now` when the air is free."""
-        noticed = [f.ends for f in self.flights if f.begins + TURNAROUND <= now < f.ends]
+        noticed = [
+            flight.ends
+            for flight in self.flights
+            if flight.begins + TURNAROUND <= now < flight.ends
+            and self.is_audible(flight.station, listener)
+        ]
         return max(noticed, default=now)
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
@@ -99,15 +145,23 @@ class SharedAir:
             if other.begins < flight.ends and flight.begins < other.ends
         ]
         self._ended.append(flight)
-        for station in self.stations if not rivals else ():
-            if station != flight.station:
-                self._carry(flight, station)
+        for listener in self.stations:
+            if listener == flight.station or not self.is_audible(flight.station, listener):
+                continue
+            # Who transmits hears nothing.
+            if not any(
+                rival.station == listener or self.is_audible(rival.station, listener)
+                for rival in rivals
+            ):
+                self._carry(flight, listener)
 
     def _carry(self, flight: _Flight, station: int) -> None:
         copies = 1 + (self.random.random() < self.weather.duplicates)
         for _ in range(copies):
             packet = self._disturbed(flight.packet)
-            if packet is not None and self.random.random() >= self.weather.loss:
+            way = (flight.station, station)
+            kept = (1 - self.weather.loss) * (1 - (self.losses or {}).get(way, 0.0))
+            if packet is not None and self.random.random() < kept:
                 self._order += 1
                 at = flight.ends + self.random.random() * self.weather.delay
                 heappush(self._arrivals, _Arrival(at, self._order, station, packet))

@@ -105,11 +105,11 @@ class SimulatedNode:
         if not self._queue:
             self._begin_at = inf
             return
-        free = now + 1.0 if self.busy else self.air.busy_until(now)
+        free = now + 1.0 if self.busy else self.air.busy_until(now, self.number)
         self._begin_at = free + self.random.random() * BACKOFF * (free > now)
 
     def _begin(self, now: float) -> None:
-        if self.busy or self.air.busy_until(now) > now:
+        if self.busy or self.air.busy_until(now, self.number) > now:
             if now - self._queue[0].since >= GIVE_UP:
                 send = self._queue.pop(0).send
                 self._unsaid.append(node.Result(send.number, False, "the channel is busy"))

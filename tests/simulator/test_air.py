@@ -6,7 +6,13 @@ from random import Random
 
 import pytest
 
-from fieldagent.simulator.air import TURNAROUND, Impairments, SharedAir
+from fieldagent.simulator.air import (
+    TURNAROUND,
+    BadTopology,
+    Impairments,
+    SharedAir,
+    read_topology,
+)
 
 
 def air(**weather: float) -> SharedAir:
@@ -42,9 +48,9 @@ def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
 def test_a_radio_notices_another_after_a_moment() -> None:
     shared = air()
     ends = shared.transmit(0, 1, b"x")
-    assert shared.busy_until(TURNAROUND / 2) == TURNAROUND / 2
-    assert shared.busy_until(TURNAROUND) == ends
-    assert shared.busy_until(ends) == ends
+    assert shared.busy_until(TURNAROUND / 2, 2) == TURNAROUND / 2
+    assert shared.busy_until(TURNAROUND, 2) == ends
+    assert shared.busy_until(ends, 2) == ends
 
 
 @pytest.mark.parametrize(
@@ -77,3 +83,52 @@ def test_the_same_seed_is_the_same_weather() -> None:
         return heard(shared)
 
     assert run() == run()
+
+
+LINE = """
+1 2      # a ridge between 1 and 3
+2 3 0.5
+3 > 1
+"""
+
+
+def in_line() -> SharedAir:
+    shared = air()
+    shared.losses = read_topology(LINE, 3)
+    return shared
+
+
+@pytest.mark.parametrize(("sender", "listeners"), [(1, {2}), (2, {1, 3}), (3, {1, 2})])
+def test_each_is_heard_by_those_whom_the_topology_names(sender: int, listeners: set[int]) -> None:
+    shared = in_line()
+    found: set[int] = set()
+    for turn in range(100):
+        shared.transmit(turn, sender, b"x")
+        found |= {station for station, _ in heard(shared)}
+    assert found == listeners
+
+
+def test_a_way_loses_what_the_topology_says() -> None:
+    shared = in_line()
+    for turn in range(200):
+        shared.transmit(turn, 2, b"x")
+    by_station = [station for station, _ in heard(shared)]
+    assert by_station.count(1) == 200
+    assert by_station.count(3) in range(70, 130)
+
+
+def test_two_who_do_not_hear_each_other_collide_where_both_are_heard() -> None:
+    shared = air()
+    shared.losses = read_topology("1 2\n2 3", 3)
+    shared.transmit(0, 1, b"one" * 20)
+    assert shared.busy_until(0.04, 3) == 0.04, "3 does not know that 1 transmits"
+    shared.transmit(0.04, 3, b"three")
+    assert heard(shared) == []
+    shared.transmit(10, 1, b"one")
+    assert heard(shared) == [(2, b"one")]
+
+
+@pytest.mark.parametrize("line", ["1", "1 4", "1 1", "1 2 1.5", "1 2 0.1 3", "a b", "0 1", "> 1"])
+def test_a_wrong_topology_is_told_with_its_line(line: str) -> None:
+    with pytest.raises(BadTopology, match=r"^line 2, "):
+        read_topology(f"1 2\n{line}", 3)

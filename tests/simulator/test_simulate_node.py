@@ -80,6 +80,14 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
         assert "give that kit the same radio-key" in told(eve, "status")
 
 
+def test_a_wrong_topology_is_a_wrong_call(tmp_path: Path) -> None:
+    (tmp_path / "who").write_text("1 2\n2 9\n")
+    called = [*MODULE, "simulate", "node", "--topology", str(tmp_path / "who")]
+    ended = subprocess.run(called, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.count("radio-port")) == (2, 0)
+    assert "line 2, '2 9'" in ended.stderr
+
+
 def told(of: Agent, command: str) -> str:
     called = [*MODULE, command, "--port", str(of.port)]
     return subprocess.run(called, capture_output=True, text=True, check=True).stdout

@@ -30,7 +30,7 @@ from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import read_package
-from fieldagent.simulator.air import Impairments, SharedAir
+from fieldagent.simulator.air import Impairments, SharedAir, read_topology
 from fieldagent.simulator.nodes import Nodes
 from tests.kit import START, Core, TrustedClocks
 
@@ -141,11 +141,17 @@ async def station(
 
 @asynccontextmanager
 async def on_air(
-    path: Path, weather: Mapping[str, float] | None = None, count: int = 2
+    path: Path,
+    weather: Mapping[str, float] | None = None,
+    count: int = 2,
+    *,
+    topology: str | None = None,
+    seed: int = 3,
 ) -> AsyncIterator[OnAir]:
     """Nodes and the air between them; stations are opened by the test."""
     log: list[str] = []
-    air = SharedAir(Random(3), Impairments(**(weather or {})))
+    losses = None if topology is None else read_topology(topology, count)
+    air = SharedAir(Random(seed), Impairments(**(weather or {})), losses=losses)
     nodes = Nodes(air, [path / f"node-{n}" for n in range(1, count + 1)], log.append)
     async with trio.open_nursery() as nursery:
         await nursery.start(nodes.run)
