@@ -159,6 +159,16 @@ def user_leave(given: argparse.Namespace) -> int:
     return once(given, leave)
 
 
+def user_role(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        directory.set_role(db, workspace, member, given.role, now=now)
+        return show(given, {"id": member, "role": given.role})
+
+    return once(given, change)
+
+
 def user_password(given: argparse.Namespace) -> int:
     hashed = secret.hash_password(ask_password())
 
@@ -373,12 +383,14 @@ def device_list(given: argparse.Namespace) -> int:
 
 
 def key_add(given: argparse.Namespace) -> int:
+    purposes = [name for name in ("read", "acknowledge") if getattr(given, name)]
+
     def add(db: Db, now: float) -> int:
         id_, key = directory.add_key(
             db,
             directory.workspace_of(db, given.workspace),
             given.name,
-            scopes=given.kind or (),
+            scopes=[*(given.kind or ()), *purposes],
             per_minute=given.per_minute,
             burst=given.burst,
             expires=_expiry(given, now),

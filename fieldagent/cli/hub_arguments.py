@@ -87,6 +87,13 @@ def _add_user(actions: Subparsers) -> None:
     leave.add_argument("user")
     password = _action(user, "password", "user_password", "set a user's password")
     password.add_argument("user")
+    role = _action(user, "role", "user_role", "say what a user may do in the workspace")
+    role.add_argument("user")
+    role.add_argument(
+        "role",
+        choices=("member", "dispatcher"),
+        help="a dispatcher sees all, and acknowledges an SOS",
+    )
     _add_disabling(user, "member", "user")
     _action(user, "list", "user_list", "list users")
 
@@ -168,7 +175,13 @@ def _add_key(actions: Subparsers) -> None:
     key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
     add = _action(key, "add", "key_add", "add a key; it is shown once")
     add.add_argument("name")
-    add.add_argument("--kind", action="append", choices=KINDS, help="what it may push (all)")
+    add.add_argument(
+        "--kind", action="append", choices=KINDS, help="what it may push (all, unless it may read)"
+    )
+    add.add_argument("--read", action="store_true", help="it may read items, devices, positions")
+    add.add_argument(
+        "--acknowledge", action="store_true", help="a dispatcher may acknowledge an SOS with it"
+    )
     add.add_argument("--per-minute", type=_count, default=60, help="calls a minute (60)")
     add.add_argument("--burst", type=_count, default=60, help="calls at once (60)")
     add.add_argument("--days", type=float, help="days until it expires (never)")

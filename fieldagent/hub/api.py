@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fieldagent.http import openapi
-from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in, source_of
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub import attempts, ledger
+from fieldagent.hub import ledger
 from fieldagent.hub.audit import note
-from fieldagent.hub.caller import (
-    Caller,
-    Proof,
-    address_of,
-    admitted,
-    knows_key,
-    not_allowed,
-    over_rate,
-    read_proof,
-    unauthorized,
-)
+from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.caller import Caller, Purpose, not_allowed, over_rate
 from fieldagent.hub.not_now import not_now
-from fieldagent.hub.passwords import Passwords
 from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.standing import push_standing
 from fieldagent.hub.store.contract import Db, Store
@@ -37,10 +25,6 @@ from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
-
-log = logging.getLogger(__name__)
-
-_WRONG = "the key, or the token or password beside it, is wrong or expired"
 
 
 @dataclass(slots=True)
@@ -55,19 +39,17 @@ class HubApi:
     def __init__(
         self,
         store: Store,
+        authentication: Authentication,
         *,
         clock: Callable[[], float],
         grace: float,
         time_to_live: float,
-        trusted_proxies: Sequence[Network] = (),
     ) -> None:
         self._store = store
+        self._authentication = authentication
         self._clock = clock
         self._grace = grace
         self._time_to_live = time_to_live
-        self._trusted = trusted_proxies
-        self._told_of_proxy = False
-        self._passwords = Passwords(store, clock)
         self.counts = PushCounts()
 
     def routes(self) -> list[Route]:
@@ -80,51 +62,7 @@ class HubApi:
     async def judge(self, head: Request) -> Caller:
         """Who calls, told by the head alone: nothing of a stranger's body is read."""
         with self._counted():
-            now = self._clock()
-            source = source_of(address_of(head, self._trusted))
-            self._look_for_proxy(head)
-            proof = read_proof(head.headers)
-            member = await self._member(proof, source, now)
-            found = await self._store.read(lambda db: admitted(db, proof, member, now))
-            if found is None:
-                raise await self._wrong(source, now)
-            if isinstance(found, Problem):
-                raise found
-            return found
-
-    async def _member(self, proof: Proof, source: str, now: float) -> int | None:
-        """Whose password it is; None where a token says who calls. Without one of our keys, nobody
-        has a password checked."""
-        if proof.token is not None:
-            return None
-        if not await self._store.read(lambda db: knows_key(db, proof, now)):
-            raise await self._wrong(source, now)
-        # Counted apart: whoever guesses at keys locks out nobody who has one.
-        whose = f"passwords {source}"
-        member = await self._passwords.owner(proof.username, proof.password, whose)
-        if member is None:
-            raise unauthorized(_WRONG)
-        return member
-
-    def _look_for_proxy(self, head: Request) -> None:
-        """One on this machine that nobody has named makes one address of everybody."""
-        if self._told_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
-            return
-        if is_in(head.peer, LOOPBACK_NETWORKS):
-            self._told_of_proxy = True
-            log.warning(
-                "a proxy on this machine sends X-Forwarded-For, and trusted-proxies is not set:"
-                " everybody behind it counts as one address, with its limits; set"
-                " trusted-proxies=127.0.0.1/32 ::1/128"
-            )
-
-    async def _wrong(self, source: str, now: float) -> Problem:
-        """Of an address that has failed too often, nothing more is counted. Who is right passes:
-        others may share the address."""
-        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
-            return problem
-        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
-        return unauthorized(_WRONG)
+            return await self._authentication.caller(head, Purpose.PUSH)
 
     async def push(self, request: Request, caller: Caller) -> Response:
         with self._counted():

@@ -1,4 +1,4 @@
-"""Who calls the push API, and whether they may: the key, the person behind it, and the rate.
+"""Who calls the hub's API, and whether they may: the key, the person behind it, and the rate.
 
 Both are required: `x-api-key` says for which workspace, `Authorization` who calls. Decisions on
 rows; what they change is committed together with the push itself.
@@ -11,6 +11,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from fieldagent.http.address import Network, is_in
@@ -52,6 +53,28 @@ class Caller:
     scopes: frozenset[str]
     member: int
     type: str
+    name: str
+    role: str
+    """In that workspace; empty where they are none of its members."""
+    may_push: bool
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether also what is between others: an Integration and a dispatcher do."""
+        return self.type == "Integration" or self.role == DISPATCHER
+
+
+DISPATCHER = "dispatcher"
+"""The role of who sees all of the workspace, and may acknowledge an SOS."""
+ROLES = ("member", DISPATCHER)
+
+
+class Purpose(StrEnum):
+    """What a call is for. But for pushes, whose kinds a key names, it is a scope of the key."""
+
+    PUSH = "push"
+    READ = "read"
+    ACKNOWLEDGE = "acknowledge"
 
 
 def unauthorized(detail: str) -> Problem:
@@ -93,11 +116,28 @@ def identify(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | N
         proven = None if token is None else token["member"]
     if key is None or proven is None:
         return None
-    rows = db.execute("SELECT type FROM member WHERE id = ? AND disabled IS NULL", proven)
+    rows = db.execute(
+        "SELECT type, name, role, may_push FROM member LEFT JOIN membership"
+        " ON membership.member = member.id AND membership.workspace = ?"
+        " WHERE member.id = ? AND disabled IS NULL",
+        key["workspace"],
+        proven,
+    )
     if not rows:
         return None
+    type_, name, role, may_push = rows[0]
     scopes = frozenset(key["scopes"].split())
-    return Caller(key["id"], key["name"], key["workspace"], scopes, proven, rows[0][0])
+    return Caller(
+        key["id"],
+        key["name"],
+        key["workspace"],
+        scopes,
+        proven,
+        type_,
+        name,
+        role or "",
+        bool(may_push),
+    )
 
 
 def knows_key(db: Db, proof: Proof, now: float) -> bool:
@@ -117,24 +157,40 @@ def _credential(db: Db, kind: str, presented: str, now: float) -> dict[str, Any]
     return dict(zip(names, rows[0], strict=True)) if rows else None
 
 
-def admitted(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | Problem | None:
+def admitted(
+    db: Db, proof: Proof, proven: int | None, now: float, purpose: Purpose
+) -> Caller | Problem | None:
     """Who may send a body, or what stands against it whatever that holds; None for a stranger."""
     caller = identify(db, proof, proven, now)
     if caller is None:
         return None
     _, problem = _rate(db, caller, now)
-    if problem is None and not _may_push(db, caller):
-        return Problem(403, f"user {caller.member} may not push to workspace {caller.workspace}")
-    return caller if problem is None else problem
+    return problem or _stands_against(caller, purpose) or caller
 
 
-def _may_push(db: Db, caller: Caller) -> bool:
-    rows = db.execute(
-        "SELECT may_push FROM membership WHERE workspace = ? AND member = ?",
-        caller.workspace,
-        caller.member,
-    )
-    return bool(rows and rows[0][0])
+_WHERE = {
+    Purpose.PUSH: "to workspace",
+    Purpose.READ: "what is of workspace",
+    Purpose.ACKNOWLEDGE: "an SOS of workspace",
+}
+
+
+def _stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
+    if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
+        return Problem(
+            403, f"user {caller.member} may not {purpose} {_WHERE[purpose]} {caller.workspace}"
+        )
+    if purpose is not Purpose.PUSH and purpose not in caller.scopes:
+        return Problem(
+            403, f"the key may not {purpose}: `fieldagent hub key add NAME --{purpose}` makes one"
+        )
+    if purpose is Purpose.ACKNOWLEDGE and caller.role != DISPATCHER:
+        return Problem(
+            403,
+            f"user {caller.member} is no dispatcher: `fieldagent hub user role {caller.member}"
+            " dispatcher` makes them one",
+        )
+    return None
 
 
 def over_rate(db: Db, caller: Caller, now: float) -> Problem | None:

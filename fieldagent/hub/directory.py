@@ -97,6 +97,14 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
     note(db, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
 
 
+def set_role(db: Db, workspace: int, member: int, role: str, *, now: float) -> None:
+    """`dispatcher`: they see all of the workspace, and may acknowledge an SOS."""
+    db.execute(
+        "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
+    )
+    note(db, ADMINISTRATION, f"user role {role}", f"{member} in workspace {workspace}", now)
+
+
 def set_password(db: Db, member: int, hashed: str, *, now: float) -> None:
     db.execute("UPDATE member SET password = ? WHERE id = ?", hashed, member)
     note(db, ADMINISTRATION, "user password", str(member), now)
@@ -105,10 +113,10 @@ def set_password(db: Db, member: int, hashed: str, *, now: float) -> None:
 def users(db: Db, workspace: int) -> list[Row]:
     return _rows(
         db,
-        "SELECT member.id, type, name, email, over_satellite, password IS NOT NULL, disabled"
+        "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"
         " FROM member JOIN membership ON membership.member = member.id"
         " WHERE membership.workspace = ? ORDER BY member.id",
-        ("id", "type", "name", "email", "overSatellite?", "password?", "disabled"),
+        ("id", "type", "name", "email", "role", "overSatellite?", "password?", "disabled"),
         workspace,
     )
 
@@ -258,7 +266,8 @@ def add_key(
     expires: float | None = None,
     now: float,
 ) -> tuple[int, str]:
-    """An `x-api-key`, for the kinds in `scopes` (none: all); its number and itself, once."""
+    """An `x-api-key` with `scopes`: kinds to push, `read`, `acknowledge` (none: all kinds); its
+    number and itself, once."""
     key = secret.new_secret("key")
     id_ = _insert(
         db,

@@ -29,10 +29,12 @@ from fieldagent.hub import (
     ledger,
     mobile_terminated,
     operator_calls,
+    reading,
     ring_alerts,
     webhooks,
 )
 from fieldagent.hub.api import HubApi
+from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.certificate import Certificate
 from fieldagent.hub.contract import Device
 from fieldagent.hub.health import Health
@@ -45,6 +47,7 @@ from fieldagent.hub.operator.contract import Operator
 from fieldagent.hub.operator.directip import DirectIp, serve_directip
 from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
+from fieldagent.hub.read_api import ReadApi
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
@@ -92,13 +95,17 @@ class Hub:
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
         )
+        authentication = Authentication(
+            store, clock=time.time, trusted_proxies=settings.trusted_proxies
+        )
         self.api = HubApi(
             store,
+            authentication,
             clock=time.time,
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
-            trusted_proxies=settings.trusted_proxies,
         )
+        self.read_api = ReadApi(store, authentication, clock=time.time)
         self.health = Health(
             store,
             clock=time.time,
@@ -121,8 +128,10 @@ class Hub:
             "confirmations_refused_total": self.mobile_originated.mismatches,
         }
 
-    def _mailbox(self, device: Device) -> IpMailbox:
-        return IpMailbox(self.store, device, self.mobile_originated, clock=time.time)
+    def _mailbox(self, device: Device, version: str) -> IpMailbox:
+        return IpMailbox(
+            self.store, device, self.mobile_originated, clock=time.time, version=version
+        )
 
     def operators(self) -> dict[str, Operator]:
         settings = self.settings
@@ -136,7 +145,7 @@ class Hub:
 
     def judge(self) -> Judge:
         probes = self.health.routes(figures=self.settings.admin_listen is None)
-        routes = [*self.api.routes(), *probes, self.links.route()]
+        routes = [*self.api.routes(), *self.read_api.routes(), *probes, self.links.route()]
         if self.settings.rockblock_username is not None:
             key = rockblock_key(self.settings)
             routes.append(
@@ -334,14 +343,20 @@ def _claim_dead_letters(hub: Hub, db: Db) -> None:
 async def _keep_house(hub: Hub) -> None:
     while True:
         await _patiently(hub, partial(_claim_dead_letters, hub))
-        await _patiently(hub, partial(ledger.forget, before=_oldest(hub)))
+        await _forget(hub)
         await _patiently(hub, lambda db: attempts.forget(db, time.time()))
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
         await trio.sleep(HOUSEKEEPING / 12)
 
 
-def _oldest(hub: Hub) -> float:
-    return time.time() - hub.settings.keep_days * 86_400
+async def _forget(hub: Hub) -> None:
+    """Some at a time: pushes and links go on between."""
+    before = time.time() - hub.settings.keep_days * 86_400
+    with told_once():
+        while await hub.store.commit(partial(ledger.forget, before=before)):
+            pass
+        while await hub.store.commit(reading.note_kinds):
+            pass
 
 
 async def _show_life(hub: Hub) -> None:

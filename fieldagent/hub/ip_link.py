@@ -36,6 +36,8 @@ HELD = 20.0
 """Seconds that an agent which finds the database gone waits here: to call again costs it a TLS
 handshake."""
 HELD_LOOK = 0.5
+VERSION_MAX = 40
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class Links:
 
     authenticate: Callable[[str], Awaitable[Device]]
     """Whose token this is. Raises Unknown, or StoreUnavailable."""
-    mailbox: Callable[[Device], Mailbox]
+    mailbox: Callable[[Device, str], Mailbox]
+    """Of a device, whose agent is of that version; empty is one that does not tell."""
     connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
     """Surrounds a link, and tells when it must end. Raises StoreUnavailable, StoreFull."""
     stopping: trio.Event = field(default_factory=trio.Event)
@@ -58,7 +61,9 @@ class Links:
             raise not_now("the hub is stopping")
         token = _token(request)
         device = await self._device(token)
-        serve = partial(self._serve, device, token)
+        version = request.headers.get("user-agent", "").removeprefix("fieldagent/")
+        post = _MailboxPost(self.mailbox(device, version[:VERSION_MAX]))
+        serve = partial(self._serve, device, token, post)
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD)
 
     async def _device(self, token: str) -> Device:
@@ -75,17 +80,21 @@ class Links:
             with trio.move_on_after(HELD_LOOK):
                 await self.stopping.wait()
 
-    async def _serve(self, device: Device, token: str, socket: WebSocket) -> None:
+    async def _serve(
+        self, device: Device, token: str, post: _MailboxPost, socket: WebSocket
+    ) -> None:
         try:
-            await self._serve_as_holder(device, token, socket)
+            await self._serve_as_holder(device, token, post, socket)
         except* (StoreFull, StoreUnavailable):
             # It went in the moment between the answer and the lease.
             with trio.move_on_after(GOODBYE):
                 await socket.close(STRANDED.code, STRANDED.reason)
 
-    async def _serve_as_holder(self, device: Device, token: str, socket: WebSocket) -> None:
+    async def _serve_as_holder(
+        self, device: Device, token: str, post: _MailboxPost, socket: WebSocket
+    ) -> None:
         async with self.connected(device) as lease, trio.open_nursery() as nursery:
-            exchange = LinkSession(socket, _MailboxPost(self.mailbox(device)))
+            exchange = LinkSession(socket, post)
 
             async def give_way() -> None:
                 await lease.lost.wait()

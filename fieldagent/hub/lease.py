@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from math import inf
 
 import trio
 
-from fieldagent.hub.contract import Device
+from fieldagent.hub import contact
+from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreFull, StoreUnavailable
@@ -91,7 +93,18 @@ class Leases:
         finally:
             self._links -= 1
             with trio.CancelScope(shield=True), suppress(StoreFull, StoreUnavailable):
-                await self._store.commit(lambda db: _give_back(db, self._name, link, device.id))
+                await self._store.commit(partial(self._give_back, link=link, device=device.id))
+
+    def _give_back(self, db: Db, link: int, device: int) -> None:
+        """What was on its way over the link goes over satellite once its grace has passed."""
+        db.execute(
+            "DELETE FROM lease WHERE device = ? AND process = ? AND link = ?",
+            device,
+            self._name,
+            link,
+        )
+        contact.note(db, device, Bearer.IP, self._clock())
+        db.announce("satellite")
 
     async def _watch(self, device: int, link: int, lease: Lease) -> None:
         held = True
@@ -158,11 +171,3 @@ def _holds(db: Db, process: str, link: int, device: int) -> bool:
             link,
         )
     )
-
-
-def _give_back(db: Db, process: str, link: int, device: int) -> None:
-    """What was on its way over the link goes over satellite once its grace has passed."""
-    db.execute(
-        "DELETE FROM lease WHERE device = ? AND process = ? AND link = ?", device, process, link
-    )
-    db.announce("satellite")

@@ -11,10 +11,11 @@ import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from fieldagent.hub import ring_alerts
+from fieldagent.hub import ring_alerts, sos
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.store.contract import Db, insert
-from fieldagent.package.package import Item
+from fieldagent.package.package import Item, Message, Waypoint
+from fieldagent.package.writing import kind_of
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
 
 THE_HUB = 0
@@ -50,6 +51,22 @@ class Posting:
     """Where the satellite operator saw the sender, for an item that does not say so itself."""
 
 
+WORDS_MAX = 1_000
+"""Characters of an item that are searched."""
+
+
+def words_of(item: Item) -> str:
+    """What is searched in an item, whatever the case; as text that any database takes."""
+    if isinstance(item, Message):
+        text = item.content
+    elif isinstance(item, Waypoint):
+        text = f"{item.name}\n{item.notes or ''}"
+    else:
+        return ""
+    words = text.casefold()[:WORDS_MAX].encode("utf-8", "replace").decode()
+    return words.replace("\0", " ")
+
+
 class Entered(NamedTuple):
     item: int
     request_id: str
@@ -68,7 +85,8 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
     ((item,),) = db.execute(
         "INSERT INTO item (request_id, workspace, sender, target, body, sos, priority,"
         " collapse_key, accepted, expires, source_device, source_sequence, contact, estimate,"
-        " unauthenticated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " unauthenticated, kind, words)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         request_id,
         posting.workspace,
         posting.sender,
@@ -84,10 +102,14 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
         posting.contact,
         "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
         int(posting.unauthenticated),
+        kind_of(posting.item),
+        words_of(posting.item),
     )
     _deliver_to_devices(db, item, posting, now, grace)
     if source is not None:
         _deliver_to_webhooks(db, posting.workspace, item)
+        if posting.sos:
+            sos.raise_of(db, posting.workspace, source.station, item, now)
     return Entered(item, request_id)
 
 
@@ -199,7 +221,7 @@ def _owe_receipt(db: Db, item: int, member: int, now: float, *, once: bool = Fal
         " AND source_device IS NOT NULL",
         item,
     )
-    for sender, sequence, sos, body in rows:
+    for sender, sequence, urgent, body in rows:
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
         if once and db.execute(
             "SELECT 1 FROM receipt WHERE device = ? AND sequence = ? AND member = ? AND digest = ?",
@@ -216,7 +238,7 @@ def _owe_receipt(db: Db, item: int, member: int, now: float, *, once: bool = Fal
             sequence,
             member,
             now,
-            sos,
+            urgent,
             digest,
         )
         announce_mail(db, sender)
@@ -243,14 +265,24 @@ def expire(db: Db, now: float) -> int:
     )
 
 
+FORGOTTEN_AT_ONCE = 500
+"""Items: nobody else writes meanwhile."""
+
+
 def forget(db: Db, *, before: float) -> int:
-    """Drop items that came before then and are on their way to nobody; how many those were."""
+    """Drop some items that came before then, are on their way to nobody, and are of no SOS that
+    was closed since or is not; how many those were. More may be there while it is not 0."""
     ended: list[tuple[Any, ...]] = db.execute(
-        "DELETE FROM item WHERE accepted < ? AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
+        "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
+        " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
         f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
         " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
-        " = 'waiting') RETURNING id",
+        " = 'waiting') AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item = item.id"
+        " AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
         before,
+        before,
+        before,
+        FORGOTTEN_AT_ONCE,
     )
     for table in ("slice", "receipt", "idempotency"):
         db.execute(f"DELETE FROM {table} WHERE at < ?", before)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import trio
 
+from fieldagent.hub import contact
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
@@ -40,18 +41,27 @@ class IpMailbox:
         mobile_originated: MobileOriginated,
         *,
         clock: Callable[[], float],
+        version: str = "",
     ) -> None:
         self.device = device
         self._store = store
         self._mobile_originated = mobile_originated
         self._clock = clock
+        self._version = version
         self._loads: dict[int, Load] = {}
         self._next_number = 1
         self._journal = 0
 
     async def greeted(self, journal: int) -> None:
         self._journal = journal
-        await self._store.commit(lambda db: note_journal(db, self.device.id, journal))
+        now, device = self._clock(), self.device.id
+
+        def meet(db: Db) -> None:
+            note_journal(db, device, journal)
+            contact.note(db, device, Bearer.IP, now)
+            contact.note_version(db, device, self._version)
+
+        await self._store.commit(meet)
 
     def news(self) -> trio.Event:
         return self._store.heard(mail_topic(self.device.id))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from fieldagent.hub import dead_letters, numbering
+from fieldagent.hub import contact, dead_letters, numbering
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
 from fieldagent.hub.envelope_packing import note_journal
@@ -253,6 +253,10 @@ class MobileOriginated:
                 return taken
             taken.carrier, taken.device = taken.device, neighbour
             taken.doubt = _doubt(db, taken.carrier, neighbour, taken.proved)
+            contact.note(db, taken.carrier.id, taken.way, taken.now)
+        if not taken.doubt:
+            way = taken.way if taken.carrier is None else contact.RADIO
+            contact.note(db, taken.device.id, way, taken.now)
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
         return taken
@@ -286,6 +290,8 @@ class MobileOriginated:
             taken.items += 1
             posting = self._posting(entry, content, taken)
             item, _ = enter(db, posting, now=taken.now, grace=self._grace)
+            if isinstance(content, Location) and not taken.doubt:
+                contact.note_position(db, taken.device.id, content, entry.time, taken.now)
             if taken.carrier is not None:
                 # Who carried it has it.
                 confirm(db, item, taken.carrier.id, taken.way, taken.now)

@@ -21,9 +21,13 @@ STATES = {
 """Of a delivery, as a caller is told it."""
 
 
+def is_request_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
 def push_standing(db: Db, caller: Caller, request_id: str) -> dict[str, Any] | None:
     """None where this caller has pushed nothing of that id: a User sees their own alone."""
-    if not _ID.fullmatch(request_id):
+    if not is_request_id(request_id):
         return None
     rows = db.execute(
         "SELECT id, sender, accepted, expires, target FROM item WHERE request_id = ?"
@@ -40,11 +44,11 @@ def push_standing(db: Db, caller: Caller, request_id: str) -> dict[str, Any] | N
         "targetUserId": None if target is None else str(target),
         "accepted": float(accepted),
         "expires": None if expires is None else float(expires),
-        "devices": _devices(db, item),
+        "devices": device_standings(db, item),
     }
 
 
-def _devices(db: Db, item: int) -> list[dict[str, Any]]:
+def device_standings(db: Db, item: int) -> list[dict[str, Any]]:
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"
         " delivery.ended, delivery.reason FROM delivery JOIN device ON device.id = delivery.device"

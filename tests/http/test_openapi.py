@@ -20,6 +20,7 @@ from fieldagent.hub import push
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
+from fieldagent.hub.read_api import ReadApi
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
 from tests.processes import administer, agent, hub
@@ -38,9 +39,11 @@ def routes(name: str) -> list[Route]:
     nothing = Mock()
     if name == "local":
         return LocalApi(nothing, nothing).routes()
-    api = HubApi(nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
+    api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
+    read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
     health = Health(nothing, clock=lambda: 0.0, supervisor=nothing, counters=dict, stopping=nothing)
-    return [*api.routes(), *health.routes(), Links(nothing, nothing, nothing).route()]
+    routes = [*api.routes(), *read_api.routes(), *health.routes()]
+    return [*routes, Links(nothing, nothing, nothing).route()]
 
 
 @pytest.mark.parametrize("name", ["local", "hub"])
@@ -128,7 +131,8 @@ def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> No
 def test_the_push_api_is_as_described(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
-    fast = ("key", "add", "fast", "--per-minute", "1000000", "--burst", "1000000")
+    kinds = [f"--kind={kind}" for kind in push.ITEM_KINDS]
+    fast = ("key", "add", "fast", *kinds, "--read", "--per-minute=1000000", "--burst=1000000")
     key = administer(database, *fast)["apiKey"]
     with hub(tmp_path, {"database": database}) as running:
         # A link is a WebSocket, and RockBLOCK's webhook is there for those who have an account.

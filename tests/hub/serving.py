@@ -38,7 +38,7 @@ async def hub_end(
     hub: MemoryHub, *, port: int = 0, tls: ssl.SSLContext | None = TLS
 ) -> AsyncIterator[int]:
     """Serve `GET /link` until the block ends: the port."""
-    links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
+    links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
     listeners = open_listeners(port, ["127.0.0.1"])
     stopping = trio.Event()
     run = partial(

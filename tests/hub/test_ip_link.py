@@ -305,7 +305,7 @@ REQUESTS: dict[str, tuple[bytes, int]] = {
 async def test_what_is_no_handshake_is_a_problem(name: str) -> None:
     lines, status = REQUESTS[name]
     hub = MemoryHub()
-    links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
+    links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
     async with (
         serving(judge=router([links.route()]), guarded=False) as server,
         server.client() as client,
@@ -322,7 +322,7 @@ async def test_what_is_no_handshake_is_a_problem(name: str) -> None:
 
 async def test_head_links_nobody() -> None:
     hub = MemoryHub()
-    links = Links(hub.authenticate, lambda device: hub.mailbox, hub.connected)
+    links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
     async with (
         serving(judge=router([links.route()]), guarded=False) as server,
         server.client() as client,
@@ -336,7 +336,7 @@ async def test_head_links_nobody() -> None:
 async def test_the_mailbox_is_the_devices_own() -> None:
     boxes: dict[int, MemoryMailbox] = {}
 
-    def mailbox(device: Device) -> MemoryMailbox:
+    def mailbox(device: Device, version: str) -> MemoryMailbox:
         return boxes.setdefault(device.id, MemoryMailbox(device))
 
     hub = MemoryHub()

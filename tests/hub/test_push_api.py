@@ -21,6 +21,7 @@ from fieldagent.http.server import serve
 from fieldagent.hub import directory, secret, standing
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.attempts import BY_ADDRESS
+from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Waypoint
@@ -104,7 +105,8 @@ class Cloud:
 @asynccontextmanager
 async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
     hub = Cloud(store)
-    api = HubApi(store, clock=hub.clock, grace=60, time_to_live=3600, **how)
+    authentication = Authentication(store, clock=hub.clock, **how)
+    api = HubApi(store, authentication, clock=hub.clock, grace=60, time_to_live=3600)
     listeners = open_listeners(0, ["127.0.0.1"])
     hub.port = port_of(listeners)
     stopping = trio.Event()

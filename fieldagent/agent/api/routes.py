@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
-from urllib.parse import urlencode
 
-from fieldagent.agent import page
+from fieldagent.agent import page as web_page
 from fieldagent.agent.api import metrics, neighbour_listing, package_listing, queue_listing
 from fieldagent.agent.api.content import content
 from fieldagent.agent.assembly import Parts
@@ -32,6 +31,7 @@ from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.preference import preferred_wait
 from fieldagent.http.problem import Problem
+from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package, Status
@@ -88,7 +88,7 @@ class LocalApi:
             Route("GET", "/api/events", _guarded(self.listen)),
             Route("GET", "/metrics", _guarded(self.metrics)),
             openapi.route("local"),
-            *page.routes(),
+            *web_page.routes(),
         ]
 
     async def send(self, request: Request) -> Response:
@@ -173,13 +173,13 @@ class LocalApi:
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
-        number = _id(id)
-        ended_before = stands(self._journal, number).status is not None
-        standing = await self._parts.cancellation.cancel(number, _channel(request))
+        package = _id(id)
+        ended_before = stands(self._journal, package).status is not None
+        standing = await self._parts.cancellation.cancel(package, _channel(request))
         if ended_before or standing.status not in (None, "Canceled"):
             raise Problem(
                 409,
-                detail=f"Package {number} has ended already: {standing.status}",
+                detail=f"Package {package} has ended already: {standing.status}",
                 members={"package": _answer(standing)},
             )
         if standing.status is None:
@@ -188,48 +188,46 @@ class LocalApi:
 
     async def queue(self, request: Request) -> Response:
         channel = _channel(request, "limit", "after")
-        limit = _number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
-        after = _number(request, "after", 0, range(2**63))
+        limit = number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
+        after = number(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
         listed, last = await queue_listing.page(
             self._journal, _waiting(self._parts), channels, after, limit
         )
-        follows = {"after": last, "limit": limit, "channel": channel}
-        return _page(listed, None if last is None else f"/api/queue?{_query(follows)}")
+        return page(request, listed, "after", last)
 
     async def packages(self, request: Request) -> Response:
-        _refuse_others(request, ("state", "kind", "before", "limit"))
-        state = _one_of(request, "state", package_listing.STATES)
-        kind = _one_of(request, "kind", package_listing.KINDS)
-        before = _number(request, "before", END, range(1, END + 1))
-        limit = _number(request, "limit", LISTED, range(1, PAGE_END))
+        refuse_others(request, ("state", "kind", "before", "limit"))
+        state = one_of(request, "state", package_listing.STATES)
+        kind = one_of(request, "kind", package_listing.KINDS)
+        before = number(request, "before", END, range(1, END + 1))
+        limit = number(request, "limit", LISTED, range(1, PAGE_END))
         found, last = await package_listing.page(
             self._journal, _waiting(self._parts), state, kind, before, limit
         )
-        follows = {"before": last, "limit": limit, "state": state, "kind": kind}
-        path = None if last is None else f"/api/packages?{_query(follows)}"
-        return _page({"packages": found}, path)
+        return page(request, {"packages": found}, "before", last)
 
     async def clear(self, request: Request) -> Response:
         return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
 
     async def inbound(self, request: Request) -> Response:
-        _refuse_others(request, ("state", "before", "limit"))
-        state = _one_of(request, "state", inbound.STATES)
-        before = _number(request, "before", END, range(1, END + 1))
-        limit = _number(request, "limit", LISTED_MAX, range(1, PAGE_END))
+        refuse_others(request, ("state", "before", "limit"))
+        state = one_of(request, "state", inbound.STATES)
+        before = number(request, "before", END, range(1, END + 1))
+        limit = number(request, "limit", LISTED_MAX, range(1, PAGE_END))
         listed = inbound.listing(self._journal, limit + 1, state, before)
         last = listed[limit - 1]["number"] if len(listed) > limit else None
         # They are few, and kept apart: the first page has them all.
         has_letters = before == END and state in (None, "dead")
         letters = dead_letters.listing(self._journal) if has_letters else []
-        follows = {"before": last, "limit": limit, "state": state}
-        return _page(
+        return page(
+            request,
             {
                 "payloads": [{**row, "body": json.loads(row["body"])} for row in listed[:limit]],
                 "deadLetters": [_dead_letter(letter) for letter in letters],
             },
-            None if last is None else f"/api/inbound?{_query(follows)}",
+            "before",
+            last,
         )
 
     async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
@@ -316,48 +314,11 @@ def _id(text: str) -> int:
     return int(text)
 
 
-def _number(request: Request, name: str, default: int, allowed: range) -> int:
-    value = dict(request.query).get(name)
-    if value is None:
-        return default
-    if not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII) or int(value) not in allowed:
-        raise Problem(400, detail=f"?{name}= is a number from {allowed[0]} to {allowed[-1]}")
-    return int(value)
-
-
 def _channel(request: Request, *others: str) -> Channel | None:
     """`others` are the further parameters of the call."""
-    _refuse_others(request, ("channel", *others))
-    value = _one_of(request, "channel", tuple(Channel))
+    refuse_others(request, ("channel", *others))
+    value = one_of(request, "channel", tuple(Channel))
     return None if value is None else Channel(value)
-
-
-def _refuse_others(request: Request, known: Sequence[str]) -> None:
-    unknown = [name for name, _ in request.query if name not in known]
-    if unknown:
-        raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; {_listed(known)}")
-
-
-def _one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
-    value = dict(request.query).get(name)
-    if value is not None and value not in allowed:
-        raise Problem(400, detail=f"?{name}= is one of {', '.join(allowed)}")
-    return value
-
-
-def _query(parameters: Mapping[str, object]) -> str:
-    return urlencode({name: value for name, value in parameters.items() if value is not None})
-
-
-def _page(listed: Mapping[str, Any], follows: str | None) -> Response:
-    """One page of a list, with the path of the next."""
-    link = () if follows is None else (("Link", f'<{follows}>; rel="next"'),)
-    return json_response({**listed, "next": follows}, headers=link)
-
-
-def _listed(parameters: Sequence[str]) -> str:
-    names = [f"?{name}=" for name in parameters]
-    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names)} are"
 
 
 def _answer(standing: Standing) -> dict[str, Any]:

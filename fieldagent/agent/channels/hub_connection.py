@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import h11
 import trio
 
+from fieldagent import __version__
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.http import tls
 from fieldagent.http.secure import secured
@@ -90,7 +91,7 @@ async def open_stream(hub: HubAddress) -> trio.abc.Stream:
 async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream) -> WebSocket:
     """The handshake with the hub itself. Raises Unreachable."""
     url = "ws" + hub.address.removeprefix("http") + PATH
-    headers = {"Authorization": f"Bearer {hub.token}"}
+    headers = {"Authorization": f"Bearer {hub.token}", "User-Agent": f"fieldagent/{__version__}"}
     try:
         return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD)
     except HandshakeRefused as refused:

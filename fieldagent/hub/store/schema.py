@@ -321,11 +321,90 @@ _NEW_LEASES = "DROP TABLE lease;" + _LEASES
 """From version 6, in which each link said every ten seconds that it lives."""
 
 
+_READABLE = """
+ALTER TABLE membership ADD COLUMN role TEXT NOT NULL DEFAULT 'member'; -- or dispatcher
+ALTER TABLE item ADD COLUMN kind TEXT NOT NULL DEFAULT ''; -- empty: not read yet, of before
+ALTER TABLE item ADD COLUMN words TEXT NOT NULL DEFAULT ''; -- that are searched
+CREATE INDEX item_to_read ON item (id) WHERE kind = '';
+CREATE INDEX item_of_workspace ON item (workspace, id);
+CREATE INDEX item_of_sender ON item (workspace, sender, id);
+CREATE INDEX item_of_kind ON item (workspace, kind, id);
+CREATE INDEX item_sos ON item (workspace, id) WHERE sos = 1;
+CREATE INDEX item_pushed ON item (workspace, id) WHERE source_device IS NULL;
+CREATE INDEX item_by_time ON item (workspace, accepted, id);
+CREATE INDEX device_of_workspace ON device (workspace, id);
+
+CREATE TABLE contact ( -- what was heard of a device last; apart: device rows are locked in order
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    at {real} NOT NULL,
+    way TEXT NOT NULL, -- ip, satellite, radio (another device brought it)
+    version TEXT NOT NULL DEFAULT '',
+    latitude {real},
+    longitude {real},
+    position_at {real}
+);
+
+CREATE TABLE sos ( -- an SOS of a device, or the alarm that one has not been heard of
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    item {int} UNIQUE REFERENCES item ON DELETE CASCADE,
+    kind TEXT NOT NULL, -- sos, overdue
+    state TEXT NOT NULL, -- open, acknowledged, closed
+    raised {real} NOT NULL,
+    acknowledged {real},
+    acknowledged_by {int}, -- a member
+    closed {real},
+    steps {int} NOT NULL DEFAULT 0, -- of the escalation, that were taken
+    next_step {real} -- when the next is due
+);
+CREATE INDEX sos_of_workspace ON sos (workspace, id);
+CREATE INDEX sos_by_state ON sos (workspace, state, id);
+CREATE INDEX sos_due ON sos (next_step) WHERE next_step IS NOT NULL;
+
+CREATE TABLE sos_event ( -- its timeline
+    id {id},
+    sos {int} NOT NULL REFERENCES sos ON DELETE CASCADE,
+    at {real} NOT NULL,
+    event TEXT NOT NULL, -- raised, webhook, agent, acknowledged, note, closed, escalated
+    member {int}, -- who did it, where somebody did
+    detail TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX sos_event_of ON sos_event (sos, id);
+INSERT INTO sos (workspace, device, item, kind, state, raised)
+    SELECT item.workspace, item.source_device, item.id, 'sos', 'open', item.accepted FROM item
+    JOIN device ON device.id = item.source_device WHERE item.sos = 1 ORDER BY item.id;
+UPDATE sos SET state = 'closed', closed = raised WHERE EXISTS (SELECT 1 FROM item
+    JOIN receipt ON receipt.device = item.source_device AND receipt.sequence = item.source_sequence
+    WHERE item.id = sos.item);
+INSERT INTO sos_event (sos, at, event) SELECT id, raised, 'raised' FROM sos ORDER BY id;
+INSERT INTO sos_event (sos, at, event, detail)
+    SELECT id, closed, 'closed', 'it was confirmed before the hub kept a list' FROM sos
+    WHERE state = 'closed' ORDER BY id;
+"""
+"""From version 7, in which nothing could be read, and nobody acknowledged an SOS."""
+
+
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
-        _DIRECTORY + _IDEMPOTENCY + _PUSHED + _EXCHANGE + _LEASES + _DEAD_LETTERS + _RING_ALERTS
+        _DIRECTORY
+        + _IDEMPOTENCY
+        + _PUSHED
+        + _EXCHANGE
+        + _LEASES
+        + _DEAD_LETTERS
+        + _RING_ALERTS
+        + _READABLE
     )
-    steps = {1: _CALLERS, 2: _KEPT_BESIDE, 3: _PUSHED, 4: _DIGESTS, 5: _RING_ALERTS, 6: _NEW_LEASES}
+    steps = {
+        1: _CALLERS,
+        2: _KEPT_BESIDE,
+        3: _PUSHED,
+        4: _DIGESTS,
+        5: _RING_ALERTS,
+        6: _NEW_LEASES,
+        7: _READABLE,
+    }
     return Schema(
-        7, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
+        8, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
     )

@@ -1,0 +1,96 @@
+"""Finds out who calls, by the head of a request: nothing of a stranger's body is read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in, source_of
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub import attempts
+from fieldagent.hub.caller import (
+    Caller,
+    Proof,
+    Purpose,
+    address_of,
+    admitted,
+    knows_key,
+    read_proof,
+    unauthorized,
+)
+from fieldagent.hub.passwords import Passwords
+from fieldagent.hub.store.contract import Store
+
+log = logging.getLogger(__name__)
+
+_WRONG = "the key, or the token or password beside it, is wrong or expired"
+
+
+class Authentication:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float],
+        trusted_proxies: Sequence[Network] = (),
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._trusted = trusted_proxies
+        self._told_of_proxy = False
+        self._passwords = Passwords(store, clock)
+
+    def judge(self, purpose: Purpose) -> Callable[[Request], Awaitable[Caller]]:
+        return partial(self.caller, purpose=purpose)
+
+    async def caller(self, head: Request, purpose: Purpose) -> Caller:
+        """Raises Problem for a stranger, and who may not."""
+        now = self._clock()
+        source = source_of(address_of(head, self._trusted))
+        self._look_for_proxy(head)
+        proof = read_proof(head.headers)
+        member = await self._member(proof, source, now)
+        found = await self._store.read(lambda db: admitted(db, proof, member, now, purpose))
+        if found is None:
+            raise await self._wrong(source, now)
+        if isinstance(found, Problem):
+            raise found
+        return found
+
+    async def _member(self, proof: Proof, source: str, now: float) -> int | None:
+        """Whose password it is; None where a token says who calls. Without one of our keys, nobody
+        has a password checked."""
+        if proof.token is not None:
+            return None
+        if not await self._store.read(lambda db: knows_key(db, proof, now)):
+            raise await self._wrong(source, now)
+        # Counted apart: whoever guesses at keys locks out nobody who has one.
+        whose = f"passwords {source}"
+        member = await self._passwords.owner(proof.username, proof.password, whose)
+        if member is None:
+            raise unauthorized(_WRONG)
+        return member
+
+    def _look_for_proxy(self, head: Request) -> None:
+        """One on this machine that nobody has named makes one address of everybody."""
+        if self._told_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
+            return
+        if is_in(head.peer, LOOPBACK_NETWORKS):
+            self._told_of_proxy = True
+            log.warning(
+                "a proxy on this machine sends X-Forwarded-For, and trusted-proxies is not set:"
+                " everybody behind it counts as one address, with its limits; set"
+                " trusted-proxies=127.0.0.1/32 ::1/128"
+            )
+
+    async def _wrong(self, source: str, now: float) -> Problem:
+        """Of an address that has failed too often, nothing more is counted. Who is right passes:
+        others may share the address."""
+        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
+            return problem
+        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
+        return unauthorized(_WRONG)

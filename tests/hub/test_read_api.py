@@ -1,0 +1,353 @@
+"""The hub's read API: who sees what, page by page, and what a look costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import router
+from fieldagent.http.target import query_pairs
+from fieldagent.hub import directory, reading
+from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.ledger import Posting, enter, forget
+from fieldagent.hub.read_api import ReadApi
+from fieldagent.hub.reading import END, ItemFilter
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Data, Location, Message, Waypoint
+from fieldagent.wire.envelope import Entry, Source
+from tests.hub.field import GRACE, START, Field, field_of
+from tests.hub.test_counts import Counted
+
+TIME = int(START)
+SUMMIT = Location(45.9766, 7.6585, datetime.fromtimestamp(TIME, UTC), 4478.0)
+
+
+@dataclass
+class Readers:
+    """Ada is a User, Ben a dispatcher, and one who reads for a program an Integration."""
+
+    alps: Field
+    key: str
+    tokens: dict[str, str]
+    api: ReadApi
+
+    async def ask(self, path: str, who: str = "ben", **headers: str) -> Response:
+        target, _, query = path.partition("?")
+        proof = {"x-api-key": self.key, "authorization": f"Bearer {self.tokens[who]}"}
+        request = Request("GET", target, query_pairs(query), {**proof, **headers})
+        try:
+            admission = await router(self.api.routes())(request)
+            return await admission.handler(request)
+        except Problem as problem:
+            return problem.to_response()
+
+    async def look(self, path: str, who: str = "ben") -> Any:
+        answer = await self.ask(path, who)
+        assert answer.status == 200, answer.body
+        return json.loads(answer.body)
+
+    async def all_of(self, path: str, name: str, who: str = "ben") -> list[Any]:
+        """Every page of it."""
+        found: list[Any] = []
+        following: str | None = path
+        while following is not None:
+            told = await self.look(following, who)
+            found += told[name]
+            following = told["next"]
+        return found
+
+    async def texts(self, path: str, who: str = "ben") -> list[str]:
+        return [each["event"].get("content") for each in await self.all_of(path, "items", who)]
+
+
+@asynccontextmanager
+async def readers(store: Store) -> AsyncIterator[Readers]:
+    async with field_of(store) as alps:
+
+        def settle_in(db: Db) -> tuple[str, dict[str, str]]:
+            now = alps.now
+            db.execute(
+                "INSERT INTO member (id, type, name, created)"
+                " VALUES (9, 'Integration', 'program', ?)",
+                now,
+            )
+            directory.join(db, 1, 9, over_satellite=False, now=now)
+            directory.set_role(db, 1, 2, "dispatcher", now=now)
+            _, key = directory.add_key(db, 1, "reader", scopes=["read"], now=now)
+            _, pusher = directory.add_key(db, 1, "pusher", now=now)
+            members = {"ada": 1, "ben": 2, "cleo": 3, "program": 9}
+            tokens = {
+                name: directory.add_token(db, member, name, now=now)[1]
+                for name, member in members.items()
+            }
+            return key, {**tokens, "pusher": pusher}
+
+        key, tokens = await store.commit(settle_in)
+        authentication = Authentication(store, clock=alps.clock)
+        yield Readers(alps, key, tokens, ReadApi(store, authentication, clock=alps.clock))
+
+
+async def test_items_are_found_by_what_is_in_them(store: Store) -> None:
+    async with readers(store) as hub:
+        alps = hub.alps
+        await alps.sends(1, Entry(1, Message("Straße is 50% clear"), TIME))
+        alps.now += 60
+        await alps.sends(3, Entry(1, Message("help"), TIME, sos=True))
+        alps.now += 60
+        await alps.sends(1, Entry(2, SUMMIT, TIME), Entry(3, Waypoint(1, 2, "Hut", notes="warm")))
+        alps.now += 60
+        await alps.push(Message("storm"), target=3)
+        for query, texts in {
+            "": ["storm", None, None, "help", "Straße is 50% clear"],
+            "text=STRASSE": ["Straße is 50% clear"],
+            "text=50%25": ["Straße is 50% clear"],
+            "text=5_%25": [],
+            "text=WARM": [None],
+            "sender=3": ["help"],
+            "kind=message": ["storm", "help", "Straße is 50% clear"],
+            "sos=true": ["help"],
+            "sos=false&kind=message": ["storm", "Straße is 50% clear"],
+            f"since={START + 60}&until={START + 120}": [None, None, "help"],
+            "since=2040-01-01": [],
+            "until=2020-01-01T00:00:00Z": [],
+            "sender=3&kind=location": [],
+        }.items():
+            assert await hub.texts(f"/api/items?{query}") == texts, query
+            assert await hub.texts(f"/api/items?limit=1&{query}") == texts, query
+        (sos,) = (await hub.look("/api/items?sos=true"))["items"]
+        assert sos["sos"] and sos["device"] == "kit 3" and sos["sender"]["name"] == "Cleo"
+        assert sos["accepted"] == START + 60
+        one = await hub.look(f"/api/items/{sos['id']}")
+        assert [each["id"] for each in one["devices"]] == [1, 2]
+        assert one["webhooks"] == []
+
+
+async def test_a_user_sees_what_is_for_them_and_a_dispatcher_all(store: Store) -> None:
+    async with readers(store) as hub:
+        await hub.alps.push(Message("for Cleo"), target=3)
+        await hub.alps.push(Message("for Ben, from Cleo"), target=2, sender=3)
+        await hub.alps.sends(3, Entry(1, Message("for all"), TIME))
+        everything = ["for all", "for Ben, from Cleo", "for Cleo"]
+        assert await hub.texts("/api/items", "ben") == everything
+        assert await hub.texts("/api/items", "program") == everything
+        assert await hub.texts("/api/items", "cleo") == everything
+        assert await hub.texts("/api/items", "ada") == ["for all", "for Cleo"]
+        mine = await hub.all_of("/api/pushes", "pushes", "ada")
+        assert [each["event"]["content"] for each in mine] == ["for Cleo"]
+        assert len(await hub.all_of("/api/pushes", "pushes", "ben")) == 2
+        told = [each["item"] for each in await hub.all_of("/api/deliveries?device=2", "deliveries")]
+        assert len(told) == 2
+        assert (await hub.ask(f"/api/items/{told[1]}", "ada")).status == 404
+        assert (await hub.ask(f"/api/items/{told[1]}", "cleo")).status == 200
+        assert len(await hub.all_of("/api/deliveries?device=2", "deliveries", "ada")) == 1
+
+
+async def test_who_may_not_read_is_told_why(store: Store) -> None:
+    async with readers(store) as hub:
+        reader, hub.key = hub.key, hub.tokens["pusher"]
+        refused = await hub.ask("/api/items")
+        assert refused.status == 403 and b"hub key add NAME --read" in refused.body
+        hub.key = "wrong"
+        assert (await hub.ask("/api/items")).status == 401
+        hub.key = reader
+        await hub.alps.store.commit(lambda db: directory.leave(db, 1, 1, now=START))
+        assert (await hub.ask("/api/items", "ada")).status == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/items?kind=sms",
+        "/api/items?sos=yes",
+        "/api/items?sender=Ada",
+        "/api/items?since=yesterday",
+        "/api/items?since=2026-13-01",
+        "/api/items?limit=0",
+        "/api/items?limit=1001",
+        "/api/items?txt=a",
+        "/api/positions?format=kml",
+        "/api/deliveries",
+        "/api/deliveries?state=lost&device=1",
+        "/api/devices?state=lost",
+    ],
+)
+async def test_a_query_that_is_wrong_is_told_by_name(store: Store, path: str) -> None:
+    async with readers(store) as hub:
+        answer = await hub.ask(path)
+        assert answer.status == 400
+        name = path.partition("?")[2].partition("=")[0] or "device"
+        assert name in json.loads(answer.body)["detail"]
+
+
+async def test_positions_are_read_by_maps(store: Store) -> None:
+    async with readers(store) as hub:
+        later = Location(46.0, 7.7, datetime.fromtimestamp(TIME + 60, UTC))
+        await hub.alps.sends(1, Entry(1, SUMMIT, TIME))
+        await hub.alps.sends(1, Entry(2, later, TIME + 60))
+        await hub.alps.sends(2, Entry(1, Message("no position"), TIME))
+        answer = await hub.ask("/api/positions")
+        assert answer.content_type == "application/geo+json"
+        features = json.loads(answer.body)["features"]
+        places = [each["geometry"]["coordinates"] for each in features]
+        assert places == [[7.7, 46.0], [7.6585, 45.9766, 4478.0]]
+        assert features[0]["properties"]["device"] == "kit 1"
+        await hub.alps.store.commit(
+            lambda db: db.execute("UPDATE member SET name = '<Ada & Co>' WHERE id = 1")
+        )
+        answer = await hub.ask("/api/positions?limit=1", accept="application/gpx+xml")
+        assert dict(answer.headers)["Link"].endswith('; rel="next"')
+        answer = await hub.ask("/api/positions?format=gpx")
+        space = "{http://www.topografix.com/GPX/1/1}"
+        gpx = ElementTree.fromstring(answer.body)
+        assert gpx.findtext(f"{space}trk/{space}name") == "<Ada & Co> (kit 1)"
+        points = list(gpx.iter(f"{space}trkpt"))
+        assert [each.get("lat") for each in points] == ["45.9766000", "46.0000000"]
+
+
+async def test_devices_tell_when_and_how_they_were_heard_of_last(store: Store) -> None:
+    async with readers(store) as hub:
+        alps = hub.alps
+        await alps.sends(1, Entry(1, SUMMIT, TIME))
+        alps.now += 600
+        await alps.sends(1, Entry(2, Location(1, 2), TIME - 60))
+        found = await hub.all_of("/api/devices?limit=1", "devices")
+        assert [each["name"] for each in found] == ["kit 3", "kit 2", "kit 1"]
+        last = found[-1]
+        assert (last["lastContact"], last["over"]) == (START + 600, "ip")
+        # What took longer on its way is not where it is now.
+        place = {"latitude": 45.9766, "longitude": 7.6585, "at": START}
+        assert (last["position"], found[0]["position"]) == (place, None)
+        assert last["imei"] and found[0]["lastContact"] is None
+        (mine, *_) = await hub.all_of("/api/devices", "devices", "ada")
+        assert mine["imei"] is None
+
+
+async def test_deliveries_tell_how_each_stands(store: Store) -> None:
+    async with readers(store) as hub:
+        await hub.alps.push(Message("one"), target=3)
+        await hub.alps.push(Message("two"), target=3)
+        path = "/api/deliveries?device=3&state=waiting&limit=1"
+        found = await hub.all_of(path, "deliveries")
+        assert [each["state"] for each in found] == ["waiting"] * 2
+        assert await hub.all_of("/api/deliveries?device=3&state=stored", "deliveries") == []
+        assert (await hub.ask("/api/deliveries?device=99")).status == 404
+
+
+def enter_many(db: Db, count: int, text: str) -> None:
+    for number in range(count):
+        posting = Posting(1, 1, Message(text), TIME, 12, target=1, source=Source(1, number))
+        enter(db, posting, now=START, grace=GRACE)
+
+
+async def test_a_search_goes_on_where_it_found_nothing_and_looks_at_no_more_than_it_may(
+    store: Store,
+) -> None:
+    async with readers(store) as hub:
+        await hub.alps.sends(1, Entry(1, Message("needle"), TIME))
+        await store.commit(partial(enter_many, count=2 * reading.LOOKED_AT + 5, text="hay"))
+        assert await hub.texts("/api/items?text=needle&limit=5") == ["needle"]
+        caller = hub_caller(hub)
+        wanted = ItemFilter(text="needle")
+        first = await store.read(lambda db: reading.find(db, caller, wanted, END, 5))
+        assert first.found == [] and first.following is not None
+
+
+def hub_caller(hub: Readers) -> Any:
+    from fieldagent.hub.caller import Caller
+
+    return Caller(1, "reader", 1, frozenset(["read"]), 2, "User", "Ben", "dispatcher", True)
+
+
+async def test_a_page_takes_few_statements(store: Store) -> None:
+    async with readers(store) as hub:
+        await store.commit(partial(enter_many, count=50, text="hay"))
+        caller = hub_caller(hub)
+
+        def count(db: Db) -> int:
+            counted = Counted(db)
+            wanted = ItemFilter(text="a", since=START - 60, until=START + 60)
+            look = reading.find(counted, caller, wanted, END, 40)
+            assert len(reading.items(counted, look.found)) == 40
+            reading.devices(counted, caller, END, 100, START)
+            reading.deliveries(counted, caller, 1, None, END, 100)
+            return len(counted.statements)
+
+        # Two bounds and a look, the items; the devices; deliveries and their end.
+        assert await store.read(count) == 4 + 1 + 2
+
+
+async def test_a_page_ends_where_it_would_be_too_large(store: Store) -> None:
+    async with readers(store) as hub:
+        for number in range(3):
+            await hub.alps.sends(1, Entry(number + 1, Data(bytes(400_000)), TIME))
+        assert len((await hub.look("/api/items"))["items"]) == 2
+        assert len(await hub.all_of("/api/items", "items")) == 3
+
+
+async def test_items_of_before_this_version_are_read_again(store: Store) -> None:
+    async with readers(store) as hub:
+        await hub.alps.sends(1, Entry(1, Message("Old"), TIME))
+        await store.commit(lambda db: db.execute("UPDATE item SET kind = '', words = ''"))
+        assert await hub.texts("/api/items?text=old") == []
+        assert await store.commit(reading.note_kinds) == 1
+        assert await store.commit(reading.note_kinds) == 0
+        assert await hub.texts("/api/items?text=old&kind=message") == ["Old"]
+
+
+async def test_an_sos_is_kept_until_it_is_closed_and_the_rest_is_forgotten_in_slices(
+    store: Store,
+) -> None:
+    async with readers(store) as hub:
+        await hub.alps.sends(3, Entry(1, Message("help"), TIME, sos=True), way=Bearer.IP)
+        await store.commit(partial(enter_many, count=1_200, text="hay"))
+        await store.commit(lambda db: db.execute("UPDATE delivery SET state = 'stored'"))
+        later = START + 86_400
+        counts = []
+        while dropped := await store.commit(partial(forget, before=later)):
+            counts.append(dropped)
+        assert counts == [500, 500, 200]
+        assert await hub.texts("/api/items") == ["help"]
+        await store.commit(lambda db: db.execute("UPDATE sos SET closed = ?", later + 1))
+        assert await store.commit(partial(forget, before=later)) == 0
+        assert await store.commit(partial(forget, before=later + 2)) == 1
+
+
+def test_every_query_goes_along_an_index(store: Store) -> None:
+    """What has to be sorted or searched whole grows with the database."""
+    if type(store).__name__ != "SqliteStore":
+        pytest.skip("the plan of an empty table tells nothing there")
+    caller = hub_caller(None)  # type: ignore[arg-type]
+    for wanted in (
+        ItemFilter(),
+        ItemFilter(sender=1),
+        ItemFilter(kind="data"),
+        ItemFilter(sos=True),
+        ItemFilter(pushed=True),
+        ItemFilter(since=1.0, until=2.0),
+        ItemFilter(request_id="a"),
+    ):
+
+        def plan(db: Db, wanted: ItemFilter = wanted) -> list[str]:
+            counted = Counted(db)
+            reading.find(counted, caller, wanted, END, 10)
+            return [
+                str(line[3])
+                for sql in counted.statements
+                for line in db.execute(f"EXPLAIN QUERY PLAN {sql}", *[1] * sql.count("?"))
+            ]
+
+        lines = store.once(plan)
+        # The few that were looked at are sorted again, which costs little.
+        assert lines and not [line for line in lines if line.startswith("SCAN item")]
+        assert sum("TEMP" in line for line in lines) <= 1
