@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import trio
 
@@ -22,6 +22,7 @@ from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioModem
+from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
 from fieldagent.agent.journal.journal import Journal
@@ -45,10 +46,6 @@ from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Part, Supervisor, brief
 from fieldagent.system.systemd_notify import notify
-
-if TYPE_CHECKING:
-    # An agent without a radio does without the memory that the air takes.
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -416,10 +413,10 @@ async def _keep_sos_going(agent: Agent) -> None:
 async def _tell_links(agent: Agent) -> None:
     """Look at each channel's condition, for as long as somebody listens."""
     while True:
-        if agent.parts.events:
-            for name, channel in agent.status()["channels"].items():
-                if channel["configured"]:
-                    agent.parts.events.link(name, channel)
+        await agent.parts.events.listened()
+        for name, channel in agent.status()["channels"].items():
+            if channel["configured"]:
+                agent.parts.events.link(name, channel)
         await trio.sleep(1)
 
 
@@ -434,7 +431,7 @@ async def _ask_for_fragments(agent: Agent) -> None:
 
 
 async def _show_life(agent: Agent) -> None:
-    await keep_fed(agent.parts.journal, agent.stuck)
+    await keep_fed(agent.parts.journal, agent.stuck, lambda: in_brief(agent.status()))
 
 
 async def _resume(agent: Agent) -> None:

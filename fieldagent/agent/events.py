@@ -33,10 +33,11 @@ class Events:
         self._links: dict[str, Any] = {}
         self._listeners = 0
         self._news = trio.Event()
+        self._somebody = trio.Event()
 
-    def __bool__(self) -> bool:
-        """Whether anybody listens."""
-        return self._listeners > 0
+    async def listened(self) -> None:
+        """Returns while somebody listens: nobody else needs a look at the links."""
+        await self._somebody.wait()
 
     async def follow(self) -> None:
         while True:
@@ -59,6 +60,7 @@ class Events:
             # What was told to others may be long ago.
             self._links.clear()
         self._listeners += 1
+        self._somebody.set()
         try:
             place, beginning = self._begin(last)
             told: dict[str, Any] = {}
@@ -77,6 +79,8 @@ class Events:
                 deadline = trio.current_time() + KEEP_ALIVE
         finally:
             self._listeners -= 1
+            if not self._listeners:
+                self._somebody = trio.Event()
 
     def _begin(self, last: str) -> tuple[int, bytes]:
         """Where to go on; and what is said first."""

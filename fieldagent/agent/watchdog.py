@@ -29,9 +29,11 @@ LAST_WORDS = 0.9
 """The share of that time after which the stacks are written."""
 
 
-async def keep_fed(journal: Journal, stuck: Callable[[], str | None]) -> None:
+async def keep_fed(
+    journal: Journal, stuck: Callable[[], str | None], in_brief: Callable[[], str]
+) -> None:
     """Returns at once where systemd expects no sign of life. `stuck` says what only a restart may
-    mend."""
+    mend, `in_brief` what is shown of an agent that works."""
     interval = watchdog_interval()
     if interval is None:
         return
@@ -45,6 +47,7 @@ async def keep_fed(journal: Journal, stuck: Callable[[], str | None]) -> None:
                     log.error("%s; systemd will restart the agent", trouble)
                 else:
                     notify("WATCHDOG=1")
+                    notify(f"STATUS={in_brief()}")
                 await waits.sleep(interval / TIMES)
     finally:
         faulthandler.cancel_dump_traceback_later()

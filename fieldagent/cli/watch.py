@@ -87,8 +87,9 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
         return ["nothing waits"]
     lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels, text"]
     for package in packages:
+        priority = "?" if package["priority"] is None else package["priority"]
         lines.append(
-            f"{package['id']:>10}  {package['kind']:<8}  {package['priority']:>8}"
+            f"{package['id']:>10}  {package['kind']:<8}  {priority:>8}"
             f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
             + escaped(f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip())
         )

@@ -31,14 +31,18 @@ class Systemd:
             "WATCHDOG_USEC": str(int(INTERVAL * 1e6)),
         }
 
-    def fed(self) -> int:
-        """How often since it was asked last."""
-        count = 0
+    def said(self) -> list[bytes]:
+        """Since it was asked last."""
+        heard = []
         while True:
             try:
-                count += self._socket.recv(4096) == b"WATCHDOG=1"
+                heard.append(self._socket.recv(4096))
             except BlockingIOError:
-                return count
+                return heard
+
+    def fed(self) -> int:
+        """How often since it was asked last."""
+        return self.said().count(b"WATCHDOG=1")
 
 
 @pytest.fixture
@@ -112,3 +116,22 @@ def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(
     with Agent(tmp_path, state(tmp_path), MODULE, **systemd.environment, **soon) as kit:
         kit.expect("Timeout")
         kit.expect("sitecustomize.py")
+
+
+def test_systemctl_shows_in_one_line_how_it_stands(tmp_path: Path, systemd: Systemd) -> None:
+    nobody = {"satellite-port": str(tmp_path / "nobody")}
+    with agent(tmp_path, nobody, MODULE, **systemd.environment) as kit:
+        until(lambda: any(each.startswith(b"STATUS=Satellite ") for each in systemd.said()))
+        sos = {"message": {"content": "help"}, "priority": 100}
+        assert kit.call("POST", "/api/package/async", sos).status == 202
+        heard: list[bytes] = []
+
+        def told() -> list[bytes]:
+            heard.extend(systemd.said())
+            return [each for each in heard if b"SOS" in each]
+
+        until(told)
+        line = told()[0].decode()
+        assert line.startswith("STATUS=SOS: 1 active, nobody has confirmed; Satellite ")
+        assert line.endswith("; 1 to send")
+        assert "nobody cannot be opened" in line

@@ -48,4 +48,7 @@ async def keep_going(
                 log.warning("nobody has confirmed SOS %d: again over %s", sequence, channel)
                 await repeat(journal, queues[channel], sequence)
                 repeating.add((sequence, channel))
+        if not declared:
+            # Nothing changes until something is accepted.
+            await journal.news()
         await trio.sleep(LOOK_EVERY)

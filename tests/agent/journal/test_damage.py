@@ -51,7 +51,7 @@ def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None
         listed = {each["id"]: each for each in kit.call("GET", "/api/packages").body["packages"]}
         assert [listed[id_]["kind"] == "damaged" for id_ in ids] == [False, True, False]
         assert "post it again" in listed[ids[1]]["text"]
-        (shown,) = [line for line in command(kit, "sent").splitlines() if "damaged on" in line]
+        (shown,) = [line for line in command(kit, "sent").splitlines() if "post it again" in line]
         assert shown.split()[0] == str(ids[1])
         assert not [line for line in satellite.output() if "seco" in line]
         assert any(f"number {second} is damaged" in line for line in kit.output())
@@ -84,6 +84,24 @@ def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) ->
         assert kit.call("DELETE", "/api/queue").body == {"deleted": count - 1}
         (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
         assert loss["packages"] == 1
+
+
+def test_one_that_is_damaged_while_it_waits_is_listed_as_that(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        for content in ("first", "second"):
+            body = {"message": {"content": content}}
+            assert kit.call("POST", "/api/package/async", body).status == 202
+        with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
+            journal.execute(f"UPDATE package SET body = 'nonsense' WHERE {SECOND}")
+            journal.commit()
+        for path in ("/api/queue", "/api/packages"):
+            listed = {each["id"]: each for each in kit.call("GET", path).body["packages"]}
+            assert [listed[id_]["kind"] for id_ in (1, 2)] == ["message", "damaged"]
+        for each in ("queue", "sent"):
+            shown = command(kit, each).splitlines()
+            (line,) = [line for line in shown if line.endswith("on the disk: post it again")]
+            assert line.split()[0] == "2"
+        assert kit.call("GET", "/api/packages?kind=message").body["packages"][0]["id"] == 1
 
 
 @pytest.mark.parametrize("name", [b"handover_waiting", b"package_ended", b"identity"])
