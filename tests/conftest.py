@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ import trio
 import trio.testing
 from hypothesis import HealthCheck, settings
 
-from tests import autojump, leftovers
+from tests import autojump, disk, leftovers
 from tests.processes import PATIENCE
 
 REAL_TIME_LIMIT = 2 * PATIENCE
@@ -55,6 +56,12 @@ def _nothing_is_left_running() -> Iterator[None]:
 @pytest.fixture
 def clock() -> trio.testing.MockClock:
     return trio.testing.MockClock(autojump_threshold=0.1)
+
+
+@pytest.fixture(scope="session")
+def disk_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What makes the disk of a process fail, or writes down what it is told."""
+    return disk.build(tmp_path_factory.mktemp("disk"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -52,6 +52,14 @@ class Answer(NamedTuple):
     body: Any
 
 
+class NeverReady(AssertionError):
+    """It has ended before, or was ended."""
+
+    def __init__(self, why: object, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
 class Running:
     """A process whose output can be waited for, line by line. It ends with the block."""
 
@@ -74,6 +82,8 @@ class Running:
         if ready:
             try:
                 self.ready = self.expect(ready)
+            except AssertionError as error:
+                raise NeverReady(error, self.kill()) from None
             except BaseException:
                 self.kill()
                 raise
@@ -115,9 +125,10 @@ class Running:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def kill(self) -> None:
+    def kill(self) -> int:
+        """The exit code, which may be its own."""
         self.process.kill()
-        self._end()
+        return self._end()
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
@@ -135,6 +146,16 @@ class Running:
                 pipe.close()
         self.output()
         return code
+
+
+def ended(process: Running) -> int:
+    """The exit code of a process that is stopped, unless it has ended by itself, which is not to
+    look as if all were well."""
+    if process.process.poll() is None:
+        return process.stop()
+    code = process.wait()
+    assert code != 0, "\n".join(process.lines)
+    return code
 
 
 @contextmanager

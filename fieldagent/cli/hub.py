@@ -26,7 +26,7 @@ from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.settings import HubSettings, database_options, load
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import LocalProtocolError
@@ -52,12 +52,15 @@ def with_store(
     except StoreUnavailable as error:
         complain(str(error))
         return UNAVAILABLE
+    except StoreFailed as error:
+        complain(str(error))
+        return IO_FAILED
     try:
         return use(settings, store)
     except Refused as refused:
         complain(escaped(str(refused)))
         return REFUSED
-    except (StoreFailed, StoreFull, StoreUnavailable) as error:
+    except NOT_STORED as error:
         complain(str(error))
         return IO_FAILED
     finally:
@@ -84,14 +87,23 @@ def run(given: argparse.Namespace) -> int:
     def serve(settings: HubSettings, store: Store) -> int:
         try:
             trio.run(hub.run, settings, store)
-        except* (ListenFailed, LocalProtocolError, OSError) as group:
+        except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
             error = first_error(group)
             complain(str(error))
-            return_code.append(TAKEN if isinstance(error, PortTaken) else UNAVAILABLE)
+            return_code.append(_code_of(error))
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []
     return with_store(given, serve)
+
+
+def _code_of(error: BaseException) -> int:
+    match error:
+        case PortTaken():
+            return TAKEN
+        case StoreFailed():
+            return IO_FAILED
+    return UNAVAILABLE
 
 
 def init(given: argparse.Namespace) -> int:

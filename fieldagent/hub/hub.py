@@ -85,6 +85,8 @@ class Hub:
         """Set when no new work is to come here: probes are told so, and links turned away."""
         self.closing = trio.Event()
         """Set when links are ended and nobody is let in any more."""
+        self.failed: StoreFailed | None = None
+        """Why it stops by itself."""
         self.supervisor = Supervisor(
             fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
         )
@@ -162,7 +164,7 @@ async def run(
 ) -> None:
     """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the hub.
 
-    Raises ListenFailed, OSError (a certificate that cannot be read), JournalFailed.
+    Raises ListenFailed, OSError (a certificate that cannot be read), StoreFailed.
     """
     hub = Hub(settings, store)
     certificate = certificate_of(settings)
@@ -183,6 +185,8 @@ async def run(
                 await _serve(hub, listeners, certificate, task_status)
                 parts.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
+    if hub.failed is not None:
+        raise hub.failed
 
 
 async def _obey_signals(hub: Hub, certificate: Certificate | None) -> None:
@@ -315,8 +319,9 @@ def certificate_of(settings: HubSettings) -> Certificate | None:
 
 
 async def _run_store(hub: Hub) -> None:
-    await hub.store.run()
-    log.critical("the database cannot be written; nothing more is accepted")
+    """A store that failed stops the hub in good order: everyone still gets an answer."""
+    hub.failed = await hub.store.run()
+    log.critical("%s; nothing more is accepted", hub.failed)
     hub.stopping.set()
     hub.closing.set()
 

@@ -19,7 +19,7 @@ from fieldagent.http.web_socket import WebSocket, accept
 from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
 from fieldagent.hub.lease import Lease
 from fieldagent.hub.not_now import not_now
-from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Links:
     ) -> None:
         try:
             await self._serve_as_holder(device, token, post, socket)
-        except* (StoreFull, StoreUnavailable):
+        except* NOT_STORED:
             # It went in the moment between the answer and the lease.
             with trio.move_on_after(GOODBYE):
                 await socket.close(STRANDED.code, STRANDED.reason)
@@ -135,7 +135,7 @@ def _or_later() -> Iterator[None]:
     """What cannot be stored now ends the link, and the agent brings it again."""
     try:
         yield
-    except (StoreFull, StoreUnavailable):
+    except NOT_STORED:
         raise NotNow(STRANDED.reason) from None
 
 

@@ -25,7 +25,7 @@ from fieldagent.hub import contact
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
-from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 
 LEASE = 30.0
@@ -79,7 +79,8 @@ class Leases:
 
     @asynccontextmanager
     async def held(self, device: Device) -> AsyncIterator[Lease]:
-        """Take the lease from whoever has it. Raises StoreUnavailable, StoreFull."""
+        """Take the lease from whoever has it. Raises StoreUnavailable, StoreFull,
+        StoreFailed."""
         lease, link = Lease(), next(self._numbers)
         await self._store.commit(
             lambda db: _take(db, self._name, link, device.id, until=self._until())
@@ -92,7 +93,7 @@ class Leases:
                 nursery.cancel_scope.cancel()
         finally:
             self._links -= 1
-            with trio.CancelScope(shield=True), suppress(StoreFull, StoreUnavailable):
+            with trio.CancelScope(shield=True), suppress(*NOT_STORED):
                 await self._store.commit(partial(self._give_back, link=link, device=device.id))
 
     def _give_back(self, db: Db, link: int, device: int) -> None:

@@ -21,7 +21,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import SOS_PRIORITY, Item, Location, Waypoint
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
-from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.store.group import NOT_STORED
 from fieldagent.system.supervisor import brief
 from fieldagent.wire.envelope import (
     Ack,
@@ -145,7 +145,7 @@ class MobileOriginated:
         """
         try:
             await self._take_in(device, body, way, estimate)
-        except (StoreFailed, StoreFull, StoreUnavailable):
+        except NOT_STORED:
             raise
         except Exception as error:
             digest = blake2b(body, digest_size=16).digest()

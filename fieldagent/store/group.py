@@ -25,11 +25,16 @@ class StoreFull(Exception):
 
 
 class StoreFailed(Exception):
-    """The disk refused a commit. Nothing more is accepted until the program starts again."""
+    """The disk refused a commit, or the file cannot be used at all. Nothing is accepted until the
+    program starts again."""
 
 
 class StoreUnavailable(Exception):
     """The database cannot be reached now; nothing is known to have been stored."""
+
+
+NOT_STORED = StoreFull, StoreFailed, StoreUnavailable
+"""What a commit raises that is no mistake of ours."""
 
 
 @dataclass(slots=True, eq=False)

@@ -29,9 +29,14 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
             order.result = order.operation(writer)
         writer.execute("COMMIT")
     except BaseException as error:
-        if writer.in_transaction:
-            writer.execute("ROLLBACK")
+        roll_back(writer)
         raise _in_our_words(error) from error
+
+
+def roll_back(writer: sqlite3.Connection) -> None:
+    """What SQLite itself has not rolled back, as it does where the disk is full or fails."""
+    if writer.in_transaction:
+        writer.execute("ROLLBACK")
 
 
 def is_fatal(error: BaseException) -> bool:
@@ -107,7 +112,7 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
         connection.execute(f"PRAGMA user_version={schema.version}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        roll_back(connection)
         raise
 
 

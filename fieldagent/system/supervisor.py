@@ -55,8 +55,8 @@ class PartFault:
 
 
 class Supervisor:
-    """`fatal` are the exceptions that end the whole program; those from `outside` are no mistakes
-    of ours, and say in words what is wrong. `clock` is Unix time."""
+    """`fatal` are the exceptions that end the whole program; they and those from `outside` are no
+    mistakes of ours, and say in words what is wrong. `clock` is Unix time."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Supervisor:
         outside: tuple[type[Exception], ...] = (),
     ) -> None:
         self._fatal = fatal
-        self._outside = outside
+        self._outside = (*fatal, *outside)
         self._clock = clock
         self._faults: dict[str, PartFault] = {}
 

@@ -13,7 +13,7 @@ import trio
 
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.store.group import StoreUnavailable
+from fieldagent.store.group import StoreFailed, StoreUnavailable
 from tests.processes import PATIENCE
 
 
@@ -186,5 +186,5 @@ def run(sql: str, db: Db) -> list[tuple[Any, ...]]:
     ],
 )
 def test_what_cannot_be_opened_says_what_to_do(database: str, why: str) -> None:
-    with pytest.raises(StoreUnavailable, match=why):
+    with pytest.raises((StoreFailed, StoreUnavailable), match=why):
         open_store(database)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from fieldagent.store.group import StoreUnavailable
+from fieldagent.store.group import StoreFailed, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Store(Protocol):
         """Run `operation` in a transaction, and return once it is on disk.
 
         It may share the transaction with others, and may be run again when that fails: it must
-        change nothing but the store. Raises StoreUnavailable, JournalFailed, JournalFull, or what
+        change nothing but the store. Raises StoreUnavailable, StoreFailed, StoreFull, or what
         `operation` raises.
         """
 
@@ -80,8 +80,9 @@ class Store(Protocol):
     def heard(self, topic: str) -> trio.Event:
         """Set at the next announcement of `topic`: ask for it before reading what may change."""
 
-    async def run(self) -> None:
-        """A task of the hub's, without which nothing is committed; returns when the disk failed."""
+    async def run(self) -> StoreFailed | None:
+        """A task of the hub's, without which nothing is committed; returns when the disk failed,
+        and how."""
 
     def once(self, operation: Callable[[Db], T]) -> T:
         """Run `operation` in a transaction of its own, without trio and beside a running hub."""

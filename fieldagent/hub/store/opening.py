@@ -13,7 +13,7 @@ def is_postgres(database: str) -> bool:
 def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> Store:  # noqa: B008
     """`postgresql://…`, or the path of an SQLite file, which is made where there is none.
 
-    Raises StoreUnavailable with what to do; OtherVersion is one.
+    Raises StoreUnavailable, or StoreFailed for a file, with what to do; OtherVersion is one.
     """
     if is_postgres(database):
         try:

@@ -21,7 +21,7 @@ import trio
 from fieldagent.hub.store.contract import DatabaseOptions, Db, Topics
 from fieldagent.hub.store.postgres_connections import Connection, Connections
 from fieldagent.hub.store.postgres_schema import migrate, require
-from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
+from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -180,12 +180,13 @@ class PostgresStore:
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)
 
-    async def run(self) -> None:
+    async def run(self) -> StoreFailed | None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cut_overdue)
             nursery.start_soon(self._stay_in_touch)
             await self._group.run()
             nursery.cancel_scope.cancel()
+        return self._group.failed
 
     async def _cut_overdue(self) -> None:
         while True:

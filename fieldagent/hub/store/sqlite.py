@@ -13,7 +13,7 @@ import trio
 
 from fieldagent.hub.store.contract import Db, OtherVersion, Topics
 from fieldagent.hub.store.schema import hub_schema
-from fieldagent.store.group import GroupCommit, Order, StoreUnavailable
+from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
 from fieldagent.store.schema import TooNew
 from fieldagent.store.sqlite import CHECK, LOCKED, connect, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
@@ -61,8 +61,8 @@ class SqliteStore:
             if isinstance(error, TooNew):
                 raise OtherVersion(str(unusable(file, error))) from error
             if not is_damage(error):
-                raise StoreUnavailable(str(unusable(file, error))) from error
-            raise StoreUnavailable(
+                raise StoreFailed(str(unusable(file, error))) from error
+            raise StoreFailed(
                 f"the database {path} is damaged: {error}; restore it from a backup, or name"
                 " another with --database"
             ) from error
@@ -97,11 +97,12 @@ class SqliteStore:
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)
 
-    async def run(self) -> None:
+    async def run(self) -> StoreFailed | None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_for_others)
             await self._group.run()
             nursery.cancel_scope.cancel()
+        return self._group.failed
 
     async def _look_for_others(self) -> None:
         while True:

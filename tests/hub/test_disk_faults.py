@@ -1,0 +1,205 @@
+"""Every call of the hub to its disk fails in turn, once or from there on: real processes on SQLite.
+
+What was answered is there after it. Whoever gets it gets it once, or again under the same id where
+the answer could not be written down. People are told in words; where the hub ends, it is by the
+exit code of disk trouble.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections import Counter
+from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+import pytest
+
+from tests import disk
+from tests.breaking import Put, environment
+from tests.disk import Fault
+from tests.hub.alps import Alps
+from tests.hub.test_journey import Receiver, folder, receiver
+from tests.processes import (
+    MODULE,
+    PATIENCE,
+    Agent,
+    Hub,
+    NeverReady,
+    administer,
+    agent,
+    ended,
+    free_port,
+    until,
+)
+from tests.soak.ledger import texts
+
+QUICK = [
+    Put("fieldagent.system.supervisor:PAUSES", [0.05]),
+    Put("fieldagent.hub.store.persist:AGAIN", 0.1),
+    Put("fieldagent.hub.webhooks:CLAIM", 2.0),
+    Put("fieldagent.hub.webhooks:LOOK_AGAIN", 0.2),
+    Put("fieldagent.agent.channels.cellular:PAUSE_MAX", 0.2),
+]
+POSTS = [f"post {number}" for number in range(3)]
+PUSHES = [f"push {number}" for number in range(3)]
+
+
+class Coast:
+    """A kit linked to a hub whose database is in `store`, and a webhook's receiver."""
+
+    def __init__(self, home: Path, hooked: Receiver) -> None:
+        self.home = home
+        self.hooked = hooked
+        self.store = folder(home / "store")
+        self.database = str(self.store / "hub.sqlite3")
+        self.alps = Alps(self.database)
+        self.port = free_port()
+        self.quick = environment(home, *QUICK)
+        administer(self.database, "webhook", "add", hooked.url, "--untried")
+        self.accepted: set[str] = set()
+
+    def hub(self, **env: str) -> Hub:
+        settings = {
+            "database": self.database,
+            "port": str(self.port),
+            "webhook-allow": "127.0.0.0/8",
+        }
+        return Hub(self.home, settings, MODULE, **{**self.quick, **env})
+
+    def post(self, kit: Agent, text: str) -> bool:
+        """A key makes it safe to post it again."""
+        body = {"message": {"content": text}}
+        answer = kit.call("POST", "/api/package/async", body, **{"Idempotency-Key": text})
+        return answer.status == 202
+
+    def push(self) -> None:
+        """Those that have not been accepted yet."""
+        headers = {"Content-Type": "application/json", **self.alps.proof}
+        for text in PUSHES:
+            body = json.dumps({**self.alps.body, "message": {"content": text}})
+            connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+            try:
+                connection.request(
+                    "POST", "/api/package", body, {**headers, "Idempotency-Key": text}
+                )
+                answer = connection.getresponse()
+                said = answer.read().decode()
+            except (OSError, HTTPException):
+                continue
+            finally:
+                connection.close()
+            if answer.status == 200:
+                self.accepted.add(text)
+            else:
+                assert answer.status in (503, 507), said
+                assert re.search("disk|database|with the same Idempotency-Key", said), said
+
+    def came(self) -> list[tuple[str, str]]:
+        """To the kit's hook: id and text of each."""
+        file = self.home / "came"
+        bodies = map(json.loads, file.read_text().splitlines() if file.exists() else [])
+        return [(body["requestId"], *texts(body)) for body in bodies]
+
+    def posted(self) -> list[tuple[str, str]]:
+        """To the webhook."""
+        pairs = zip([*self.hooked.headers], [*self.hooked.got], strict=False)
+        return [(headers["webhook-id"], *texts(body)) for headers, body in pairs]
+
+    def is_all_there(self, posts: list[str], pushes: set[str]) -> bool:
+        posted, came = ({text for _, text in found} for found in (self.posted(), self.came()))
+        return posted >= set(posts) and came >= pushes
+
+
+def is_once(found: list[tuple[str, str]], wanted: list[str]) -> bool:
+    """Each under one id, and at most one more time under that."""
+    ids = {text: {id_ for id_, each in found if each == text} for _, text in found}
+    often = Counter(text for _, text in found)
+    once = all(len(each) == 1 for each in ids.values()) and max(often.values()) <= 2
+    return once and set(often) == set(wanted)
+
+
+def run_with(coast: Coast, kit: Agent, **env: str) -> tuple[str, int]:
+    """What one run said, and its exit code."""
+    try:
+        with coast.hub(**env) as running:
+            accepted = [coast.post(kit, text) for text in POSTS]
+            assert all(accepted)
+            coast.push()
+            until(
+                lambda: (
+                    running.process.poll() is not None or coast.is_all_there(POSTS, coast.accepted)
+                )
+            )
+            code = ended(running)
+            return "\n".join(running.lines), code
+    except NeverReady as error:
+        return str(error), error.code
+
+
+def survive(home: Path, library: Path, fault: Fault | None, record: Path | None = None) -> bool:
+    """Whether it came to the fault at all."""
+    with ExitStack() as stack:
+        coast = Coast(home, stack.enter_context(receiver()))
+        settings = {
+            "satellite-port": None,
+            "hub-address": f"http://127.0.0.1:{coast.port}",
+            "hub-token": coast.alps.token,
+            "inbound-hook": f"cat >>{home}/came",
+        }
+        kit = stack.enter_context(agent(folder(home / "kit"), settings, MODULE, **coast.quick))
+        env = {}
+        if fault is not None:
+            env = disk.faulty(library, coast.store, fault)
+        if record is not None:
+            env = disk.recorded(library, coast.store, record)
+        told, code = run_with(coast, kit, **env)
+        assert "Traceback" not in told, told
+        assert code in ((0, 74) if fault else (0,)), (code, told)
+        if code:
+            assert re.search("the disk|cannot be used: .*left as it is", told), told
+        with coast.hub() as running:
+            for text in POSTS:
+                coast.post(kit, text)
+            coast.push()
+            assert coast.accepted == set(PUSHES)
+            until(lambda: coast.is_all_there(POSTS, set(PUSHES)))
+            assert running.stop() == 0
+        assert is_once(coast.posted(), POSTS), coast.posted()
+        assert is_once(coast.came(), PUSHES), coast.came()
+        return disk.has_failed(coast.store)
+
+
+EIO, ENOSPC = errno.EIO, errno.ENOSPC
+SOME = [
+    *(Fault("sync", first) for first in (2, 6, 9)),
+    *(Fault("write", first, ENOSPC) for first in (20, 60)),
+    Fault("write", 80),
+    Fault("any", 70, EIO, times=0),
+]
+"""In the start, at work and in the end of a run."""
+
+
+@pytest.mark.parametrize("fault", SOME, ids=str)
+def test_a_disk_that_fails_costs_nothing_that_was_answered(
+    tmp_path: Path, disk_library: Path, fault: Fault
+) -> None:
+    assert survive(tmp_path, disk_library, fault)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
+def test_every_call_to_the_disk_fails_in_turn(
+    tmp_path: Path, disk_library: Path, number: int
+) -> None:
+    """And at some of them the disk fails for good."""
+    record = tmp_path / "record"
+    survive(folder(tmp_path / "counted"), disk_library, None, record)
+    disk.fail_in_turn(
+        tmp_path,
+        disk.counts(record),
+        number,
+        lambda home, fault: survive(home, disk_library, fault),
+    )
