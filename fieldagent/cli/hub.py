@@ -32,6 +32,7 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import LocalProtocolError
 
 DAY = 86_400.0
+CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILED}
 
 
 def with_store(
@@ -49,12 +50,9 @@ def with_store(
     except OtherVersion as error:
         complain(str(error))
         return NEWER
-    except StoreUnavailable as error:
+    except (StoreUnavailable, StoreFailed) as error:
         complain(str(error))
-        return UNAVAILABLE
-    except StoreFailed as error:
-        complain(str(error))
-        return IO_FAILED
+        return CODES.get(type(error), UNAVAILABLE)
     try:
         return use(settings, store)
     except Refused as refused:
@@ -90,20 +88,11 @@ def run(given: argparse.Namespace) -> int:
         except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
             error = first_error(group)
             complain(str(error))
-            return_code.append(_code_of(error))
+            return_code.append(CODES.get(type(error), UNAVAILABLE))
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []
     return with_store(given, serve)
-
-
-def _code_of(error: BaseException) -> int:
-    match error:
-        case PortTaken():
-            return TAKEN
-        case StoreFailed():
-            return IO_FAILED
-    return UNAVAILABLE
 
 
 def init(given: argparse.Namespace) -> int:

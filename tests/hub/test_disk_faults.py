@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
+import subprocess
 from collections import Counter
 from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPException
@@ -187,6 +189,27 @@ def test_a_disk_that_fails_costs_nothing_that_was_answered(
     tmp_path: Path, disk_library: Path, fault: Fault
 ) -> None:
     assert survive(tmp_path, disk_library, fault)
+
+
+@pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_an_administrator_is_told_in_words(
+    tmp_path: Path, disk_library: Path, call: str, number: int
+) -> None:
+    store = folder(tmp_path / "store")
+    database = str(store / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    fault = disk.faulty(disk_library, store, Fault(call, 1, number, times=0))
+    done = subprocess.run(
+        [*MODULE, "hub", "user", "add", "Ada", "--database", database],
+        env={**os.environ, **fault},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (74, 1), done.stderr
+    assert "the disk" in done.stderr
+    assert administer(database, "user", "add", "Ada")["id"] == 2
 
 
 @pytest.mark.long

@@ -120,9 +120,10 @@ class SqliteStore:
             self._topics.announce_all()
 
     def once(self, operation: Callable[[Db], T]) -> T:
-        with self._writer:
-            self._writer.execute("BEGIN IMMEDIATE")
-            return operation(_SqliteDb(self._writer))
+        order: Order[sqlite3.Connection] = Order(lambda writer: operation(_SqliteDb(writer)))
+        self._transact([order])
+        result: T = order.result
+        return result
 
     def back_up(self, target: Path) -> None:
         """A copy as of one moment, whole on its disk before it has that name, also while a hub
