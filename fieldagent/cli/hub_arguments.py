@@ -28,6 +28,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_key(actions)
     _add_token(actions)
     _add_webhook(actions)
+    _add_sos(actions)
     summary = "say that the database was put back from a copy: no number is given twice"
     _add_listing(command(actions, "restored", ("hub_database", "restored"), summary))
     summary = "copy the database to FILE, whether a hub runs or not"
@@ -236,6 +237,34 @@ def _add_webhook(actions: Subparsers) -> None:
 
 def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("webhook", name), summary)
+    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_listing(parser)
+    return parser
+
+
+def _add_sos(actions: Subparsers) -> None:
+    sos = command(actions, "sos", None, "SOS of the workspace's kits").add_subparsers(
+        metavar="ACTION"
+    )
+    listed = _sos_action(sos, "list", "list them, the last first")
+    listed.add_argument("--state", choices=("open", "acknowledged", "closed"))
+    listed.add_argument("--limit", type=int, default=50)
+    one = _sos_action(sos, "show", "show one with its timeline")
+    one.add_argument("id", type=int)
+    one.set_defaults(carry_out=("hub_sos", "show_named"))
+    for name, summary, text in (
+        ("acknowledge", "answer one: its kit is told who did, and repeats it no more", "note"),
+        ("close", "close one, with a reason", "reason"),
+        ("note", "write down what happens", "text"),
+    ):
+        parser = _sos_action(sos, name, summary)
+        parser.add_argument("id", type=int)
+        parser.add_argument("text", metavar=text.upper(), nargs="?" if text == "note" else None)
+        parser.add_argument("--by", default="", help="who does (the only dispatcher)")
+
+
+def _sos_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
+    parser = command(actions, name, ("hub_sos", name), summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
     _add_listing(parser)
     return parser

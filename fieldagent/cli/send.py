@@ -11,6 +11,7 @@ from typing import Any
 from fieldagent.cli.exit_codes import CANCELED, OF_STATUS, OK, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
+from fieldagent.cli.sent import holder
 from fieldagent.cli.terminal import counted, escaped
 from fieldagent.package.package import SOS_PRIORITY
 
@@ -65,8 +66,12 @@ def _until_confirmed(port: int, package: dict[str, Any]) -> int:
         declared = [each["id"] for each in call(port, "GET", "/api/sos").body["packages"]]
         receipts = call(port, "GET", f"/api/package/{number}").body["receipts"]
         if receipts:
-            who = escaped(receipts[0]["name"] or str(receipts[0]["id"]))
+            who = escaped(holder(receipts[0]))
             print(f"confirmed: {who} has it since {clock_time(receipts[0]['at'])}")
+            if receipts[0]["kind"] != "person":
+                print(
+                    "nobody has acknowledged it in person yet; `fieldagent status` tells who does"
+                )
             return OK
         if number not in declared:
             print("called off before anybody confirmed it")

@@ -64,8 +64,12 @@ def said(package: dict[str, Any]) -> str:
 
 
 def holders(receipts: list[dict[str, Any]]) -> str:
-    """Who has it; whether that is a person's agent or a system (`type`) is told."""
-    return ", ".join(
-        f"{each['name'] or each['id']} ({each['type']}) at {clock_time(each['at'])}"
-        for each in receipts
+    """Who has it, and whether a person has acknowledged it, or an agent or a webhook has it."""
+    return ", ".join(f"{holder(each)} at {clock_time(each['at'])}" for each in receipts)
+
+
+def holder(receipt: dict[str, Any]) -> str:
+    who = receipt["name"] or receipt["id"]
+    return {"person": f"{who} in person", "agent": f"{who}'s agent"}.get(
+        receipt["kind"], f"a webhook of {who}"
     )

@@ -134,7 +134,9 @@ def _sos_line(sos: dict[str, Any]) -> str:
     """The first of all that is to be seen."""
     begun = f"SOS {sos['id']}, sent {clock_time(sos['since'])}"
     if sos["confirmedBy"]:
-        return escaped(f"{begun}: confirmed by {holders(sos['confirmedBy'])}")
+        person = any(each["kind"] == "person" for each in sos["confirmedBy"])
+        alone = "" if person else "; nobody has acknowledged it in person yet"
+        return escaped(f"{begun}: confirmed by {holders(sos['confirmedBy'])}{alone}")
     again = f"next try {clock_time(sos['nextTry'])}" if sos["nextTry"] else "no channel goes on"
     return f"{begun}: NOBODY HAS CONFIRMED IT YET; {again}"
 

@@ -184,6 +184,8 @@ def _stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
         return Problem(
             403, f"the key may not {purpose}: `fieldagent hub key add NAME --{purpose}` makes one"
         )
+    if purpose is Purpose.ACKNOWLEDGE and caller.type != "User":
+        return Problem(403, f"a person acknowledges an SOS: {caller.member} is a {caller.type}")
     if purpose is Purpose.ACKNOWLEDGE and caller.role != DISPATCHER:
         return Problem(
             403,

@@ -99,6 +99,10 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
 
 def set_role(db: Db, workspace: int, member: int, role: str, *, now: float) -> None:
     """`dispatcher`: they see all of the workspace, and may acknowledge an SOS."""
+    if role != "member" and not _one(
+        db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member
+    ):
+        raise Refused(f"{member} is no User: a dispatcher is a person")
     db.execute(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
     )

@@ -111,15 +111,16 @@ def receipts_for(
     urgent = "AND urgent = 1 " if urgent_only else ""
     # Who does not tell its journal's number is of before digests, and cannot read one.
     rows = db.execute(
-        "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END"
+        "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END,"
+        " person"
         " FROM receipt JOIN device ON device.id = receipt.device WHERE receipt.device = ?"
         f" AND state = 'waiting' {urgent}ORDER BY urgent DESC, receipt.id LIMIT ?",
         device,
         limit,
     )
     return [
-        (id_, Entry(sequence, Receipt(member, bytes(digest or b"")), int(at)))
-        for id_, sequence, member, at, digest in rows
+        (id_, Entry(sequence, Receipt(member, bytes(digest or b"")), int(at), bool(person)))
+        for id_, sequence, member, at, digest, person in rows
     ]
 
 

@@ -94,6 +94,8 @@ def _figures(db: Db, now: float) -> dict[str, int]:
         "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
         "webhook_deliveries_waiting": "SELECT count(*) FROM webhook_delivery"
         " WHERE state = 'waiting'",
+        "sos_open": "SELECT count(*) FROM sos WHERE state = 'open'",
+        "sos_acknowledged": "SELECT count(*) FROM sos WHERE state = 'acknowledged'",
         "webhook_deliveries_dead": "SELECT count(*) FROM webhook_delivery WHERE state = 'dead'",
     }
     found = {name: int(db.execute(sql)[0][0]) for name, sql in counts.items()}

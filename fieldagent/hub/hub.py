@@ -49,6 +49,7 @@ from fieldagent.hub.operator.rockblock import RockBlock
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.read_api import ReadApi
 from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.sos_api import SosApi
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
@@ -107,7 +108,10 @@ class Hub:
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
         )
-        self.read_api = ReadApi(store, authentication, clock=time.time)
+        self.read_routes = [
+            *ReadApi(store, authentication, clock=time.time).routes(),
+            *SosApi(store, authentication, clock=time.time).routes(),
+        ]
         self.health = Health(
             store,
             clock=time.time,
@@ -147,7 +151,7 @@ class Hub:
 
     def judge(self) -> Judge:
         probes = self.health.routes(figures=self.settings.admin_listen is None)
-        routes = [*self.api.routes(), *self.read_api.routes(), *probes, self.links.route()]
+        routes = [*self.api.routes(), *self.read_routes, *probes, self.links.route()]
         if self.settings.rockblock_username is not None:
             key = rockblock_key(self.settings)
             routes.append(
@@ -302,6 +306,7 @@ async def _post_webhooks(hub: Hub) -> None:
         clock=time.time,
         open_stream=open_public(hub.settings.webhook_allow),
         note_fault=hub.supervisor.notes("webhooks"),
+        sos_confirmed_by=hub.settings.sos_confirmed_by,
     )
 
 

@@ -107,7 +107,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
     )
     _deliver_to_devices(db, item, posting, now, grace)
     if source is not None:
-        _deliver_to_webhooks(db, posting.workspace, item)
+        _deliver_to_webhooks(db, posting.workspace, item, now, urgent=posting.sos)
         if posting.sos:
             sos.raise_of(db, posting.workspace, source.station, item, now)
     return Entered(item, request_id)
@@ -164,15 +164,28 @@ def _numbered_addressees(db: Db, posting: Posting) -> list[tuple[int, int, int |
     )
 
 
-def _deliver_to_webhooks(db: Db, workspace: int, item: int) -> None:
+def _deliver_to_webhooks(db: Db, workspace: int, item: int, now: float, *, urgent: bool) -> None:
+    """One with `after` is told of an SOS alone, so many minutes later, unless somebody answers."""
     rows = db.execute(
-        "INSERT INTO webhook_delivery (webhook, item, state) SELECT id, ?, 'waiting' FROM webhook"
-        " WHERE workspace = ? AND disabled IS NULL RETURNING webhook",
+        "INSERT INTO webhook_delivery (webhook, item, state, not_before)"
+        " SELECT id, ?, 'waiting', after * 60 + ? FROM webhook"
+        " WHERE workspace = ? AND disabled IS NULL AND (after = 0 OR ? = 1) RETURNING webhook",
         item,
+        now,
         workspace,
+        int(urgent),
     )
     if rows:
         db.announce("webhooks")
+
+
+def end_escalation(db: Db, item: int) -> None:
+    """Somebody has answered: whom it would have been told next is told nothing."""
+    db.execute(
+        "DELETE FROM webhook_delivery WHERE item = ? AND state = 'waiting' AND webhook IN"
+        " (SELECT id FROM webhook WHERE after > 0)",
+        item,
+    )
 
 
 def _collapse(db: Db, posting: Posting, now: float) -> None:
@@ -214,7 +227,14 @@ def confirm_sos(db: Db, item: int, now: float) -> None:
         _owe_receipt(db, item, THE_HUB, now, once=True)
 
 
-def _owe_receipt(db: Db, item: int, member: int, now: float, *, once: bool = False) -> None:
+def acknowledge(db: Db, item: int, member: int, now: float) -> None:
+    """A person has acknowledged an SOS: its sender is told so, by their name."""
+    _owe_receipt(db, item, member, now, person=True)
+
+
+def _owe_receipt(
+    db: Db, item: int, member: int, now: float, *, once: bool = False, person: bool = False
+) -> None:
     """The agent that sent it, if one did, is to be told that `member` has stored it."""
     rows = db.execute(
         "SELECT source_device, source_sequence, sos, body FROM item WHERE id = ?"
@@ -223,6 +243,8 @@ def _owe_receipt(db: Db, item: int, member: int, now: float, *, once: bool = Fal
     )
     for sender, sequence, urgent, body in rows:
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
+        if urgent and member != THE_HUB and not person:
+            sos.note_stored(db, item, member, now)
         if once and db.execute(
             "SELECT 1 FROM receipt WHERE device = ? AND sequence = ? AND member = ? AND digest = ?",
             sender,
@@ -232,14 +254,15 @@ def _owe_receipt(db: Db, item: int, member: int, now: float, *, once: bool = Fal
         ):
             continue
         db.execute(
-            "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest)"
-            " VALUES (?, ?, ?, ?, ?, 'waiting', ?)",
+            "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, person)"
+            " VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
             sender,
             sequence,
             member,
             now,
             urgent,
             digest,
+            int(person),
         )
         announce_mail(db, sender)
         db.announce("satellite")

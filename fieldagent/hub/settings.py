@@ -51,6 +51,7 @@ class HubSettings:
     rockblock_password: str | None
     rockblock_public_key: Path | None
     webhook_allow: tuple[Network, ...]
+    sos_confirmed_by: str | None
 
 
 def _addresses(value: str) -> tuple[str, ...]:
@@ -166,6 +167,13 @@ KEYS = (
         (),
         "private networks that webhooks may be in: 10.1.0.0/16 (none)",
     ),
+    Key(
+        "sos-confirmed-by",
+        one_of("person", "webhook"),
+        None,
+        "whose answer ends an SOS's repeats: person or webhook; a person, where somebody is a"
+        " dispatcher",
+    ),
 )
 
 EXAMPLES = {
@@ -182,6 +190,7 @@ EXAMPLES = {
     "rockblock-username": "me@example.org",
     "rockblock-public-key": "/etc/fieldagent/rockblock.pem",
     "webhook-allow": "10.1.0.0/16",
+    "sos-confirmed-by": "person",
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
 

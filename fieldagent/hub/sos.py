@@ -6,27 +6,58 @@ event of its timeline.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
 from fieldagent.hub.store.contract import Db
-
-STATES = ("open", "acknowledged", "closed")
-
-
-def raise_of(db: Db, workspace: int, device: int, item: int, now: float) -> None:
-    """The item is an SOS of that device."""
-    ((sos,),) = db.execute(
-        "INSERT INTO sos (workspace, device, item, kind, state, raised)"
-        " VALUES (?, ?, ?, 'sos', 'open', ?) RETURNING id",
-        workspace,
-        device,
-        item,
-        now,
-    )
-    note_event(db, sos, "raised", now)
-    db.announce(TOPIC)
-
 
 TOPIC = "sos"
 """What is announced when something happened to one."""
+
+
+class SosState(StrEnum):
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    CLOSED = "closed"
+
+
+class Sos(NamedTuple):
+    """A row; members by their numbers."""
+
+    id: int
+    workspace: int
+    device: int
+    item: int | None
+    kind: str
+    state: str
+    raised: float
+    acknowledged: float | None
+    acknowledged_by: int | None
+    closed: float | None
+
+
+_SOS = (
+    "SELECT id, workspace, device, item, kind, state, raised, acknowledged, acknowledged_by, closed"
+    " FROM sos WHERE "
+)
+
+
+def raise_of(
+    db: Db, workspace: int, device: int, item: int, now: float, *, kind: str = "sos"
+) -> int:
+    """The item is an SOS of that device, or tells that it is overdue."""
+    ((sos,),) = db.execute(
+        "INSERT INTO sos (workspace, device, item, kind, state, raised)"
+        " VALUES (?, ?, ?, ?, 'open', ?) RETURNING id",
+        workspace,
+        device,
+        item,
+        kind,
+        now,
+    )
+    note_event(db, sos, "raised", now)
+    return int(sos)
 
 
 def note_event(
@@ -40,3 +71,48 @@ def note_event(
         member,
         detail,
     )
+    db.announce(TOPIC)
+
+
+def note_stored(db: Db, item: int, member: int, now: float) -> None:
+    """That member's agent has it."""
+    for found in of_item(db, item):
+        note_event(db, found.id, "agent", now, member=member)
+
+
+def of_item(db: Db, item: int) -> list[Sos]:
+    """One, or none."""
+    return [Sos(*row) for row in db.execute(_SOS + "item = ?", item)]
+
+
+def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
+    """`locked`: nobody else changes it meanwhile."""
+    sql = _SOS + "id = ? AND workspace = ?" + (db.for_update if locked else "")
+    rows = db.execute(sql, id_, workspace)
+    return Sos(*rows[0]) if rows else None
+
+
+def listing(db: Db, workspace: int, state: str | None, before: int, limit: int) -> Sequence[Sos]:
+    """The last first."""
+    which = "" if state is None else " AND state = ?"
+    rows = db.execute(
+        f"{_SOS}workspace = ?{which} AND id < ? ORDER BY id DESC LIMIT ?",
+        workspace,
+        *(() if state is None else (state,)),
+        before,
+        limit,
+    )
+    return [Sos(*row) for row in rows]
+
+
+def set_acknowledged(db: Db, sos: int, member: int, now: float) -> None:
+    db.execute(
+        "UPDATE sos SET state = 'acknowledged', acknowledged = ?, acknowledged_by = ? WHERE id = ?",
+        now,
+        member,
+        sos,
+    )
+
+
+def set_closed(db: Db, sos: int, now: float) -> None:
+    db.execute("UPDATE sos SET state = 'closed', closed = ? WHERE id = ?", now, sos)

@@ -24,7 +24,8 @@ from fieldagent.http.client import Opener
 from fieldagent.hub.audit import note
 from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
 from fieldagent.hub.envelope_packing import identity_of
-from fieldagent.hub.ledger import confirm_sos, stored_entry
+from fieldagent.hub.ledger import stored_entry
+from fieldagent.hub.sos_desk import note_posted
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.package import Item, Message, recorded
@@ -184,7 +185,14 @@ def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
     return WebhookPost(_webhook(row[:7]), item, delivery, claimed_until)
 
 
-def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> str:
+def settle(
+    db: Db,
+    posting: WebhookPost,
+    result: HandoverResult,
+    now: float,
+    *,
+    sos_confirmed_by: str | None = None,
+) -> str:
     """Record how a post ended; what people should know of it, or nothing.
 
     Where the claim has run out meanwhile, another's word counts.
@@ -193,7 +201,8 @@ def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> 
     if result.outcome is HandoverOutcome.HANDED:
         if _mark(db, posting, "handed", attempts, now, ""):
             db.execute("UPDATE webhook SET failing_since = NULL WHERE id = ?", webhook)
-            confirm_sos(db, posting.item, now)
+            where = f"webhook {webhook}"
+            return note_posted(db, posting.item, where, sos_confirmed_by, now)
         return ""
     wait = delay(
         attempts, schedule=SCHEDULE, retry_after=result.retry_after, chance=random.random()
@@ -262,9 +271,10 @@ async def run(
     clock: Callable[[], float],
     open_stream: Opener,
     note_fault: Note = log_fault,
+    sos_confirmed_by: str | None = None,
 ) -> None:
-    """Post what is due until cancelled."""
-    await _Posts(store, clock, open_stream, note_fault).run()
+    """Post what is due until cancelled. `sos_confirmed_by`: see `sos_desk.note_posted`."""
+    await _Posts(store, clock, open_stream, note_fault, sos_confirmed_by).run()
 
 
 @dataclass(slots=True)
@@ -273,6 +283,7 @@ class _Posts:
     clock: Callable[[], float]
     open_stream: Opener
     note_fault: Note
+    sos_confirmed_by: str | None
     under_way: int = 0
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
 
@@ -298,7 +309,11 @@ class _Posts:
         posted again under the same id."""
         try:
             result = await self.post(posting)
-            text = await persist(self.store, lambda db: settle(db, posting, result, self.clock()))
+            by = self.sos_confirmed_by
+            text = await persist(
+                self.store,
+                lambda db: settle(db, posting, result, self.clock(), sos_confirmed_by=by),
+            )
             if text:
                 log.warning("%s", text)
         except StoreFailed:

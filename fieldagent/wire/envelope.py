@@ -60,7 +60,7 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The peer's `sequence` is stored by its addressee, at the entry's time."""
+    """The peer's `sequence` is stored by its addressee, at that time; `sos`: a person answers."""
 
     by: int = 0
     """The number (as an `origin`) of whose agent stored it; 0 is the sender of this envelope."""

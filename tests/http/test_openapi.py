@@ -21,6 +21,7 @@ from fieldagent.hub.api import HubApi
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.read_api import ReadApi
+from fieldagent.hub.sos_api import SosApi
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
 from tests.processes import administer, agent, hub
@@ -43,6 +44,7 @@ def routes(name: str) -> list[Route]:
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
     health = Health(nothing, clock=lambda: 0.0, supervisor=nothing, counters=dict, stopping=nothing)
     routes = [*api.routes(), *read_api.routes(), *health.routes()]
+    routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]
 
 
@@ -132,8 +134,11 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     kinds = [f"--kind={kind}" for kind in push.ITEM_KINDS]
-    fast = ("key", "add", "fast", *kinds, "--read", "--per-minute=1000000", "--burst=1000000")
-    key = administer(database, *fast)["apiKey"]
+    fast = ("--read", "--acknowledge", "--per-minute=1000000", "--burst=1000000")
+    key = administer(database, "key", "add", "fast", *kinds, *fast)["apiKey"]
+    administer(database, "user", "add", "Olga")
+    administer(database, "user", "role", "Olga", "dispatcher")
+    olga = administer(database, "token", "add", "desk", "--user", "Olga")["token"]
     with hub(tmp_path, {"database": database}) as running:
         # A link is a WebSocket, and RockBLOCK's webhook is there for those who have an account.
         explore(
@@ -141,4 +146,10 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
             *("--exclude-path", "/link", "--exclude-path", "/operator/rockblock"),
             *("--header", f"x-api-key: {key}"),
             *("--header", f"Authorization: Bearer {first['token']}"),
+        )
+        explore(
+            running.address,
+            *("--include-path-regex", "^/api/sos"),
+            *("--header", f"x-api-key: {key}"),
+            *("--header", f"Authorization: Bearer {olga}"),
         )

@@ -283,7 +283,7 @@ class Inbox:
             self._take_report(db, entry, content, taken)
         elif isinstance(content, Receipt):
             if confirms(db, entry.sequence, content, taken) and outbound.note_receipt(
-                db, entry.sequence, content.by, entry.time
+                db, entry.sequence, content.by, entry.time, person=entry.sos
             ):
                 taken.receipts.append(entry.sequence)
         elif isinstance(content, Fragment):

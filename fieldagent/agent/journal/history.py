@@ -58,6 +58,13 @@ def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     return str(rows[0][0]) if rows else ""
 
 
+_DONE = {"person": "acknowledged by", "agent": "stored by", "webhook": "taken by a webhook of"}
+
+
+def _who(receipt: Storage) -> str:
+    return f"{_DONE[receipt.kind]} {receipt.by.name or receipt.by.id}"
+
+
 def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
     date = journal.clock.date
     found = [Line(date(accepted.accepted), "accepted")]
@@ -74,10 +81,7 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
     for at, name, status, reason in rows:
         leg = Leg(Status(status), reason)
         found.append(Line(date(at), leg.status or "", Channel(name), leg.reason))
-    found += [
-        Line(receipt.at, "confirmed", None, f"stored by {receipt.by.name or receipt.by.id}")
-        for receipt in receipts
-    ]
+    found += [Line(receipt.at, "confirmed", None, _who(receipt)) for receipt in receipts]
     if accepted.status is not None and accepted.ended is not None:
         found.append(Line(date(accepted.ended), "answered", None, accepted.status))
     return sorted(found, key=lambda line: line.at)

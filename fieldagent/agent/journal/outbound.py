@@ -134,22 +134,32 @@ THE_HUB = Identity("0", "the hub", "Integration")
 
 
 def receipts(journal: Journal, sequence: int) -> list[Storage]:
+    """Persons first, then who was first."""
     rows = journal.read(
-        "SELECT by, at, id, name, type, email, account FROM receipt LEFT JOIN identity"
-        " ON identity.origin = receipt.by WHERE sequence = ? ORDER BY at, by",
+        "SELECT by, at, person, id, name, type, email, account FROM receipt LEFT JOIN identity"
+        " ON identity.origin = receipt.by WHERE sequence = ? ORDER BY person DESC, at, by",
         sequence,
     )
     return [
-        Storage(THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who), at)
-        for by, at, *who in rows
+        Storage(
+            THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who),
+            at,
+            "person" if person else "agent" if by else "webhook",
+        )
+        for by, at, person, *who in rows
     ]
 
 
-def note_receipt(db: sqlite3.Connection, sequence: int, by: int, at: float) -> bool:
-    """Whether it is news; a Package that is not known here any more has no use for it."""
+def note_receipt(
+    db: sqlite3.Connection, sequence: int, by: int, at: float, *, person: bool = False
+) -> bool:
+    """Whether it is news; a Package that is not known here any more has no use for it. `person`:
+    they acknowledged it, where their agent may have stored it before."""
     cursor = db.execute(
-        "INSERT OR IGNORE INTO receipt SELECT sequence, ?, ? FROM package WHERE sequence = ?",
-        (by, at, sequence),
+        "INSERT INTO receipt (sequence, by, at, person) SELECT sequence, ?, ?, ? FROM package"
+        " WHERE sequence = ? ON CONFLICT DO UPDATE SET person = 1, at = excluded.at"
+        " WHERE excluded.person > person",
+        (by, at, int(person), sequence),
     )
     sos.confirm(db, sequence)
     return cursor.rowcount == 1

@@ -112,6 +112,15 @@ class Storage:
 
     by: Identity
     at: float
+    kind: str = "agent"
+    """`person`: they have acknowledged it themselves; `webhook`: the hub gave it to one."""
 
     def as_json(self) -> dict[str, str | float]:
-        return {"id": self.by.id, "name": self.by.name, "type": self.by.type, "at": self.at}
+        who = self.by
+        return {
+            "id": who.id,
+            "name": who.name,
+            "type": who.type,
+            "at": self.at,
+            "kind": self.kind,
+        }

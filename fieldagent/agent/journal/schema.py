@@ -245,6 +245,13 @@ DROP TABLE fragment_sent;
 {RESERVE}
 """
 
+BY_PERSON = """
+ALTER TABLE receipt ADD COLUMN person INTEGER NOT NULL DEFAULT 0; -- they acknowledged it themselves
+CREATE TRIGGER sos_acknowledged AFTER UPDATE OF person ON receipt BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.sequence);
+END;
+"""
+
 TABLES = f"""
 {RECEIPT}
 {STORY}
@@ -354,6 +361,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {NUMBERS}
 {EVENTS}
 {TALLY}
+{BY_PERSON}
 """
 
 STEPS = {
@@ -368,5 +376,6 @@ STEPS = {
     9: UNDATED + BUDGET_DAY,
     10: EVENTS,
     11: TALLY,
+    12: BY_PERSON,
 }
-JOURNAL = Schema(12, TABLES, STEPS)
+JOURNAL = Schema(13, TABLES, STEPS)

@@ -31,7 +31,8 @@ function alarm(each) {
   const since = `SOS ${each.id}, sent ${clock(each.since)} UTC`;
   if (each.confirmedBy.length)
     return element("p", { class: "confirmed", role: "status" }, element("strong", {}, since),
-      ` Confirmed by ${holders(each.confirmedBy)}.`);
+      ` Confirmed by ${holders(each.confirmedBy)}.`,
+      each.confirmedBy.some(by => by.kind === "person") ? "" : " Nobody has acknowledged it in person yet.");
   const again = each.nextTry ? `Next try ${clock(each.nextTry, { seconds: true })} UTC.` : "No channel goes on with it.";
   return element("p", { role: "alert" }, element("strong", {}, since),
     " Nobody has confirmed it yet. ", element("span", { class: "again" }, again));

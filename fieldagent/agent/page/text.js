@@ -58,6 +58,9 @@ export function age(seconds) {
 
 export const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
 
-/** Who has it, and whether that is a person's agent or a system. */
-export const holders = receipts => receipts.map(each =>
-  `${each.name || each.id} (${each.type}) at ${clock(each.at)}`).join(", ");
+/** Who has it, and whether a person has acknowledged it, or an agent or a webhook has it. */
+export const holders = receipts => receipts.map(each => {
+  const who = each.name || each.id;
+  const told = { person: `${who} in person`, agent: `${who}'s agent`, webhook: `a webhook of ${who}` };
+  return `${told[each.kind]} at ${clock(each.at)}`;
+}).join(", ");

@@ -322,6 +322,8 @@ _NEW_LEASES = "DROP TABLE lease;" + _LEASES
 
 
 _READABLE = """
+ALTER TABLE receipt ADD COLUMN person {int} NOT NULL DEFAULT 0; -- of an SOS they acknowledged
+ALTER TABLE webhook ADD COLUMN after {int} NOT NULL DEFAULT 0; -- minutes: of an SOS nobody answers
 ALTER TABLE membership ADD COLUMN role TEXT NOT NULL DEFAULT 'member'; -- or dispatcher
 ALTER TABLE item ADD COLUMN kind TEXT NOT NULL DEFAULT ''; -- empty: not read yet, of before
 ALTER TABLE item ADD COLUMN words TEXT NOT NULL DEFAULT ''; -- that are searched
@@ -354,19 +356,25 @@ CREATE TABLE sos ( -- an SOS of a device, or the alarm that one has not been hea
     raised {real} NOT NULL,
     acknowledged {real},
     acknowledged_by {int}, -- a member
-    closed {real},
-    steps {int} NOT NULL DEFAULT 0, -- of the escalation, that were taken
-    next_step {real} -- when the next is due
+    closed {real}
 );
 CREATE INDEX sos_of_workspace ON sos (workspace, id);
 CREATE INDEX sos_by_state ON sos (workspace, state, id);
-CREATE INDEX sos_due ON sos (next_step) WHERE next_step IS NOT NULL;
+
+CREATE TABLE check_in ( -- until when a device is to be heard of
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    every {real}, -- seconds
+    by_minute {int}, -- or of the UTC day
+    due {real} NOT NULL,
+    stage TEXT NOT NULL DEFAULT 'waiting' -- warned, overdue
+);
+CREATE INDEX check_in_due ON check_in (due) WHERE stage <> 'overdue';
 
 CREATE TABLE sos_event ( -- its timeline
     id {id},
     sos {int} NOT NULL REFERENCES sos ON DELETE CASCADE,
     at {real} NOT NULL,
-    event TEXT NOT NULL, -- raised, webhook, agent, acknowledged, note, closed, escalated
+    event TEXT NOT NULL, -- raised, webhook, agent, acknowledged, note, closed
     member {int}, -- who did it, where somebody did
     detail TEXT NOT NULL DEFAULT ''
 );

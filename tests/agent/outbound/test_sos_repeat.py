@@ -159,7 +159,7 @@ async def test_the_story_tells_it_in_order_and_counts_what_repeats(
             ("sent", "21 bytes, 1 credit", 1),
             ("Delivered", "", 1),
             ("answered", "Delivered", 1),
-            ("confirmed", "stored by the hub", 1),
+            ("confirmed", "taken by a webhook of the hub", 1),
         ]
 
 

@@ -1,0 +1,50 @@
+"""A person answers an SOS: programs of both sides, from the kit's button to its status."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.processes import MODULE, PATIENCE, Running, administer, agent, hub, until
+
+
+def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None:
+    administer(database, "init", "Alps")
+    for name in ("Ada", "Olga"):
+        administer(database, "user", "add", name)
+    token = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
+    administer(database, "user", "role", "Olga", "dispatcher")
+    with hub(tmp_path, {"database": database}) as running:
+        settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with agent(tmp_path, settings) as kit:
+            port = ["--port", str(kit.port)]
+            sos = [*MODULE, "sos", *port, "--yes", "--until-confirmed", "leg broken"]
+            with Running(sos, "Delivered") as waiting:
+                until(lambda: administer(database, "sos", "list", "--state", "open"))
+                answer = administer(database, "sos", "acknowledge", "1", "heli is up")
+                assert answer["acknowledged"]["by"]["name"] == "Olga"
+                assert re.search("^confirmed: Olga in person has it", waiting.expect("confirmed:"))
+                assert waiting.wait() == 0
+            (sent,) = kit.call("GET", "/api/packages").body["packages"]
+            assert [(each["name"], each["kind"]) for each in sent["receipts"]] == [
+                ("Olga", "person")
+            ]
+            assert kit.call("GET", "/api/sos").body["packages"] == []
+            status = subprocess.run(
+                [*MODULE, "status", *port], capture_output=True, text=True, timeout=PATIENCE
+            )
+            assert "confirmed by Olga in person at" in status.stdout
+            shown = subprocess.run(
+                [*MODULE, "show", *port, str(sent["id"])],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            assert "acknowledged by Olga" in shown.stdout
+        closed = administer(database, "sos", "close", "1", "in hospital")
+        assert [each["event"] for each in closed["timeline"]] == [
+            "raised",
+            "acknowledged",
+            "closed",
+        ]
