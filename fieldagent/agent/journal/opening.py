@@ -79,6 +79,8 @@ def _speaks_of_damage(error: sqlite3.Error) -> bool:
 def _look(path: Path, mark: HighWater) -> None:
     """Without writing anything: the log of a journal that is opened for writing may be gone
     afterwards. Raises what it finds."""
+    if path.is_file() and _beside(path, "-journal").exists():
+        _take_back(path)
     if not path.exists() or not path.stat().st_size:
         if mark != HighWater():
             raise DamageFound("it is empty" if path.exists() else "the file is gone")
@@ -98,6 +100,13 @@ def _look(path: Path, mark: HighWater) -> None:
             raise DamageFound(found)
         if _is_behind(looker, mark):
             raise DamageFound("what was written last is gone: its log was cut or damaged")
+
+
+def _take_back(path: Path) -> None:
+    """Power failed while it was being made, before it had a log: SQLite takes back what was half
+    written, which who only looks may not (https://sqlite.org/lockingv3.html#hot_journals)."""
+    with closing(sqlite3.connect(path)) as maker:
+        maker.execute("SELECT 1 FROM sqlite_schema").fetchall()
 
 
 def _is_behind(looker: sqlite3.Connection, mark: HighWater) -> bool:
