@@ -100,5 +100,5 @@ async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> N
     # It came when nobody waited for it any more.
     ended = EndedLeg(sequence, queue.channel, Leg(Status.DELIVERED))
     await endings.record([ended])
-    queue.finish(sequence)
+    queue.finish(sequence, arrived=True)
     queue.wake()

@@ -106,10 +106,11 @@ class ChannelQueue:
             self._queue.hasten(sequence)
         self.wake()
 
-    def withdraw(self, sequence: int, why: str) -> trio.Event | None:
-        """Take it out. While it is in flight, the event tells when that is over."""
+    def withdraw(self, sequence: int, why: str, *, arrived: bool = False) -> trio.Event | None:
+        """Take it out, as it has arrived by another channel or is not wanted any more. While it is
+        in flight, the event tells when that is over."""
         if sequence not in self._queue.taken():
-            self._queue.remove(sequence)
+            self._queue.remove(sequence, arrived=arrived)
             self.wake()
             return None
         return self._withdrawn.setdefault(sequence, (trio.Event(), why))[0]
@@ -161,12 +162,12 @@ class ChannelQueue:
         if sequence not in self.bursts:
             self._queue.put_back(sequence)
 
-    def finish(self, sequence: int, leg: Leg | None = None) -> None:
+    def finish(self, sequence: int, leg: Leg | None = None, *, arrived: bool = False) -> None:
         """It ended here. With a leg `next_expired` tells that it did, and how."""
         if leg is not None:
             self._failed.append(EndedLeg(sequence, self.channel, leg))
             self._sooner.set()
-        self._queue.remove(sequence)
+        self._queue.remove(sequence, arrived=arrived)
         self.alone.discard(sequence)
 
     def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:

@@ -12,6 +12,11 @@ Kind = tuple[int, bool]
 """The collapseKey, and whether its Package is an SOS."""
 
 
+def yields(older: Kind | None, newer: Kind) -> bool:
+    """Whether a Package of that kind is replaced by a newer one of the other."""
+    return older is not None and older[0] == newer[0] and newer[1] >= older[1]
+
+
 class CollapseIndex:
     def __init__(self) -> None:
         self._newest: dict[Kind, int] = {}

@@ -106,7 +106,7 @@ class Endings:
         return [
             EndedLeg(ended.sequence, queue.channel, leg)
             for queue in others
-            if queue.withdraw(ended.sequence, leg.reason) is None
+            if queue.withdraw(ended.sequence, leg.reason, arrived=True) is None
         ]
 
     def _tell_neighbour(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> None:

@@ -29,6 +29,7 @@ from fieldagent.agent.outbound.settlement import (
     note_tried,
 )
 from fieldagent.agent.outbound.terms import price
+from fieldagent.package.package import Status
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
@@ -183,7 +184,8 @@ class ChannelOutbox:
         await self._endings.record(decided, record)
         self.packing.settled()
         for each in settlement.ended:
-            self._queue.finish(each.sequence)
+            arrived = each.leg.status is Status.DELIVERED
+            self._queue.finish(each.sequence, arrived=arrived)
         back = [self._queue.put_back(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]
         if late:

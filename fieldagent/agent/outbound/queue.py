@@ -12,7 +12,7 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from fieldagent.agent.outbound.collapse import CollapseIndex, Kind
+from fieldagent.agent.outbound.collapse import CollapseIndex, Kind, yields
 from fieldagent.agent.outbound.swept_heap import SweptHeap
 from fieldagent.agent.outbound.timers import Timers
 
@@ -51,6 +51,8 @@ class Queue:
         self._taken: set[int] = set()
         """Those that `take` passes over: in flight, or held."""
         self._held: set[int] = set()
+        self._overtaken: set[int] = set()
+        """Of those in flight the ones of whose collapseKey a newer Package has arrived."""
         self._collapse = CollapseIndex()
         self._ready: SweptHeap[Place] = SweptHeap(
             lambda place: self._places.get(place[2]) is place and place[2] not in self._taken
@@ -157,8 +159,10 @@ class Queue:
         return self._taken - self._held
 
     def is_superseded(self, key: int) -> bool:
-        """Whether a newer Package has its collapseKey: `put_back` would forget it."""
-        return self._collapse.newer(self._terms.get(key, _PLAIN).collapse, key) is not None
+        """Whether a newer Package has its collapseKey, or had it and arrived: `put_back` would
+        forget it."""
+        collapse = self._terms.get(key, _PLAIN).collapse
+        return key in self._overtaken or self._collapse.newer(collapse, key) is not None
 
     def hasten(self, key: int) -> None:
         """It need not wait for its time any longer; a taken one is left alone."""
@@ -171,12 +175,15 @@ class Queue:
         """It was not sent: it waits in its old place, until `due`.
 
         False when a newer Package has its collapseKey by now: that one gets the place, and `key`
-        is forgotten.
+        is forgotten. So is one that would arrive after a newer one.
         """
         self._taken.discard(key)
         terms = self._terms.get(key, _PLAIN)._replace(due=due)
         self._terms[key] = terms
         newer = self._collapse.newer(terms.collapse, key)
+        if newer is None and key in self._overtaken:
+            self.remove(key)
+            return False
         if newer is None:
             # One that was newer may have ended meanwhile.
             self._collapse.note(terms.collapse, key)
@@ -191,12 +198,21 @@ class Queue:
             self._insert(place, newer_terms)
         return False
 
-    def remove(self, key: int) -> bool:
-        """It ended: sent, failed or canceled. False when it is not here."""
+    def remove(self, key: int, *, arrived: bool = False) -> bool:
+        """It ended: sent, failed or canceled. False when it is not here.
+
+        Where it has `arrived`, older ones of its collapseKey that are in flight are not to follow.
+        """
         if self._places.pop(key, None) is None:
             return False
+        collapse = self._terms.get(key, _PLAIN).collapse
+        if arrived and collapse is not None:
+            older = {other for other in self._taken if other < key}
+            kinds = {other: self._terms.get(other, _PLAIN).collapse for other in older}
+            self._overtaken |= {other for other in older if yields(kinds[other], collapse)}
         self._taken.discard(key)
         self._held.discard(key)
+        self._overtaken.discard(key)
         if self._terms:
             self._collapse.drop(self._terms.pop(key, _PLAIN).collapse, key)
         if len(self._ready) > SLACK or self._delayed or self._expiries:

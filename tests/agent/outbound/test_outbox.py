@@ -163,6 +163,27 @@ async def test_what_was_to_be_replaced_goes_on_where_the_newer_cannot_be_stored(
         assert k.status(older) is Status.DELIVERED
 
 
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_an_older_one_never_follows_a_newer_that_has_arrived(
+    tmp_path: Path, arrives: bool
+) -> None:
+    async with kit(tmp_path) as k:
+        older = await k.post(collapseKey=7)
+        first = k.load()
+        newer = await k.post(collapseKey=7, message={"content": "newer"})
+        second = k.load()
+        await k.outbox.settle(second, Outcome.SENT if arrives else Outcome.REFUSED)
+        await k.outbox.settle(first, Outcome.NOT_SENT)
+        assert k.status(newer) is (Status.DELIVERED if arrives else Status.ERROR)
+        if arrives:
+            assert k.status(older) is Status.COLLAPSED
+            assert k.reason(older) == "replaced by a newer Package"
+            assert k.outbox.load(340) is None
+        else:
+            (entry,) = await k.send()
+            assert entry.content == Message("hello")
+
+
 async def test_what_is_being_sent_collapses_only_if_it_was_not_sent(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         for outcome, expected in [

@@ -79,6 +79,24 @@ def test_what_comes_back_after_a_newer_one_ended_is_the_newest_again() -> None:
     assert drain(queue) == [3]
 
 
+def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
+    queue = Queue()
+    for key in (1, 2, 3):
+        queue.add(key, priority=12, collapse_key=7)
+        assert queue.take(0) == key
+    queue.add(4, priority=100, collapse_key=7, sos=True)
+    assert queue.take(0) == 4
+    queue.remove(2, arrived=True)
+    assert queue.is_superseded(1)
+    assert not queue.put_back(1)
+    queue.remove(3)
+    queue.add(5, priority=12, collapse_key=7)
+    assert queue.take(0) == 5
+    queue.remove(5, arrived=True)
+    assert queue.put_back(4), "an SOS yields to another SOS only"
+    assert drain(queue) == [4]
+
+
 def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
     queue = Queue()
     assert queue.next_change(0) == inf
@@ -101,6 +119,8 @@ class Entry:
     expires: float
     due: float
     taken: bool = False
+    overtaken: bool = False
+    """A newer one has arrived."""
 
 
 class AgainstTheModel(RuleBasedStateMachine):
@@ -184,12 +204,26 @@ class AgainstTheModel(RuleBasedStateMachine):
             == max(r.key for r in self.model if (r.collapse, r.sos) == (e.collapse, e.sos))
         ]
         old.taken, old.due = False, self.now + delay
-        assert self.queue.put_back(key, old.due) is not bool(rivals)
-        if rivals:
+        assert self.queue.is_superseded(key) is (old.overtaken or bool(rivals))
+        assert self.queue.put_back(key, old.due) is not (old.overtaken or bool(rivals))
+        if old.overtaken or rivals:
             self.model.remove(old)
+        if rivals:
             newest = max(rivals, key=lambda entry: entry.key)
             if not newest.taken:
                 self.inherit(newest, old)
+
+    @precondition(lambda self: any(entry.taken for entry in self.model))
+    @rule(data=st.data())
+    def arrives(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from([e.key for e in self.model if e.taken]))
+        new = self.find(key)
+        self.model.remove(new)
+        for old in self.model:
+            same = old.collapse is not None and old.collapse == new.collapse
+            if old.taken and old.key < key and same and (new.sos or not old.sos):
+                old.overtaken = True
+        assert self.queue.remove(key, arrived=True)
 
     @precondition(lambda self: bool(self.model))
     @rule(data=st.data())
