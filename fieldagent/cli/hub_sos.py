@@ -6,12 +6,26 @@ import argparse
 from typing import Any
 
 from fieldagent.cli.hub import once, show, show_list
-from fieldagent.hub import directory, sos, sos_desk
+from fieldagent.hub import check_in, directory, sos, sos_desk
 from fieldagent.hub.directory import Refused
 from fieldagent.hub.reading import END
 from fieldagent.hub.sos import Sos
 from fieldagent.hub.sos_api import Deed
 from fieldagent.hub.store.contract import Db
+
+
+def device_checkin(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        if given.off:
+            check_in.end(db, device, now=now)
+            return show_list(given, [{"id": device, "checkIn": None}])
+        rule = check_in.Rule(given.every, given.by)
+        due = check_in.begin(db, device, rule, now=now)
+        return show_list(given, [{"id": device, "checkIn": str(rule), "due": due}])
+
+    return once(given, change)
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
@@ -43,7 +57,7 @@ def show_one(given: argparse.Namespace, db: Db, found: Sos) -> int:
     told = {**sos_desk.shown(db, found), "timeline": sos_desk.timeline(db, found.id)}
     if given.json:
         return show(given, told)
-    show(given, _row(told))
+    show_list(given, [_row(told)])
     rows = [{**each, "by": each["by"] and each["by"]["name"]} for each in told["timeline"]]
     return show_list(given, rows)
 

@@ -96,6 +96,7 @@ def _figures(db: Db, now: float) -> dict[str, int]:
         " WHERE state = 'waiting'",
         "sos_open": "SELECT count(*) FROM sos WHERE state = 'open'",
         "sos_acknowledged": "SELECT count(*) FROM sos WHERE state = 'acknowledged'",
+        "check_ins_late": "SELECT count(*) FROM check_in WHERE warned IS NOT NULL",
         "webhook_deliveries_dead": "SELECT count(*) FROM webhook_delivery WHERE state = 'dead'",
     }
     found = {name: int(db.execute(sql)[0][0]) for name, sql in counts.items()}

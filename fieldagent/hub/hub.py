@@ -23,6 +23,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.hub import (
     attempts,
+    check_in,
     dead_letters,
     directory,
     lease,
@@ -70,6 +71,9 @@ BODIES = 67_108_864
 
 EXPIRY = 5.0
 """Seconds between two looks for items whose time is over."""
+
+CHECK_INS = 15.0
+"""Seconds between two looks for devices that are late."""
 
 HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
@@ -343,6 +347,16 @@ async def _expire(hub: Hub) -> None:
         await trio.sleep(EXPIRY)
 
 
+async def _watch_check_ins(hub: Hub) -> None:
+    """What is late is not so by a second."""
+    while True:
+        with told_once():
+            if await hub.store.read(lambda db: check_in.is_late(db, time.time())):
+                for text in await hub.store.commit(lambda db: check_in.look(db, time.time())):
+                    log.warning("%s", text)
+        await trio.sleep(CHECK_INS)
+
+
 def _claim_dead_letters(hub: Hub, db: Db) -> None:
     """Those that came at the very moment at which somebody was given their IMEI."""
     for id_ in dead_letters.claimable(db):
@@ -386,6 +400,7 @@ PARTS = {
     "the leases of links": _keep_leases,
     "housekeeping": _keep_house,
     "the expiry of items": _expire,
+    "check-ins": _watch_check_ins,
     "the watchdog": _show_life,
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,

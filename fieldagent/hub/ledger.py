@@ -81,6 +81,25 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
     if posting.collapse_key is not None:
         _collapse(db, posting, now)
     source = posting.source
+    item, request_id = _store(db, posting, None if source is None else source.station, now)
+    _deliver_to_devices(db, item, posting, now, grace)
+    if source is not None:
+        _deliver_to_webhooks(db, posting.workspace, item, now, urgent=posting.sos)
+        if posting.sos:
+            sos.raise_of(db, posting.workspace, source.station, item, now)
+    return Entered(item, request_id)
+
+
+def raise_overdue(db: Db, posting: Posting, device: int, now: float) -> int:
+    """Nothing was heard of the device: the alarm, which goes to webhooks; its number."""
+    item, _ = _store(db, posting, device, now)
+    _deliver_to_webhooks(db, posting.workspace, item, now, urgent=True)
+    return sos.raise_of(db, posting.workspace, device, item, now, kind="overdue")
+
+
+def _store(db: Db, posting: Posting, device: int | None, now: float) -> Entered:
+    """`device` is whose item it is, or without a `source`, of whom it tells."""
+    source = posting.source
     request_id = str(uuid.uuid4())
     ((item,),) = db.execute(
         "INSERT INTO item (request_id, workspace, sender, target, body, sos, priority,"
@@ -97,7 +116,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
         posting.collapse_key,
         now,
         posting.expires,
-        source.station if source else None,
+        device,
         source.sequence if source else None,
         posting.contact,
         "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
@@ -105,11 +124,6 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
         kind_of(posting.item),
         words_of(posting.item),
     )
-    _deliver_to_devices(db, item, posting, now, grace)
-    if source is not None:
-        _deliver_to_webhooks(db, posting.workspace, item, now, urgent=posting.sos)
-        if posting.sos:
-            sos.raise_of(db, posting.workspace, source.station, item, now)
     return Entered(item, request_id)
 
 
@@ -238,7 +252,7 @@ def _owe_receipt(
     """The agent that sent it, if one did, is to be told that `member` has stored it."""
     rows = db.execute(
         "SELECT source_device, source_sequence, sos, body FROM item WHERE id = ?"
-        " AND source_device IS NOT NULL",
+        " AND source_sequence IS NOT NULL",
         item,
     )
     for sender, sequence, urgent, body in rows:

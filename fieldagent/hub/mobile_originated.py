@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from fieldagent.hub import contact, dead_letters, numbering
+from fieldagent.hub import check_in, contact, dead_letters, numbering
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
 from fieldagent.hub.envelope_packing import note_journal
@@ -288,6 +288,8 @@ class MobileOriginated:
             taken.duplicates += 1
         else:
             taken.items += 1
+            if not taken.doubt:
+                check_in.heard(db, device.id, taken.now)
             posting = self._posting(entry, content, taken)
             item, _ = enter(db, posting, now=taken.now, grace=self._grace)
             if isinstance(content, Location) and not taken.doubt:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from fieldagent.hub import lease
+from fieldagent.hub import check_in, lease
 from fieldagent.hub.caller import Caller
 from fieldagent.hub.ledger import WAITS, stored_entry, words_of
 from fieldagent.hub.standing import STATES
@@ -303,9 +303,11 @@ _DEVICE = (
     f" {lease.IS_LINKED}, contact.at, contact.way, contact.version, contact.latitude,"
     " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
     " FROM delivery WHERE delivery.device = device.id"
-    f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits)"
+    f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
+    " every, by_minute, due, warned, check_in.sos"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
+    " LEFT JOIN check_in ON check_in.device = device.id"
 )
 
 
@@ -325,7 +327,7 @@ def devices(
 
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
-    latitude, longitude, position_at, key_trouble, waiting = row[11:]
+    latitude, longitude, position_at, key_trouble, waiting, every, by, due, warned, alarm = row[11:]
     return {
         "id": id_,
         "name": name,
@@ -341,6 +343,9 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         if position_at is None
         else {"latitude": latitude, "longitude": longitude, "at": float(position_at)},
         "waiting": waiting,
+        "checkIn": None
+        if due is None
+        else check_in.shown(every, by, due, warned=warned, sos=alarm),
         "trouble": key_trouble or None,
     }
 

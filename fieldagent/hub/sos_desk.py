@@ -90,7 +90,7 @@ def note_posted(db: Db, item: int, webhook: str, confirmed_by: str | None, now: 
         people = dispatchers(db, found.workspace)
         if confirmed_by == "webhook" or (confirmed_by is None and not people):
             ledger.confirm_sos(db, item, now)
-        elif not people:
+        elif not people and found.kind == "sos":
             return (
                 f"SOS {found.id} goes on until a person acknowledges it (sos-confirmed-by=person),"
                 f" and no user of workspace {found.workspace} is a dispatcher: make somebody one"

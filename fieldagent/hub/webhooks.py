@@ -150,7 +150,8 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
     locked = db.skip_locked.replace("UPDATE", "UPDATE OF d")
     rows = db.execute(
         f"SELECT {_WEBHOOK}, item.id, item.request_id, item.sender, item.workspace, item.body,"
-        f" item.accepted, item.estimate, item.unauthenticated, d.attempts {_DUE} AND d.webhook = ?"
+        " item.accepted, item.estimate, item.unauthenticated, item.source_sequence IS NULL,"
+        f" d.attempts {_DUE} AND d.webhook = ?"
         f" ORDER BY d.item LIMIT ?{locked}",
         now,
         now,
@@ -169,7 +170,8 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
 
 
 def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
-    item, request_id, sender, workspace, body, accepted, estimate, unproved, attempts = row[7:]
+    item, request_id, sender, workspace, body, accepted, *rest = row[7:]
+    estimate, unproved, overdue, attempts = rest
     entry = stored_entry(body)
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
@@ -179,6 +181,8 @@ def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
         extra["estimatedPosition"] = estimated_position(**json.loads(estimate))
     if unproved:
         extra["unauthenticated"] = True
+    if overdue:
+        extra["overdue"] = True
     who = identity_of(db, sender, workspace)
     text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)

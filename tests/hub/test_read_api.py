@@ -19,6 +19,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.target import query_pairs
 from fieldagent.hub import directory, reading
 from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.caller import Caller
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.ledger import Posting, enter, forget
 from fieldagent.hub.read_api import ReadApi
@@ -257,22 +258,20 @@ async def test_a_search_goes_on_where_it_found_nothing_and_looks_at_no_more_than
         await hub.alps.sends(1, Entry(1, Message("needle"), TIME))
         await store.commit(partial(enter_many, count=2 * reading.LOOKED_AT + 5, text="hay"))
         assert await hub.texts("/api/items?text=needle&limit=5") == ["needle"]
-        caller = hub_caller(hub)
+        caller = hub_caller()
         wanted = ItemFilter(text="needle")
         first = await store.read(lambda db: reading.find(db, caller, wanted, END, 5))
         assert first.found == [] and first.following is not None
 
 
-def hub_caller(hub: Readers) -> Any:
-    from fieldagent.hub.caller import Caller
-
+def hub_caller() -> Caller:
     return Caller(1, "reader", 1, frozenset(["read"]), 2, "User", "Ben", "dispatcher", True)
 
 
 async def test_a_page_takes_few_statements(store: Store) -> None:
-    async with readers(store) as hub:
+    async with readers(store):
         await store.commit(partial(enter_many, count=50, text="hay"))
-        caller = hub_caller(hub)
+        caller = hub_caller()
 
         def count(db: Db) -> int:
             counted = Counted(db)
@@ -327,7 +326,7 @@ def test_every_query_goes_along_an_index(store: Store) -> None:
     """What has to be sorted or searched whole grows with the database."""
     if type(store).__name__ != "SqliteStore":
         pytest.skip("the plan of an empty table tells nothing there")
-    caller = hub_caller(None)  # type: ignore[arg-type]
+    caller = hub_caller()
     for wanted in (
         ItemFilter(),
         ItemFilter(sender=1),

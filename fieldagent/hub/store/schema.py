@@ -366,15 +366,16 @@ CREATE TABLE check_in ( -- until when a device is to be heard of
     every {real}, -- seconds
     by_minute {int}, -- or of the UTC day
     due {real} NOT NULL,
-    stage TEXT NOT NULL DEFAULT 'waiting' -- warned, overdue
+    warned {real}, -- that it is late
+    sos {int} -- the alarm
 );
-CREATE INDEX check_in_due ON check_in (due) WHERE stage <> 'overdue';
+CREATE INDEX check_in_due ON check_in (due) WHERE sos IS NULL;
 
 CREATE TABLE sos_event ( -- its timeline
     id {id},
     sos {int} NOT NULL REFERENCES sos ON DELETE CASCADE,
     at {real} NOT NULL,
-    event TEXT NOT NULL, -- raised, webhook, agent, acknowledged, note, closed
+    event TEXT NOT NULL, -- raised, webhook, agent, heard, acknowledged, note, closed
     member {int}, -- who did it, where somebody did
     detail TEXT NOT NULL DEFAULT ''
 );

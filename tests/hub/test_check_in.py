@@ -1,0 +1,166 @@
+"""A device from which nothing comes raises the alarm at the hub."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub import check_in, directory, reading, sos, sos_desk, webhooks
+from fieldagent.hub.check_in import DAY, PATIENCE, Rule
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Location, Message
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, Field, field_of
+from tests.hub.test_read_api import hub_caller
+from tests.processes import administer, hub, until
+
+TIME = int(START)
+EVERY_HOUR = Rule(every=3600.0)
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(f"2026-11-22T{text}+00:00").timestamp()
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "after"),
+    [
+        (EVERY_HOUR, at("13:00"), at("13:00")),
+        (Rule(by_minute=18 * 60), at("18:00"), at("18:00") + DAY),
+        (Rule(by_minute=6 * 60), at("06:00") + DAY, at("06:00") + 2 * DAY),
+        (Rule(by_minute=12 * 60), at("12:00") + DAY, at("12:00") + 2 * DAY),
+    ],
+)
+def test_when_it_is_due(rule: Rule, first: float, after: float) -> None:
+    noon = at("12:00")
+    assert (rule.first(noon), rule.after(noon)) == (first, after)
+
+
+async def look(alps: Field) -> list[str]:
+    """As the hub does every few seconds, where there is something to see."""
+    if not await alps.store.read(lambda db: check_in.is_late(db, alps.now)):
+        return []
+    return await alps.store.commit(lambda db: check_in.look(db, alps.now))
+
+
+async def standing(alps: Field, device: int = 1) -> Any:
+    found, _ = await alps.store.read(
+        lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
+    )
+    return next(each["checkIn"] for each in found if each["id"] == device)
+
+
+async def expect(alps: Field, rule: Rule = EVERY_HOUR) -> None:
+    await alps.store.commit(lambda db: check_in.begin(db, 1, rule, now=alps.now))
+
+
+async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> None:
+    async with field_of(store) as alps:
+        hook = webhooks.Webhook(0, "https://desk.example/")
+        await store.commit(lambda db: webhooks.add(db, 1, hook, now=START))
+        await alps.sends(1, Entry(1, Location(45.9, 7.6), TIME))
+        await expect(alps)
+        assert await standing(alps) == {
+            "rule": "every 1 h",
+            "due": START + 3600,
+            "state": "in time",
+        }
+        alps.now += 3599
+        assert await look(alps) == []
+        alps.now += 1
+        (warning,) = await look(alps)
+        assert warning.startswith("No word from kit 1 since 2026-") and "45.9 7.6" in warning
+        assert (await standing(alps))["state"] == "late"
+        alps.now += PATIENCE - 1
+        assert await look(alps) == []
+        alps.now += 1
+        (alarm,) = await look(alps)
+        assert "`fieldagent hub sos show 1`" in alarm
+        assert await look(alps) == []
+        assert (await standing(alps))["state"] == "overdue"
+        (found,) = await store.read(
+            partial(sos.listing, workspace=1, state="open", before=99, limit=9)
+        )
+        assert (found.kind, found.device) == ("overdue", 1)
+        # It is for people: no kit pays to hear of it, and nobody takes it for pushed.
+        (told,) = await alps.rows(
+            "SELECT count(*) FROM delivery JOIN item ON item.id = item WHERE sos = 1"
+        )
+        assert told == (0,)
+        # The position went before it.
+        await store.commit(
+            lambda db: db.execute("UPDATE webhook_delivery SET state = 'handed' WHERE item = 1")
+        )
+        (post,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        (payload,) = json.loads(post.delivery.body)["payloads"]
+        (event,) = payload["events"]
+        assert event["overdue"] and event["sos"] and event["content"].startswith("No word")
+        assert payload["identity"]["name"] == "Ada"
+        acknowledge = partial(
+            sos_desk.acknowledge, found=found, member=2, text="calling her", now=alps.now
+        )
+        assert (await store.commit(acknowledge)).state == "acknowledged"
+        assert await alps.rows("SELECT count(*) FROM receipt") == [(0,)]
+
+
+async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:
+    async with field_of(store) as alps:
+        await expect(alps)
+        alps.now += 3000
+        await alps.sends(1, Entry(1, Message("all well"), TIME))
+        assert (await standing(alps))["due"] == START + 3000 + 3600
+        alps.now += 3600
+        assert len(await look(alps)) == 1
+        alps.now += PATIENCE
+        assert len(await look(alps)) == 1
+        # What came before says nothing new.
+        await alps.sends(1, Entry(1, Message("all well"), TIME))
+        assert (await standing(alps))["state"] == "overdue"
+        await alps.sends(1, Entry(2, Message("battery was flat"), TIME))
+        assert (await standing(alps))["state"] == "in time"
+        timeline = await store.read(lambda db: sos_desk.timeline(db, 1))
+        assert [each["event"] for each in timeline] == ["raised", "heard"]
+
+
+async def test_it_ends_with_the_rule_and_rests_while_the_device_is_disabled(store: Store) -> None:
+    async with field_of(store) as alps:
+        await expect(alps)
+        alps.now += 4000
+        await store.commit(lambda db: directory.set_disabled(db, "device", 1, alps.now, now=START))
+        assert await look(alps) == []
+        await store.commit(lambda db: directory.set_disabled(db, "device", 1, None, now=START))
+        assert len(await look(alps)) == 1
+        await store.commit(lambda db: check_in.end(db, 1, now=alps.now))
+        alps.now += 2 * PATIENCE
+        assert (await look(alps), await standing(alps)) == ([], None)
+
+
+def long_silent(db: Db) -> None:
+    db.execute("UPDATE check_in SET due = 1, warned = 2")
+
+
+def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database: str) -> None:
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    administer(database, "device", "add", "kit-ada", "--user", "Ada")
+    (told,) = administer(database, "device", "checkin", "kit-ada", "--every", "12h")
+    assert told["checkIn"] == "every 12 h" and told["due"] > datetime.now(UTC).timestamp()
+    (told,) = administer(database, "device", "checkin", "kit-ada", "--by", "18:00")
+    assert told["checkIn"] == "by 18:00 UTC"
+    with pytest.raises(AssertionError, match="time such as 90m"):
+        administer(database, "device", "checkin", "kit-ada", "--every", "12x")
+    store = open_store(database)
+    store.once(long_silent)
+    store.close()
+    with hub(tmp_path, {"database": database}) as running:
+        until(lambda: administer(database, "sos", "list"))
+        (alarm,) = administer(database, "sos", "list")
+        assert alarm["kind"] == "overdue"
+        assert alarm["item"]["event"]["content"].startswith("No word from kit-ada ever")
+        running.expect("No word from kit-ada ever")
