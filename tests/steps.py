@@ -21,15 +21,19 @@ WORKERS = str(2 * (os.cpu_count() or 1))
 """Tests wait for most of their time. A file's tests share what it sets up, and stay together."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile")
 ZIPAPP = ("zipapp", "build/zipapp")
+SCRIPTS = ("build/zipapp", "build/deb", "systemd/first-settings")
+"""Python by its first line, and not by its name."""
+MODULES = ("build/bytecode.py", "build/program.py")
 CHECKS = (
     ZIPAPP,
-    ("lint", "ruff", "check", ".", "build/zipapp"),
-    ("format", "ruff", "format", "--check", ".", "build/zipapp"),
-    ("types", "mypy", "fieldagent", "tests", "build/zipapp", "build/bytecode.py"),
+    ("lint", "ruff", "check", ".", *SCRIPTS),
+    ("format", "ruff", "format", "--check", ".", *SCRIPTS),
+    ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES),
     ("tests", *PYTEST),
 )
 NEWER = (
-    *("tests/http", "tests/webhook", "tests/cli", "tests/shipping", "tests/system"),
+    *("tests/http", "tests/webhook", "tests/cli", "tests/system"),
+    *("tests/shipping/test_install.py", "tests/shipping/test_zipapp.py"),
     *("tests/agent/journal", "tests/agent/inbound", "tests/agent/channels/test_cellular.py"),
     *("tests/agent/test_agent.py", "tests/agent/test_linked_agent.py"),
     *(

@@ -60,8 +60,7 @@ def children_of(pid: int) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped(tmp_path: Path, number: int, workers: list[str]) -> None:
     with started([*pytest_of(tmp_path, SLOW), *workers]) as run:
-        until((tmp_path / "runs").exists)
-        assert len(leftovers.left(run.pid, set())) >= 3
+        until(lambda: len(leftovers.left(run.pid, set())) >= 3)
         run.send_signal(number)
         assert run.wait(PATIENCE) == pytest.ExitCode.INTERRUPTED
         assert leftovers.left(run.pid, set()) == {}

@@ -240,9 +240,12 @@ def test_unit_is_shut_in(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_unit_is_understood(unit: Path) -> None:
+def test_unit_is_understood(unit: Path, tmp_path: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
-    done = subprocess.run([analyze, "verify", unit], capture_output=True, text=True)
+    # With a command that is there: ours is not installed on this machine.
+    there = tmp_path / unit.name
+    there.write_text(unit.read_text().replace("/usr/bin/fieldagent ", "/usr/bin/env "))
+    done = subprocess.run([analyze, "verify", there], capture_output=True, text=True)
     told = [line for line in done.stderr.splitlines() if not LATER.search(line)]
     assert (done.returncode, told) == (0, [])
 

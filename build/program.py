@@ -1,0 +1,138 @@
+"""What `build/zipapp` and `build/deb` put into what they make: the program and the libraries that
+it needs, as sources without native code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / ".venv/bin/python"
+EARLIEST = 315532800
+"""Unix time of 1980-01-01, the first that a zip file can hold."""
+NATIVE = (".so", ".pyd", ".dylib", ".a")
+UNUSED = (
+    "**/__pycache__",
+    "**/*.pyi",
+    "**/py.typed",
+    "bin",
+    "**/_tests",
+    # Of systems other than Linux.
+    "trio/_core/_io_kqueue.py",
+    "trio/_core/_io_windows.py",
+    "trio/_core/_windows_cffi.py",
+    "trio/_subprocess_platform/kqueue.py",
+    "trio/_subprocess_platform/windows.py",
+    "trio/_windows_pipes.py",
+    "trio/_wait_for_object.py",
+    "trio/testing",
+    "trio/_tools",
+    "serial/urlhandler",
+    "serial/tools",
+    "serial/threaded",
+    "serial/rfc2217.py",
+    "serial/rs485.py",
+    "serial/*win32*",
+    "serial/*java*",
+    "serial/*cli*",
+    # Of websockets, the protocol without I/O is what is used.
+    "websockets/asyncio",
+    "websockets/legacy",
+    "websockets/sync",
+    "websockets/trio",
+    "websockets/auth.py",
+    "websockets/cli.py",
+    "websockets/connection.py",
+    "websockets/extensions/permessage_deflate.py",
+    "websockets/proxy.py",
+    "websockets/speedups.c",
+    "websockets/__main__.py",
+    # Nobody's command is called, and no host name is a codec.
+    "cbor2/tool.py",
+    "idna/cli.py",
+    "idna/codec.py",
+    "idna/compat.py",
+    "idna/__main__.py",
+    # Whose license is this or MIT's, which is beside it.
+    "**/LICENSE.APACHE2",
+    # Of those that bring their license as a file beside it.
+    *(
+        f"{name}-*.dist-info/METADATA"
+        for name in [
+            "attrs",
+            "cbor2",
+            "h11",
+            "idna",
+            "javaproperties",
+            "outcome",
+            "sniffio",
+            "sortedcontainers",
+            "trio",
+            "websockets",
+        ]
+    ),
+    "**/*.dist-info/RECORD",
+    "**/*.dist-info/WHEEL",
+    "**/*.dist-info/INSTALLER",
+    "**/*.dist-info/REQUESTED",
+    "**/*.dist-info/direct_url.json",
+    "**/*.dist-info/entry_points.txt",
+    "**/*.dist-info/top_level.txt",
+)
+MAIN = """\
+import sys
+
+# Compiled code for this version; where there is none, the sources behind it do.
+sys.path.insert(0, f"{sys.path[0]}/{sys.implementation.cache_tag}")
+
+from fieldagent.__main__ import main
+
+sys.exit(main())
+"""
+
+"""What `__main__.py` holds. It puts first what `bytecode.py` makes."""
+
+
+def install(tree: Path) -> None:
+    """All of it into an empty folder. Ends the program with words where that cannot be."""
+    if not PYTHON.exists():
+        subprocess.run([ROOT / "build/venv"], check=True)
+    install_dependencies(tree)
+    shutil.copytree(ROOT / "fieldagent", tree / "fieldagent")
+    remove_unused(tree)
+    refuse_native(tree)
+
+
+def made_at() -> int:
+    """The Unix time that what is made bears."""
+    return max(EARLIEST, int(os.environ.get("SOURCE_DATE_EPOCH", EARLIEST)))
+
+
+def install_dependencies(tree: Path) -> None:
+    arguments = "install -qq --disable-pip-version-check --no-compile --no-deps"
+    locked = "--require-hashes --only-binary :all: --platform any --implementation py --abi none"
+    requirements = ROOT / "build/requirements.txt"
+    run(PYTHON, "-m", "pip", *arguments.split(), *locked.split(), "-t", tree, "-r", requirements)
+
+
+def remove_unused(tree: Path) -> None:
+    for pattern in UNUSED:
+        for path in list(tree.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def refuse_native(tree: Path) -> None:
+    native = [path.name for path in tree.rglob("*") if path.suffix in NATIVE]
+    if native:
+        sys.exit(f"build: {', '.join(native)} runs on one architecture only")
+
+
+def run(python: str | Path, *arguments: str | Path) -> None:
+    # The order of sets in compiled code follows the hash seed.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run([python, *arguments], env=environment, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        sys.exit(f"build: {python} {arguments[0]} failed; its message is above")

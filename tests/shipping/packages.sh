@@ -1,0 +1,86 @@
+#!/bin/sh
+# The life of the Debian packages on a minimal Debian, from the signed repository in /srv/with.
+set -eu
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+list=/etc/apt/sources.list.d/fieldagent.list
+settings=/etc/fieldagent/agent.properties
+wanted=/etc/systemd/system/multi-user.target.wants/fieldagent.service
+
+step() {
+    echo "== $1"
+}
+
+fail() {
+    echo "FAILED: $1" >&2
+    exit 1
+}
+
+# refused COMMAND...: it ends with an error; what it says goes on
+refused() {
+    ! "$@" 2>&1 || fail "this was not refused: $*"
+}
+
+clean() {
+    apt-get -qq purge fieldagent fieldagent-hub fieldagent-common >/dev/null 2>&1 || true
+    rm -rf "$list" /etc/fieldagent /var/lib/fieldagent /var/lib/fieldagent-hub
+}
+
+# what an interrupted run left
+clean
+
+step "a list that was changed is refused"
+cp -R /srv/with /srv/changed
+printf '\n' >>/srv/changed/Packages
+rm /srv/changed/Packages.gz
+echo "deb [signed-by=/srv/with/fieldagent.gpg] file:/srv/changed ./" >"$list"
+refused apt-get -qq update
+rm -rf /srv/changed
+
+step "installed from the repository"
+echo "deb [signed-by=/srv/with/fieldagent.gpg] file:/srv/with ./" >"$list"
+apt-get -qq update
+apt-get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
+tag=$(python3 -c 'import sys; print(sys.implementation.cache_tag)')
+[ -d "/usr/lib/fieldagent/$tag/trio" ] || fail "nothing was compiled for $tag"
+[ "$(stat -c '%a %U:%G' $settings)" = "640 root:fieldagent" ] || fail "who reads the settings?"
+fieldagent --version
+[ -e $wanted ] || fail "the unit is not enabled"
+
+step "the agent runs as its user, from what was compiled"
+printf 'api-port=9191\nsatellite-port=/dev/nobody\n' >>$settings
+install -d -o fieldagent -g fieldagent -m 700 /var/lib/fieldagent
+started=$(mktemp)
+STATE_DIRECTORY=/var/lib/fieldagent setpriv --reuid=fieldagent --regid=fieldagent --clear-groups \
+    python3 -v /usr/lib/fieldagent run --config $settings >/dev/null 2>"$started" &
+agent=$!
+trap 'kill "$agent" 2>/dev/null || true' EXIT
+for _ in $(seq 100); do
+    ! fieldagent status --port 9191 >/dev/null 2>&1 || break
+    sleep 0.3
+done
+fieldagent status --port 9191
+grep -q "/usr/lib/fieldagent/$tag/fieldagent/agent/agent.pyc" "$started" || fail "it ran from its sources"
+fieldagent send message --port 9191 --no-wait "hello" || fail "nothing was accepted"
+kill "$agent"
+wait "$agent" || true
+
+step "an update keeps settings and queue, and a unit that was disabled stays so"
+systemctl --quiet --root / disable fieldagent.service
+apt-get -qq --reinstall install fieldagent fieldagent-common >/dev/null
+grep -q api-port=9191 $settings || fail "the settings are gone"
+[ ! -e $wanted ] || fail "it was enabled again"
+
+step "another Python compiles it anew"
+rm -rf "/usr/lib/fieldagent/$tag"
+dpkg-trigger --by-package=python3-minimal /usr/bin/python3
+dpkg --configure --pending
+[ -d "/usr/lib/fieldagent/$tag/trio" ] || fail "it was not compiled"
+
+step "removed, settings and journal stay; purged, nothing does"
+apt-get -qq remove fieldagent fieldagent-hub fieldagent-common >/dev/null
+[ -e $settings ] || fail "the settings are gone"
+[ -s /var/lib/fieldagent/journal.sqlite3 ] || fail "the journal is gone"
+[ ! -e /usr/lib/fieldagent ] || fail "left: $(find /usr/lib/fieldagent | head -3)"
+clean
+[ ! -e /usr/bin/fieldagent ] || fail "the command is left"
+step "done"

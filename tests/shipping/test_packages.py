@@ -1,0 +1,73 @@
+"""The Debian packages: built twice, looked at by lintian, and lived with on each Debian."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.machine import lacking, tool
+from tests.shipping.conftest import ROOT
+
+CANNOT = 77
+NAMES = {"fieldagent", "fieldagent-common", "fieldagent-hub"}
+
+
+def build(folder: Path) -> list[Path]:
+    tool("dpkg-deb", "dpkg")
+    subprocess.run([ROOT / "build/deb", folder], check=True, stdout=subprocess.DEVNULL)
+    return sorted(folder.glob("*.deb"))
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return build(tmp_path_factory.mktemp("packages"))
+
+
+def test_two_builds_are_the_same_bytes(packages: list[Path], tmp_path: Path) -> None:
+    assert {each.name.partition("_")[0] for each in packages} == NAMES
+    assert all(each.name.endswith("_all.deb") for each in packages)
+    again = build(tmp_path)
+    assert [each.read_bytes() for each in again] == [each.read_bytes() for each in packages]
+
+
+def test_lintian_finds_no_error(packages: list[Path]) -> None:
+    lintian = tool("lintian", "lintian")
+    done = subprocess.run(
+        [lintian, "--fail-on", "error", *packages], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Signed by a key that lives as long."""
+    tool("apt-ftparchive", "apt-utils")
+    gpg = tool("gpg", "gpg")
+    home, folder = tmp_path_factory.mktemp("gpg"), tmp_path_factory.mktemp("repository")
+    environment = {**os.environ, "GNUPGHOME": str(home)}
+    key = ["--quick-gen-key", "ops@example.org", "ed25519", "sign", "never"]
+    quiet = ["--batch", "--quiet", "--passphrase", ""]
+    subprocess.run([gpg, *quiet, *key], env=environment, check=True)
+    made = [str(each) for each in (ROOT / "build/repository", folder)]
+    try:
+        subprocess.run([*made, "ops@example.org", *packages], env=environment, check=True)
+        yield folder
+    finally:
+        subprocess.run(["gpgconf", "--kill", "all"], env=environment)
+
+
+@pytest.mark.parametrize("release", ["bookworm", "trixie"])
+def test_from_the_first_installation_to_the_purge(repository: Path, release: str) -> None:
+    done = subprocess.run(
+        [ROOT / "build/debian", "--with", repository, release, "tests/shipping/packages.sh"],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == CANNOT:
+        lacking(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("== done\n")
