@@ -196,7 +196,8 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
     *_, commands, track = reader.blocks(LOCAL_API)
-    text, place, dry_run, sos, confirmed, cancel, sent, show, status = commands.strip().splitlines()
+    text, place, dry_run, sos, confirmed, cancel, *looks = commands.strip().splitlines()
+    sent, show, status, neighbours = looks
     with simulated(reader):
         assert reader.types(text) == "Package 1: Delivered\n"
         assert reader.types(place) == "Package 2: Delivered\n"
@@ -208,6 +209,7 @@ def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
         assert "Camp reached" in reader.types(sent)
         assert "accepted" in reader.types(show)
         assert "Satellite" in reader.types(status)
+        assert "radio" in reader.types(neighbours)
         with (
             Running([*reader.inside, sys.executable, "-c", GPSD], "ready"),
             reader.starts(track.strip(), "Package"),
