@@ -373,8 +373,10 @@ async def _keep_house(agent: Agent) -> None:
     while True:
         before = agent.parts.journal.clock.now() - settings.keep_ended_days * 86_400
         keep = settings.keep_ended_count
-        await agent.parts.journal.persist(outbound.forget(before=before, keep=keep))
-        await agent.parts.journal.persist(inbound.forget(before=before, keep=keep))
+        for forget in (outbound.forget, inbound.forget):
+            # Slice by slice, with others' commits between them.
+            while await agent.parts.journal.persist(forget(before=before, keep=keep)):
+                pass
         await agent.parts.journal.persist(losses.forget(before=before))
         await trio.sleep(HOUSEKEEPING)
 

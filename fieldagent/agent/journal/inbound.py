@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.listing import END
 from fieldagent.package.payload import Identity
 
@@ -280,15 +280,17 @@ def _as_told(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
     }
 
 
-def forget(*, before: float, keep: int) -> Operation[None]:
-    """Drop payloads that no hook waits for, and what is remembered to recognise duplicates."""
+def forget(*, before: float, keep: int) -> Operation[int]:
+    """Drop some payloads that no hook waits for, and what is remembered to recognise duplicates;
+    how many payloads those were. More may be there while it is not 0."""
 
-    def store(db: sqlite3.Connection) -> None:
+    def store(db: sqlite3.Connection) -> int:
         done = "number NOT IN (SELECT number FROM handover WHERE state = 'waiting')"
-        db.execute(
-            f"DELETE FROM inbound WHERE {done} AND (received < ? OR number IN"
-            f" (SELECT number FROM inbound WHERE {done} ORDER BY number DESC LIMIT -1 OFFSET ?))",
-            (before, keep),
+        cursor = db.execute(
+            f"DELETE FROM inbound WHERE number IN (SELECT number FROM inbound WHERE {done}"
+            " AND (received < ? OR number <= (SELECT number FROM inbound"
+            f" WHERE {done} ORDER BY number DESC LIMIT 1 OFFSET ?)) ORDER BY number LIMIT ?)",
+            (before, keep, FORGOTTEN_AT_ONCE),
         )
         # By age only where they are many: after a jump of the clock all of them look old.
         (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
@@ -300,6 +302,7 @@ def forget(*, before: float, keep: int) -> Operation[None]:
                 " FROM arrived WHERE sos = ?1 ORDER BY at DESC LIMIT ?2))",
                 (sos, kept),
             )
+        return cursor.rowcount
 
     return store
 

@@ -48,6 +48,8 @@ them makes the log longer than the 1 000 pages at which SQLite begins it anew: n
 then."""
 RESERVE_FROM = 32 << 20
 """What must be free for the reserve to be taken."""
+FORGOTTEN_AT_ONCE = 200
+"""Rows, with what belongs to them: an SOS that is posted meanwhile waits for that commit."""
 FULL_PAUSE = 10.0
 """Seconds until a full disk is tried again."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import dating, sos
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
-from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.records import (
     Accepted,
     DamagedPackage,
@@ -448,7 +448,8 @@ def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] 
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:
-    """Drop Packages that ended on every channel before `before`, and all but the last `keep`."""
+    """Drop some Packages that ended on every channel before `before`, or before the last `keep`;
+    how many those were. More may be there while it is not 0."""
 
     def store(db: sqlite3.Connection) -> int:
         # An id never comes back, though nothing else is known of it any more.
@@ -460,10 +461,15 @@ def forget(*, before: float, keep: int) -> Operation[int]:
         done = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
         done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
         done += " (SELECT sequence FROM sos WHERE state = 'declared')"
+        # Along the index of what has ended, the oldest first.
+        last = (
+            f"SELECT ended, sequence FROM package WHERE {done} ORDER BY ended DESC, sequence DESC"
+        )
         cursor = db.execute(
-            f"DELETE FROM package WHERE {done} AND (ended < ? OR sequence IN (SELECT sequence"
-            f" FROM package WHERE {done} ORDER BY ended DESC LIMIT -1 OFFSET ?))",
-            (before, keep),
+            "DELETE FROM package WHERE sequence IN (SELECT sequence FROM package"
+            f" WHERE {done} AND (ended < ? OR (ended, sequence) <= ({last} LIMIT 1 OFFSET ?))"
+            " ORDER BY ended, sequence LIMIT ?)",
+            (before, keep, FORGOTTEN_AT_ONCE),
         )
         return cursor.rowcount
 

@@ -22,8 +22,8 @@ from fieldagent.package.package import Channel
 
 log = logging.getLogger(__name__)
 
-SLICE = 50
-"""Packages that are put back at once: some milliseconds."""
+SLICE = 10
+"""Packages that are put back at once: a millisecond or two here, some ten of a small gateway's."""
 
 
 class Resume:

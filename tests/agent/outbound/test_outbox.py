@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE
 from fieldagent.agent.journal.records import Piece
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
@@ -423,6 +424,12 @@ async def test_stopping_lets_go_of_callers_and_keeps_their_package(tmp_path: Pat
         assert len(k.outbox) == 1
 
 
+ENDED_AT_ONE_MOMENT = (
+    "UPDATE leg SET status = 'Canceled', ended = 7.0",
+    "UPDATE package SET status = 'Canceled', ended = 7.0",
+)
+
+
 async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         ids = [await k.post() for _ in range(6)]
@@ -434,6 +441,20 @@ async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None
         await k.journal.commit(outbound.forget(before=1e12, keep=100))
         assert not any(outbound.by_id(k.journal, id_) for id_ in ids)
         assert k.status(waiting) is None
+
+
+async def test_many_that_ended_are_forgotten_in_slices_the_oldest_first(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        for _ in range(450):
+            await k.post()
+        await k.journal.commit(lambda db: [db.execute(each) for each in ENDED_AT_ONE_MOMENT])
+        forgotten: list[int] = []
+        first: list[tuple[int]] = []
+        while not forgotten or forgotten[-1]:
+            forgotten.append(await k.journal.commit(outbound.forget(before=0, keep=20)))
+            first += k.journal.read("SELECT min(id) FROM package")
+        assert forgotten == [FORGOTTEN_AT_ONCE, FORGOTTEN_AT_ONCE, 30, 0]
+        assert first == [(201,), (401,), (431,), (431,)]
 
 
 async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path: Path) -> None:
