@@ -195,6 +195,14 @@ def _minute(text: str) -> int:
     return int(hour) * 60 + int(minute)
 
 
+def _minutes(text: str) -> int:
+    minutes = int(text)
+    if not 1 <= minutes <= 10_080:
+        raise ValueError
+    return minutes
+
+
+_minutes.__name__ = "number of minutes from 1 to 10080"
 _duration.__name__ = "time such as 90m, 12h or 2d, 5m at least"  # what argparse calls it
 _minute.__name__ = "time of day such as 18:00"
 
@@ -249,6 +257,13 @@ def _add_webhook(actions: Subparsers) -> None:
     add.add_argument("--unsigned", action="store_true", help="post without a signature")
     add.add_argument("--username", help="for Basic; the password is asked for, or read")
     add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
+    add.add_argument(
+        "--after",
+        type=_minutes,
+        default=0,
+        metavar="MINUTES",
+        help="tell it of an SOS alone, where nobody has answered for so long",
+    )
     add.add_argument("--untried", action="store_true", help="add it without a test call")
     _webhook_action(kinds, "list", "list webhooks")
     for name, summary in (

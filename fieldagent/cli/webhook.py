@@ -51,7 +51,7 @@ def _read(given: argparse.Namespace) -> Webhook:
             raise WrongProperty(f"--header must be NAME:VALUE, not {header!r}")
         headers[name.strip()] = value.strip()
     signing = webhook_secrets(" ".join(own))
-    return Webhook(0, url(given.url), signing, given.username, password, headers)
+    return Webhook(0, url(given.url), signing, given.username, password, headers, after=given.after)
 
 
 def _new_secret() -> str:

@@ -38,6 +38,7 @@ from fieldagent.hub.api import HubApi
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.certificate import Certificate
 from fieldagent.hub.contract import Device
+from fieldagent.hub.event_stream import EventStreams
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
@@ -115,6 +116,7 @@ class Hub:
         self.read_routes = [
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
+            EventStreams(store, authentication, clock=time.time).route(),
         ]
         self.health = Health(
             store,

@@ -124,6 +124,7 @@ def _store(db: Db, posting: Posting, device: int | None, now: float) -> Entered:
         kind_of(posting.item),
         words_of(posting.item),
     )
+    db.announce(sos.EVENTS)
     return Entered(item, request_id)
 
 

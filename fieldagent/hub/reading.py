@@ -157,6 +157,20 @@ def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
     return which
 
 
+def behind(db: Db, caller: Caller, place: int, limit: int) -> list[tuple[int, float]]:
+    """Numbers and dates of the next items that the caller may see."""
+    which = _which(caller, ItemFilter())
+    rows = db.execute(
+        f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
+        " ORDER BY id LIMIT ?",
+        caller.workspace,
+        place,
+        *which.parameters,
+        limit,
+    )
+    return [(number, float(accepted)) for number, accepted in rows]
+
+
 class ReadItem(NamedTuple):
     """One item as its readers see it."""
 

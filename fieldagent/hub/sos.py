@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from fieldagent.hub.store.contract import Db
 
-TOPIC = "sos"
-"""What is announced when something happened to one."""
+EVENTS = "events"
+"""What is announced when something happened to one, or an item came."""
 
 
 class SosState(StrEnum):
@@ -71,7 +71,7 @@ def note_event(
         member,
         detail,
     )
-    db.announce(TOPIC)
+    db.announce(EVENTS)
 
 
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
@@ -103,6 +103,18 @@ def listing(db: Db, workspace: int, state: str | None, before: int, limit: int) 
         limit,
     )
     return [Sos(*row) for row in rows]
+
+
+def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float, int]]:
+    """Number, date and SOS of what happened next."""
+    rows = db.execute(
+        "SELECT sos_event.id, at, sos FROM sos_event JOIN sos ON sos.id = sos_event.sos"
+        " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",
+        place,
+        workspace,
+        limit,
+    )
+    return [(number, float(at), sos) for number, at, sos in rows]
 
 
 def set_acknowledged(db: Db, sos: int, member: int, now: float) -> None:

@@ -135,18 +135,21 @@ def shown(db: Db, found: Sos) -> dict[str, Any]:
     }
 
 
+_EVENT = (
+    "SELECT at, event, sos_event.member, member.name, detail FROM sos_event"
+    " LEFT JOIN member ON member.id = sos_event.member WHERE "
+)
+
+
 def timeline(db: Db, id_: int) -> list[dict[str, Any]]:
-    rows = db.execute(
-        "SELECT at, event, sos_event.member, member.name, detail FROM sos_event"
-        " LEFT JOIN member ON member.id = sos_event.member WHERE sos = ? ORDER BY sos_event.id",
-        id_,
-    )
-    return [
-        {
-            "at": float(at),
-            "event": event,
-            "by": None if member is None else {"id": str(member), "name": name or ""},
-            "detail": detail,
-        }
-        for at, event, member, name, detail in rows
-    ]
+    return [_event(*row) for row in db.execute(_EVENT + "sos = ? ORDER BY sos_event.id", id_)]
+
+
+def event_of(db: Db, number: int) -> dict[str, Any]:
+    (row,) = db.execute(_EVENT + "sos_event.id = ?", number)
+    return _event(*row)
+
+
+def _event(at: float, event: str, member: int | None, name: str, detail: str) -> dict[str, Any]:
+    by = None if member is None else {"id": str(member), "name": name or ""}
+    return {"at": float(at), "event": event, "by": by, "detail": detail}

@@ -61,6 +61,8 @@ class Webhook:
     password: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     failing_since: float | None = None
+    after: int = 0
+    """Minutes for which nobody answered an SOS, of which alone it is told; 0: of all, at once."""
 
     def extra(self) -> tuple[tuple[str, str], ...]:
         """The headers that go along with every post."""
@@ -98,14 +100,13 @@ _OURS = {
     "webhook-timestamp",
 }
 
-_WEBHOOK = "webhook.id, url, secrets, username, webhook.password, headers, failing_since"
+_WEBHOOK = "webhook.id, url, secrets, username, webhook.password, headers, failing_since, after"
 
 
 def _webhook(row: Sequence[Any]) -> Webhook:
-    id_, url, secrets, username, password, headers, failing_since = row
-    return Webhook(
-        id_, url, tuple(secrets.split()), username, password, json.loads(headers), failing_since
-    )
+    id_, url, secrets, username, password, headers, failing_since, after = row
+    given = tuple(secrets.split()), username, password, json.loads(headers)
+    return Webhook(id_, url, *given, failing_since, after)
 
 
 _DUE = (
@@ -164,13 +165,13 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
             "UPDATE webhook_delivery SET claimed_until = ? WHERE webhook = ? AND item = ?",
             now + CLAIM,
             webhook,
-            row[7],
+            row[8],
         )
     return [_posting(db, row, now + CLAIM) for row in rows]
 
 
 def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
-    item, request_id, sender, workspace, body, accepted, *rest = row[7:]
+    item, request_id, sender, workspace, body, accepted, *rest = row[8:]
     estimate, unproved, overdue, attempts = rest
     entry = stored_entry(body)
     content = entry.content
@@ -186,7 +187,7 @@ def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
     who = identity_of(db, sender, workspace)
     text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
-    return WebhookPost(_webhook(row[:7]), item, delivery, claimed_until)
+    return WebhookPost(_webhook(row[:8]), item, delivery, claimed_until)
 
 
 def settle(
@@ -376,8 +377,8 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float) -> int:
         if not _HEADER.fullmatch(f"{name}:{value}") or name.lower() in _OURS:
             raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
     ((id_,),) = db.execute(
-        "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created, after)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         workspace,
         webhook.url,
         " ".join(webhook.secrets),
@@ -385,6 +386,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float) -> int:
         webhook.password,
         json.dumps(dict(webhook.headers)),
         now,
+        webhook.after,
     )
     note(db, ADMINISTRATION, "webhook add", f"{id_} {webhook.url}", now)
     return int(id_)
@@ -397,9 +399,12 @@ def known(db: Db, webhook: int) -> Webhook:
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    names = ("id", "url", "signed", "failingSince", "disabled", "reason", "waiting", "dead")
+    names = (
+        *("id", "url", "signed", "after", "failingSince"),
+        *("disabled", "reason", "waiting", "dead"),
+    )
     rows = db.execute(
-        "SELECT id, url, secrets, failing_since, disabled, reason, (SELECT count(*)"
+        "SELECT id, url, secrets, after, failing_since, disabled, reason, (SELECT count(*)"
         " FROM webhook_delivery WHERE webhook = webhook.id AND state = 'waiting'), (SELECT"
         " count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'dead')"
         " FROM webhook WHERE workspace = ? ORDER BY id",
@@ -418,8 +423,9 @@ def enable(db: Db, webhook: int, *, now: float) -> None:
         webhook,
     )
     db.execute(
+        # What was never tried waits for nobody but, of an SOS, for its time.
         "UPDATE webhook_delivery SET not_before = 0, attempts = 0 WHERE webhook = ?"
-        " AND state = 'waiting'",
+        " AND state = 'waiting' AND attempts > 0",
         webhook,
     )
     note(db, ADMINISTRATION, "webhook enable", str(webhook), now)

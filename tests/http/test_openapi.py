@@ -18,6 +18,7 @@ from fieldagent.http import openapi
 from fieldagent.http.routes import Route
 from fieldagent.hub import push
 from fieldagent.hub.api import HubApi
+from fieldagent.hub.event_stream import EventStreams
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.read_api import ReadApi
@@ -45,6 +46,7 @@ def routes(name: str) -> list[Route]:
     health = Health(nothing, clock=lambda: 0.0, supervisor=nothing, counters=dict, stopping=nothing)
     routes = [*api.routes(), *read_api.routes(), *health.routes()]
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
+    routes.append(EventStreams(nothing, nothing, clock=lambda: 0.0).route())
     return [*routes, Links(nothing, nothing, nothing).route()]
 
 
@@ -140,10 +142,12 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
     administer(database, "user", "role", "Olga", "dispatcher")
     olga = administer(database, "token", "add", "desk", "--user", "Olga")["token"]
     with hub(tmp_path, {"database": database}) as running:
-        # A link is a WebSocket, and RockBLOCK's webhook is there for those who have an account.
+        # A link is a WebSocket, RockBLOCK's webhook is there for those who have an account, and the
+        # stream of events has no end to wait for.
         explore(
             running.address,
             *("--exclude-path", "/link", "--exclude-path", "/operator/rockblock"),
+            *("--exclude-path", "/api/events"),
             *("--header", f"x-api-key: {key}"),
             *("--header", f"Authorization: Bearer {first['token']}"),
         )

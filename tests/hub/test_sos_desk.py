@@ -15,12 +15,13 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import router
 from fieldagent.http.target import query_pairs
-from fieldagent.hub import directory, sos, sos_desk
+from fieldagent.hub import directory, sos, sos_desk, webhooks
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.sos_api import SosApi
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, decode, derive_key, digest_of
 from tests.hub.field import MASTER, START, Field, collect, field_of
 
@@ -213,3 +214,37 @@ async def test_another_workspace_has_its_own(store: Store) -> None:
         await hub.alps.sends(1, HELP)
         found = await store.read(lambda db: sos.named(db, 2, 1))
         assert found is None
+
+
+async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> None:
+    async with desk(store) as hub:
+
+        def settle_in(db: Db) -> None:
+            for after in (0, 10, 20):
+                contact = webhooks.Webhook(0, f"https://desk.example/{after}", after=after)
+                webhooks.add(db, 1, contact, now=START)
+
+        async def told() -> list[str]:
+            """And they take it."""
+            posts = await store.commit(lambda db: webhooks.claim(db, hub.alps.now, 9))
+            for post in posts:
+                taken = HandoverResult(HandoverOutcome.HANDED)
+                settle = partial(webhooks.settle, posting=post, result=taken, now=hub.alps.now)
+                await store.commit(settle)
+            return [post.webhook.url.rpartition("/")[2] for post in posts]
+
+        await store.commit(settle_in)
+        await hub.alps.sends(1, Entry(1, Message("all well"), int(START)))
+        assert await told() == ["0"]
+        await hub.alps.sends(1, HELP)
+        assert await told() == ["0"]
+        hub.alps.now += 599
+        assert await told() == []
+        await store.commit(lambda db: webhooks.enable(db, 2, now=START))
+        assert await told() == []
+        hub.alps.now += 1
+        assert await told() == ["10"]
+        await hub.told("POST", "/api/sos/1/acknowledge")
+        hub.alps.now += 3600
+        assert await told() == []
+        assert await hub.events() == ["raised", "webhook", "webhook", "acknowledged"]

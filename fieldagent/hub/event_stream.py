@@ -1,0 +1,189 @@
+"""Tells everyone who listens what comes: items, and what happens to an SOS.
+
+Server-sent events (the HTML standard, section 9.2) for `GET /api/events`, each with an id by which
+a listener goes on where they were (`Last-Event-ID`), at any hub of those that share a database.
+What is told is read from the tables; nobody who listens has a queue.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import trio
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub import reading, sos, sos_desk
+from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.caller import Caller, Purpose
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.store.group import StoreFailed, StoreUnavailable
+
+TOPICS = ("item", "sos")
+KEEP_ALIVE = 15.0
+"""Seconds of silence after which a comment shows that the stream lives."""
+REST = 1.0
+"""Seconds between two looks: many who listen to a busy hub must not slow it down."""
+LASTS = 900.0
+"""Seconds after which a stream ends; who comes back proves anew who they are."""
+UNSETTLED = 30.0
+"""Seconds for which a lower number may still come, where several hubs write."""
+AT_ONCE = 50
+"""Rows told in one look."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """The rows of one table behind a place, each told once, though they come out of order."""
+
+    place: int
+    """All up to here have been told: a listener may come back to it."""
+    unsettled: float
+    _told: set[int] = field(default_factory=set)
+
+    def fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
+        """Of the next rows behind the place, with their dates, those to be told now; each with the
+        place to which a listener may come back who has had it and those before it."""
+        found: dict[int, int] = {}
+        settled = True
+        for number, at in rows:
+            settled = settled and (not self.unsettled or at <= now - self.unsettled)
+            known = number in self._told
+            if settled:
+                self.place = number
+                self._told.discard(number)
+            else:
+                self._told.add(number)
+            if not known:
+                found[number] = self.place
+        return found
+
+    @property
+    def room(self) -> int:
+        """How many rows to look at."""
+        return AT_ONCE + len(self._told)
+
+
+class EventStreams:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._judge = authentication.judge(Purpose.READ)
+
+    def route(self) -> Route:
+        return Route("GET", "/api/events", self.listen, judge=self._judge)
+
+    async def listen(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("topics",))
+        topics = dict(request.query).get("topics", ",".join(TOPICS)).split(",")
+        if not set(topics) <= set(TOPICS):
+            raise Problem(400, f"?topics= holds some of {','.join(TOPICS)}")
+        last = request.headers.get("last-event-id", "")
+        stream = partial(self.stream, caller, frozenset(topics), last)
+        return Response(
+            200,
+            content_type="text/event-stream",
+            headers=(("Cache-Control", "no-store"),),
+            stream=stream,
+        )
+
+    async def stream(
+        self, caller: Caller, topics: frozenset[str], last: str
+    ) -> AsyncIterator[bytes]:
+        """`last` is the id of the last event that the listener has had. It ends where the database
+        is away: who comes back misses nothing."""
+        try:
+            newest = await self._store.read(partial(_newest, workspace=caller.workspace))
+            places = _places(last, newest)
+            unsettled = UNSETTLED if self._store.shared else 0.0
+            items, happened = (Follower(each, unsettled) for each in places or newest)
+            lost = bool(last) and places is None
+            yield b": listening\n\n" + (_event(*newest, "lost", {}) if lost else b"")
+            ends = trio.current_time() + LASTS
+            deadline = trio.current_time() + KEEP_ALIVE
+            while trio.current_time() < ends:
+                news = self._store.heard(sos.EVENTS)
+                events = await self._since(caller, topics, items, happened)
+                if events:
+                    yield events
+                    deadline = trio.current_time() + KEEP_ALIVE
+                    await trio.sleep(REST)
+                    continue
+                with trio.move_on_at(deadline) as quiet:
+                    await news.wait()
+                    await trio.sleep(REST)
+                if quiet.cancelled_caught:
+                    yield b": alive\n\n"
+                    deadline = trio.current_time() + KEEP_ALIVE
+        except (StoreFailed, StoreUnavailable):
+            return
+
+    async def _since(
+        self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower
+    ) -> bytes:
+        events = b""
+        if "item" in topics:
+            found = await self._store.read(lambda db: self._items(db, caller, items))
+            for item, place in found:
+                events += _event(place, happened.place, "item", item.as_json())
+        if "sos" in topics:
+            told = await self._store.read(lambda db: self._happened(db, caller, happened))
+            for event, place in told:
+                events += _event(items.place, place, "sos", event)
+        return events
+
+    def _items(
+        self, db: Db, caller: Caller, follower: Follower
+    ) -> list[tuple[reading.ReadItem, int]]:
+        rows = reading.behind(db, caller, follower.place, follower.room)
+        fresh = follower.fresh(rows, self._clock())
+        found = reading.items(db, list(fresh))
+        return [(each, fresh[each.number]) for each in reversed(found)]
+
+    def _happened(
+        self, db: Db, caller: Caller, follower: Follower
+    ) -> list[tuple[dict[str, Any], int]]:
+        rows = sos.events_behind(db, caller.workspace, follower.place, follower.room)
+        fresh = follower.fresh([(number, at) for number, at, _ in rows], self._clock())
+        told = []
+        for number, _, id_ in rows:
+            found = sos.named(db, caller.workspace, id_) if number in fresh else None
+            if found is not None:
+                event = sos_desk.event_of(db, number)
+                told.append(({**sos_desk.shown(db, found), "event": event}, fresh[number]))
+        return told
+
+
+def _newest(db: Db, workspace: int) -> tuple[int, int]:
+    """The last item, and the last that happened to an SOS."""
+    item = "SELECT coalesce(max(id), 0) FROM item WHERE workspace = ?"
+    ((last,),) = db.execute(item, workspace)
+    ((event,),) = db.execute("SELECT coalesce(max(id), 0) FROM sos_event")
+    return int(last), int(event)
+
+
+_ID = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
+
+
+def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
+    """None where nothing like that was told, or by a database of before it was put back."""
+    read = _ID.fullmatch(last)
+    if read is None:
+        return None
+    places = int(read[1]), int(read[2])
+    return None if places[0] > newest[0] or places[1] > newest[1] else places
+
+
+def _event(item: int, event: int, topic: str, told: dict[str, Any]) -> bytes:
+    return f"id: {item}.{event}\nevent: {topic}\ndata: {json.dumps(told)}\n\n".encode()

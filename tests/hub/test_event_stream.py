@@ -1,0 +1,135 @@
+"""What listeners at the hub are told, and from where they go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import trio
+
+from fieldagent.hub import sos_desk
+from fieldagent.hub.event_stream import AT_ONCE, EventStreams, Follower
+from fieldagent.hub.sos import named
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, Field, field_of
+from tests.hub.test_read_api import enter_many, hub_caller
+from tests.processes import PATIENCE, administer, agent, hub
+
+TIME = int(START)
+BOTH = frozenset(["item", "sos"])
+
+
+class Listener:
+    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
+        self._pieces = pieces
+        self._text = ""
+        self.last = ""
+
+    async def next(self) -> tuple[str, Any]:
+        while True:
+            event, end, rest = self._text.partition("\n\n")
+            if end:
+                self._text = rest
+                if not event.startswith(":"):
+                    place, topic, data = (line.partition(": ")[2] for line in event.split("\n"))
+                    self.last = place
+                    return topic, json.loads(data)
+            else:
+                with trio.fail_after(PATIENCE):
+                    self._text += (await anext(self._pieces)).decode()
+
+    async def texts(self, count: int) -> list[str]:
+        return [(await self.next())[1]["event"]["content"] for _ in range(count)]
+
+
+def stream(alps: Field, last: str = "", topics: frozenset[str] = BOTH) -> Any:
+    judge = Mock()
+    streams = EventStreams(alps.store, judge, clock=alps.clock)
+    return aclosing(streams.stream(hub_caller(), topics, last))
+
+
+def acknowledge(db: Db) -> None:
+    found = named(db, 1, 1)
+    assert found is not None
+    sos_desk.acknowledge(db, found, 2, "coming", START)
+
+
+async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.sends(1, Entry(1, Message("before"), TIME))
+        async with stream(alps) as pieces:
+            listener = Listener(pieces)
+            assert (await anext(pieces)).startswith(b": listening")
+            await alps.sends(1, Entry(2, Message("help"), TIME, sos=True))
+            told = [await listener.next() for _ in range(2)]
+            assert {topic for topic, _ in told} == BOTH
+            await store.commit(acknowledge)
+            topic, document = await listener.next()
+            assert (topic, document["state"]) == ("sos", "acknowledged")
+            assert document["event"]["by"]["name"] == "Ben"
+
+
+async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Store) -> None:
+    async with field_of(store) as alps:
+        async with stream(alps, topics=frozenset(["item"])) as pieces:
+            listener = Listener(pieces)
+            await anext(pieces)
+            for number in range(3):
+                await alps.sends(1, Entry(number + 1, Message(f"{number}"), TIME))
+            # Longer ago than another hub may take to bring a lower number.
+            alps.now += 60
+            assert await listener.texts(1) == ["0"]
+        await store.commit(partial(enter_many, count=2 * AT_ONCE + 1, text="hay"))
+        alps.now += 60
+        async with stream(alps, listener.last, frozenset(["item"])) as pieces:
+            texts = await Listener(pieces).texts(2 * AT_ONCE + 3)
+            assert texts == ["1", "2", *["hay"] * (2 * AT_ONCE + 1)]
+
+
+@pytest.mark.parametrize("last", ["9999.0", "0.9999", "abc", "1"])
+async def test_an_id_that_nobody_knows_is_told_to_be_lost(store: Store, last: str) -> None:
+    async with field_of(store) as alps:
+        await alps.sends(1, Entry(1, Message("before"), TIME))
+        async with stream(alps, last) as pieces:
+            assert (await Listener(pieces).next())[0] == "lost"
+
+
+def test_a_lower_number_that_comes_late_is_told_too() -> None:
+    follower = Follower(0, 30.0)
+    assert follower.fresh([(1, 0.0), (3, 1.0)], 2.0) == {1: 0, 3: 0}
+    assert follower.fresh([(1, 0.0), (2, 0.5), (3, 1.0)], 3.0) == {2: 0}
+    assert follower.fresh([(1, 0.0), (2, 0.5), (3, 1.0), (4, 39.0)], 40.0) == {4: 3}
+    assert follower.fresh([(4, 39.0)], 41.0) == {}
+    alone = Follower(0, 0.0)
+    assert alone.fresh([(1, 0.0), (3, 1.0)], 1.0) == {1: 1, 3: 3}
+
+
+def test_a_listener_hears_a_kit(tmp_path: Path, database: str) -> None:
+    first = administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    token = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
+    key = administer(database, "key", "add", "desk", "--read")["apiKey"]
+    proof = {"x-api-key": key, "Authorization": f"Bearer {first['token']}"}
+    with hub(tmp_path, {"database": database}) as running:
+        settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        connection = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+        connection.request("GET", "/api/events", headers=proof)
+        answer = connection.getresponse()
+        assert answer.getheader("content-type") == "text/event-stream"
+        assert answer.readline() == b": listening\n"
+        with agent(tmp_path, settings) as kit:
+            kit.post("hello")
+            while not (line := answer.readline()).startswith(b"data:"):
+                assert line
+            assert json.loads(line[5:])["event"]["content"] == "hello"
+        answer.close()
+        connection.close()
