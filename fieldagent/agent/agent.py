@@ -17,6 +17,7 @@ from typing import IO, Any
 import trio
 
 from fieldagent import __version__
+from fieldagent.agent import gps_time
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels import satellite
@@ -436,6 +437,11 @@ async def _show_life(agent: Agent) -> None:
     await keep_fed(agent.parts.journal, agent.stuck, lambda: in_brief(agent.status()))
 
 
+async def _take_time(agent: Agent) -> None:
+    if agent.settings.gpsd is not None:
+        await gps_time.keep_told(agent.parts.journal.clock, agent.settings.gpsd)
+
+
 async def _resume(agent: Agent) -> None:
     await agent.parts.resume.run()
 
@@ -446,6 +452,7 @@ KEEPERS = {
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,
     "the watchdog": _show_life,
+    "the time from gpsd": _take_time,
     "the event stream": _tell_events,
     "the links' condition": _tell_links,
     "the search for fragments": _ask_for_fragments,

@@ -22,6 +22,7 @@ from fieldagent.system.properties import (
     Key,
     WrongProperty,
     absolute_path,
+    endpoint,
     one_of,
     read,
     read_file,
@@ -70,6 +71,7 @@ class Settings:
     state_directory: Path
     keep_ended_count: int
     keep_ended_days: int
+    gpsd: tuple[str, int] | None
     api_port: int
 
 
@@ -153,6 +155,10 @@ def _callsign(value: str) -> str:
             f"must be a call of up to 6 capitals and digits, as N0CALL-7, not {value!r}"
         )
     return value
+
+
+def _gpsd(value: str) -> tuple[str, int] | None:
+    return None if value == "none" else endpoint(value)
 
 
 def _fan_out(value: str) -> FanOut:
@@ -340,6 +346,13 @@ KEYS = (
         whole(0, 36_500, "days"),
         7,
         "days that ended Packages keep their answers (7)",
+    ),
+    Key(
+        "gpsd",
+        _gpsd,
+        ("127.0.0.1", 2947),
+        "HOST:PORT of a gpsd that is asked for the time while the system's clock is not trusted;"
+        " none for never (127.0.0.1:2947)",
     ),
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )

@@ -119,7 +119,7 @@ def status(given: argparse.Namespace) -> int:
     if not answer["clock"]["trusted"]:
         lines.append(
             f"the clock shows {clock_time(answer['clock']['time'])}, which nobody has confirmed"
-            " since the start: connect a network or a GPS receiver (chrony, gpsd), or set it"
+            " since the start: connect a network or a GPS receiver (gpsd), or set it"
         )
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)

@@ -16,6 +16,7 @@ from fieldagent.system.properties import (
     Key,
     WrongProperty,
     absolute_path,
+    endpoint,
     one_of,
     read,
     read_file,
@@ -72,13 +73,6 @@ def _networks(value: str) -> tuple[Network, ...]:
         ) from None
 
 
-def _endpoint(value: str) -> tuple[str, int]:
-    host, _, port = value.rpartition(":")
-    if not host:
-        raise WrongProperty(f"must be HOST:PORT, not {value!r}")
-    return host.strip("[]"), whole(0, 65535, "port")(port)
-
-
 KEYS = (
     Key(
         "database",
@@ -110,7 +104,7 @@ KEYS = (
     Key("tls-key", absolute_path, None, "PEM file with its key"),
     Key(
         "admin-listen",
-        _endpoint,
+        endpoint,
         None,
         "HOST:PORT of a listener for /metrics, /healthz and /livez; /metrics is there alone then",
     ),
@@ -139,14 +133,14 @@ KEYS = (
         0,
         "seconds from SIGTERM, when /healthz turns to 503, until links and listeners close (0)",
     ),
-    Key("directip-listen", _endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
+    Key("directip-listen", endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
     Key(
         "directip-allow",
         _networks,
         (),
         "networks that it may come from, as the operator names them: 192.0.2.0/28 (this machine)",
     ),
-    Key("directip-gateway", _endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
+    Key("directip-gateway", endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
     Key(
         "rockblock-address",
         url,

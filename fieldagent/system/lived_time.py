@@ -34,7 +34,8 @@ ASK_EVERY = 5.0
 """Seconds for which the kernel's word on the clock counts; one that was set is asked about anew."""
 NEWS = 2.0
 """Seconds by which others may tell the time differently each time: the hub tells whole ones."""
-RANKS = ("GPS", "satellite", "hub")
+GPS = "GPS"
+RANKS = (GPS, "satellite", "hub")
 """Who else tells the time, the best first. Where the system's clock is not trusted, dates follow
 the best who did since the boot; the clock itself is never set."""
 

@@ -62,6 +62,13 @@ def url(value: str) -> str:
     return value
 
 
+def endpoint(value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    if not host:
+        raise WrongProperty(f"must be HOST:PORT, not {value!r}")
+    return host.strip("[]"), whole(0, 65535, "port")(port)
+
+
 def absolute_path(value: str) -> Path:
     if not value.startswith("/"):
         raise WrongProperty(f"must be a path that begins with /, not {value!r}")

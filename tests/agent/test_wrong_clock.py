@@ -7,10 +7,12 @@ libfaketime sets the clock of one process; the time since the boot stays the mac
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
+import threading
 import time
-from contextlib import AbstractContextManager, ExitStack, closing
-from datetime import datetime
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +196,56 @@ def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) 
             clock = kit.call("GET", "/api/status").body["clock"]
             assert (clock["trusted"], clock["source"]) == (True, "satellite")
             assert abs(clock["time"] - time.time()) < 100, "ours; the system's is left alone"
+
+
+class Gpsd:
+    """One whose receiver has no fix at first, between lines that mean nothing to us."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "{}:{}".format(*self._listener.getsockname())
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._listener.accept()
+                with caller, suppress(OSError):
+                    self._tell(caller)
+
+    def _tell(self, caller: socket.socket) -> None:
+        assert caller.recv(100).startswith(b"?WATCH=")
+        caller.sendall(b'{"class":"VERSION"}\n$GPGGA,\n{"class":"TPV","mode":1}\n{"class":"TP')
+        now = datetime.now(UTC)
+        self.told.append(now.timestamp())
+        caller.sendall(f'V","mode":2,"time":"{now.isoformat()}","lat":46.5,"lon":8}}\n'.encode())
+        caller.recv(1)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(PATIENCE)
+
+
+def test_a_date_is_corrected_by_what_gpsd_tells(tmp_path: Path) -> None:
+    """Which ranks before the modem; and is not asked where the system's clock is trusted."""
+    with closing(Gpsd()) as gpsd, sky(tmp_path) as above:
+        settings = {"gpsd": gpsd.address, "satellite-port": str(tmp_path / "modem")}
+        with agent(tmp_path, settings, MODULE, **environment(tmp_path, IN_1970)) as kit:
+            until(lambda: kit.call("GET", "/api/status").body["clock"]["source"] == "GPS")
+            clock = kit.call("GET", "/api/status").body["clock"]
+            assert clock["trusted"]
+            assert abs(clock["time"] - time.time()) < 100
+            assert (
+                kit.call("POST", "/api/package", {"location": HERE}).body["status"] == "Delivered"
+            )
+            line = above.expect(" location {")
+            assert is_now(json.loads(line.partition("location ")[2])["timestamp"])
+            assert kit.call("GET", "/api/status").body["clock"]["source"] == "GPS"
+            assert kit.stop() == 0
+        assert len(gpsd.told) == 1
 
 
 def test_a_date_is_corrected_by_what_the_hub_tells(tmp_path: Path) -> None:
