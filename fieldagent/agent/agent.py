@@ -95,7 +95,7 @@ class Agent:
     def _notices(self) -> list[str]:
         trouble, station = self.parts.inbox.key_trouble, self.parts.station
         date = self.parts.journal.clock.date
-        heard = [] if station is None else station.troubles.notices(date)
+        heard = [] if station is None else station.notices(date)
         return [*([trouble] if trouble else []), *heard]
 
     def _clock(self) -> dict[str, Any]:
@@ -241,6 +241,8 @@ async def _run_parts(
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
             drive = partial(_drive, outbox.link, DRIVERS[channel](agent))
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
+        if agent.parts.station is not None:
+            nursery.start_soon(keep, "the rounds on the air", agent.parts.station.repeating.run)
         await _serve_api(agent, listeners, stopping, task_status)
         nursery.cancel_scope.cancel()
 

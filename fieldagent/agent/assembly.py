@@ -188,6 +188,7 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
         settings.radio_carry & channels,
         settings.radio_carry_credits_per_day,
         settings.package_time_to_live,
+        settings.radio_hops,
     )
 
 

@@ -62,6 +62,7 @@ class Settings:
     radio_station: int | None
     radio_name: str
     radio_key: tuple[bytes, ...]
+    radio_hops: int
     radio_carry: frozenset[Channel]
     radio_carry_credits_per_day: int
     fan_out: FanOut
@@ -290,6 +291,13 @@ KEYS = (
         " rotate. Check that your licence allows authentication",
     ),
     Key(
+        "radio-hops",
+        whole(1, 7, "transmissions"),
+        3,
+        "transmissions that bring an SOS, or what asks for the hub, anywhere at most: 1 repeats"
+        " nobody's (3)",
+    ),
+    Key(
         "radio-carry",
         _carry,
         frozenset[Channel](),
@@ -419,6 +427,7 @@ NEEDS = {
     "radio-callsign": "radio-port",
     "radio-key": "radio-port",
     "radio-carry": "radio-port",
+    "radio-hops": "radio-port",
 }
 """What means nothing without another."""
 

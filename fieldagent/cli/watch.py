@@ -52,11 +52,19 @@ def show_package(given: argparse.Namespace) -> int:
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""
         lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}".rstrip()))
+    if package["receipts"]:
+        lines.append(escaped(f"has it: {holders(package['receipts'])}"))
+    if package["lacking"]:
+        lines.append(f"heard within the hour, and has not: {_stations(package['lacking'])}")
     lines += _waits(package)
     lines += [package["reason"]] if "reason" in package else []
     lines += [_story_line(line) for line in package["story"]]
     show(given, package, "\n".join(lines))
     return OK
+
+
+def _stations(listed: list[dict[str, Any]]) -> str:
+    return escaped(", ".join(each["name"] or f"station {each['station']}" for each in listed))
 
 
 def _story_line(line: dict[str, Any]) -> str:

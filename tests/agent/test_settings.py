@@ -38,6 +38,7 @@ GOOD = {
     "radio-station": "7",
     "radio-name": "Hut",
     "radio-key": "00" * 32,
+    "radio-hops": "2",
     "radio-carry": "Cellular, satellite",
     "radio-carry-credits-per-day": "20",
     "fan-out": "cheapest",

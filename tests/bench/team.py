@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -129,7 +130,8 @@ async def traffic(team: Team) -> str:
             posted.append((kit, text, trio.current_time()))
             await kit.post(message={"content": text})
             if number % 2:
-                timestamp = int(START + trio.current_time())
+                moment = datetime.fromtimestamp(START + trio.current_time(), UTC)
+                timestamp = moment.isoformat()
                 await kit.post(
                     location={"latitude": 47.0, "longitude": 8.0, "timestamp": timestamp}
                 )

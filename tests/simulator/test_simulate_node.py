@@ -6,13 +6,13 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.agent.test_agent import HOOK
-from tests.processes import MODULE, Agent, Running
+from tests.processes import MODULE, Agent, Running, until
 
 
 @contextmanager
@@ -78,6 +78,36 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
         assert re.search("1  (Kit 1|Clone) .* -80 dBm  SNR 6 dB", line), line
         eve.expect("without a tag, and radio-key is set here")
         assert "give that kit the same radio-key" in told(eve, "status")
+
+
+@pytest.mark.long
+def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> None:
+    """Three in earshot of each other and one behind a ridge, at 30 % loss."""
+    (tmp_path / "who").write_text("1 2\n1 3\n2 3\n3 4\n")
+    who = ("--nodes", "4", "--topology", str(tmp_path / "who"), "--loss", "0.3")
+    with ExitStack() as stack:
+        air = stack.enter_context(nodes(tmp_path, "--seed", "7", *who))
+        kits = [stack.enter_context(kit(tmp_path, number)) for number in range(1, 5)]
+        for each in kits:
+            each.expect("the radio works")
+            each.call("POST", "/api/package/async", {"message": {"content": "here"}})
+        until(lambda: len(kits[0].call("GET", "/api/neighbours").body["neighbours"]) == 2)
+        air.type("unplug 2")
+        sos = {"message": {"content": "leg broken"}, "priority": 100}
+        sent = kits[0].call("POST", "/api/package", sos).body
+        assert sent["status"] == "Delivered"
+        shown = subprocess.run(
+            [*MODULE, "show", str(sent["id"]), "--port", str(kits[0].port)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert "heard within the hour, and has not: Kit 2" in shown
+        assert "has it: Kit 3" in shown
+        air.type("plug 2")
+        for each in kits[1:]:
+            each.expect("leg broken")
+        until(lambda: not kits[0].call("GET", f"/api/package/{sent['id']}").body["lacking"])
 
 
 def test_a_wrong_topology_is_a_wrong_call(tmp_path: Path) -> None:

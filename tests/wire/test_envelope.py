@@ -93,6 +93,15 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         7,
         None,
     ),
+    "SOS message 12, of station 7, again": (
+        [
+            Entry(12, Message("help"), TIME, sos=True),
+            Entry(0, Source(5, 1)),
+            Entry(12, Source(9, 0)),
+        ],
+        7,
+        None,
+    ),
     "SOS message 30": (
         [Entry(30, Message("help"), TIME, sos=True), Entry(30, Source(7, 12))],
         1,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal import inbound, on_air
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Channel
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
@@ -31,3 +34,22 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
         for number, each in reversed(station.neighbours.known.items())
     ]
     return {"station": station.number, "neighbours": found}
+
+
+def lacking(
+    journal: Journal, station: Station | None, sequence: int, legs: Mapping[Channel, Leg]
+) -> list[dict[str, Any]]:
+    """Who was heard within the last hour and has not confirmed a Package that goes on the air, or
+    goes round there still."""
+    leg = legs.get(Channel.RADIO)
+    if station is None or leg is None:
+        return []
+    goes_round = any(item.entry.sequence == sequence for item in station.rounds.ours())
+    if leg.status is not None and not goes_round:
+        return []
+    names, has = inbound.station_names(journal), on_air.holders(journal, sequence)
+    return [
+        {"station": number, "name": names.get(number)}
+        for number in station.neighbours.in_earshot()
+        if number not in has
+    ]

@@ -157,6 +157,9 @@ class LocalApi:
                 **said,
                 "channels": _waiting(self._parts).legs_json(standing.sequence, standing.legs),
                 "receipts": receipts,
+                "lacking": neighbour_listing.lacking(
+                    self._journal, self._parts.station, standing.sequence, standing.legs
+                ),
                 "late": late,
                 "story": story,
             }

@@ -8,6 +8,8 @@ from math import inf
 
 STATIONS_MAX = 1000
 """Stations that are remembered. Anybody on the air may claim any number of names."""
+REACHED_FOR = 21_600.0
+"""Seconds for which who reached the hub counts as reaching it."""
 AWAY_AFTER = 3600.0
 """Seconds after which a station that was not heard is no neighbour any more."""
 
@@ -22,7 +24,7 @@ class HeardStation:
     snr: int | None = None
     """In dB."""
     hub: bool | None = None
-    """It has brought something to the hub; or it asked others to. None before either."""
+    """It brought something to the hub, or asks nobody to; or it asks others. None before either."""
 
 
 class Neighbours:
@@ -48,6 +50,11 @@ class Neighbours:
         """It said that it brought something to the hub, or asked others to."""
         if station in self.known:
             self.known[station].hub = reached
+
+    def reaches_hub(self) -> set[int]:
+        """Those that do, also where they have been silent for a while: nobody asked them."""
+        since = self._clock() - REACHED_FOR
+        return {number for number, each in self.known.items() if each.hub and each.heard_at > since}
 
     def in_earshot(self) -> list[int]:
         now = self._clock()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
-from fieldagent.agent.journal import history, inbound, outbound
+from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
@@ -30,6 +30,7 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    Source,
     Unauthenticated,
     decode,
     digest_of,
@@ -69,6 +70,14 @@ class Packet:
     """Neighbours' items, which are in the journal and go into the queues."""
     asked_for: set[AskedFor] = field(default_factory=set)
     whole: set[AskedFor] = field(default_factory=set)
+    sender: int = 0
+    """Who transmitted it: the station whose it is, or one that repeats it."""
+    hops: int = 1
+    """Transmissions that brought it here."""
+    lacking: dict[int, set[int]] = field(default_factory=dict)
+    """By the number of an item, the stations that are named as lacking it: others are silent."""
+    items: list[Entry] = field(default_factory=list)
+    """Those that are here whole by it."""
 
 
 class PacketReception:
@@ -90,7 +99,7 @@ class PacketReception:
         troubles: AirTroubles,
     ) -> None:
         self._inbox = inbox
-        self._station = station
+        self.station = station
         self._keys = keys
         self._relay = relay
         self._room = room
@@ -116,11 +125,13 @@ class PacketReception:
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         taken = Taken(now, troubles=[*envelope.not_understood])
-        packet = Packet(envelope.origin, taken)
-        if envelope.origin == self._station:
-            packet.namesake = _is_another_kits(db, envelope)
+        packet = Packet(envelope.origin, taken, sender=envelope.origin)
+        _read_marks(envelope, packet)
+        if self.station in (envelope.origin, packet.sender):
+            packet.namesake = packet.sender == envelope.origin and _is_another_kits(db, envelope)
             packet.is_echo = not packet.namesake
             if packet.is_echo:
+                self._note_repeated(db, envelope, packet)
                 return packet
         packet.relay = any(isinstance(entry.content, RelayRequest) for entry in envelope.entries)
         # Who sends is known before what is sent.
@@ -141,7 +152,7 @@ class PacketReception:
         if isinstance(content, RelayRequest | Report | Receipt | Beside | JournalNumber):
             return
         if isinstance(content, Ack):
-            if content.station == self._station and not packet.namesake:
+            if content.station == self.station and not packet.namesake:
                 self._note_ack(db, entry.sequence, content, packet)
             else:
                 packet.overheard.append((entry.sequence, content))
@@ -151,11 +162,33 @@ class PacketReception:
         elif isinstance(content, Fragment):
             self._store_fragment(db, entry.sequence, content, packet)
         else:
-            packet.acks.append((entry.sequence, Ack(station, digest=digest_of(entry))))
             self._store_item(db, entry, packet)
 
-    def _store_item(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
+    def _note_repeated(self, db: sqlite3.Connection, envelope: Envelope, packet: Packet) -> None:
+        """Who repeats an item of ours has it."""
+        if packet.sender == self.station:
+            return
+        for entry in envelope.entries:
+            if isinstance(entry.content, Item) and _is_ours(db, entry):
+                at = self._inbox.date(packet.taken.now)
+                outbound.note_receipt(db, entry.sequence, -packet.sender, at)
+                ack = Ack(self.station, digest=digest_of(entry))
+                packet.heard.append((entry.sequence, ack))
+
+    def _store_item(
+        self, db: sqlite3.Connection, entry: Entry, packet: Packet, *, in_parts: bool = False
+    ) -> None:
+        """Its parts have been acknowledged, where it came in some."""
+        known = packet.taken.duplicates
         self._inbox.store_entry(db, -packet.station, entry, packet.taken)
+        digest = digest_of(entry)
+        at_hub = packet.relay and on_air.brought(db, packet.station, entry.sequence, digest)
+        came_again = packet.taken.duplicates > known
+        silent = in_parts or (came_again and self._is_silent(packet, entry.sequence))
+        if at_hub or not silent:
+            ack = Ack(packet.station, by_hub=at_hub, digest=digest)
+            packet.acks.append((entry.sequence, ack))
+        packet.items.append(entry)
         if packet.relay and self._relay is not None and not packet.namesake:
             accepted = self._relay.store(db, packet.station, entry, packet.taken.now)
             if accepted is not None:
@@ -167,14 +200,21 @@ class PacketReception:
         station = packet.station
         if packet.relay:
             packet.asked_for.add((station, sequence))
+        known = packet.taken.duplicates
         whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
-        packet.acks.append((sequence, _ack_of_fragments(db, station, sequence, part)))
+        came_again = packet.taken.duplicates > known
+        if not (came_again and self._is_silent(packet, sequence)):
+            packet.acks.append((sequence, _ack_of_fragments(db, station, sequence, part)))
         if whole is None:
             return
         packet.relay = packet.relay or (station, sequence) in self._asked_for
         packet.whole.add((station, sequence))
         for entry in whole:
-            self._store_item(db, entry, packet)
+            self._store_item(db, entry, packet, in_parts=True)
+
+    def _is_silent(self, packet: Packet, sequence: int) -> bool:
+        """Others lack it, and who repeats it knows that we do not."""
+        return self.station not in packet.lacking.get(sequence, {self.station})
 
     def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
         station, now = packet.station, packet.taken.now
@@ -198,6 +238,18 @@ def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part:
         return Ack(station, part.count, frozenset(slices), digest=digest)
     digest = inbound.whole_of(db, -station, sequence, fingerprint(Entry(sequence, part)))
     return Ack(station, part.count, frozenset(range(part.count)), digest=digest)
+
+
+def _read_marks(envelope: Envelope, packet: Packet) -> None:
+    """A Source on the air: of number 0 who repeats the packet, and how many transmissions had
+    brought it there; of another who lacks that item."""
+    for entry in envelope.entries:
+        if not isinstance(entry.content, Source):
+            continue
+        if entry.sequence == 0:
+            packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
+        else:
+            packet.lacking.setdefault(entry.sequence, set()).add(entry.content.station)
 
 
 def _is_another_kits(db: sqlite3.Connection, envelope: Envelope) -> bool:

@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import logging
 
+import trio
+
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
-from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.packet import Packet, PacketReception
+from fieldagent.agent.mesh.rounds import KEPT, OnItsWay, Rounds
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import Status
-from fieldagent.wire.envelope import Ack
+from fieldagent.package.package import Item, Status
+from fieldagent.wire.envelope import Ack, Envelope, Fragment
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +31,17 @@ class RadioReception:
         self,
         journal: Journal,
         packets: PacketReception,
-        neighbours: Neighbours,
         packing: Packing,
         piggyback: RadioPiggyback,
         intake: Intake,
         endings: Endings,
+        rounds: Rounds,
     ) -> None:
+        self._station = packets.station
+        self._rounds = rounds
         self._journal = journal
         self._packets = packets
-        self._neighbours = neighbours
+        self._neighbours = rounds.neighbours
         self._packing = packing
         self._queue = packing.queue
         self._piggyback = piggyback
@@ -57,19 +61,51 @@ class RadioReception:
         if packet.namesake:
             self._meet_namesake(packet)
             return
-        if packet.is_echo:
+        if packet.sender == self._station:
             return
-        returned = self._neighbours.note(packet.station, rssi, snr)
-        if packet.relay or any(ack.by_hub for _, ack in (*packet.heard, *packet.overheard)):
-            self._neighbours.note_hub(packet.station, reached=not packet.relay)
+        returned = self._neighbours.note(packet.sender, rssi, snr)
+        if packet.sender == packet.station:
+            self._note_hub(envelope, packet)
         await self._follow_up(packet)
+        self._go_round(packet)
         if returned:
-            log.info("station %d is in earshot", packet.station)
+            log.info("station %d is in earshot", packet.sender)
             self._piggyback.introduce()
+            self._rounds.welcome(trio.current_time())
             # What waits for its next try need not wait.
             self._queue.hasten(*self._queue.waiting())
         if packet.acks:
             self._queue.wake()
+
+    def _note_hub(self, envelope: Envelope, packet: Packet) -> None:
+        """Whether its sender reaches the hub: one that does asks nobody to bring its items."""
+        contents = [entry.content for entry in envelope.entries]
+        acks = any(isinstance(each, Ack) and each.by_hub for each in contents)
+        items = any(isinstance(each, Item | Fragment) for each in contents) and not packet.lacking
+        if packet.relay or acks or items:
+            self._neighbours.note_hub(packet.station, reached=not packet.relay)
+
+    def _go_round(self, packet: Packet) -> None:
+        """What is in it may have to reach those who did not hear it."""
+        now = trio.current_time()
+        for sequence, ack in (*packet.heard, *packet.overheard):
+            by = packet.sender if packet.is_echo else packet.station
+            self._rounds.note_ack(sequence, ack, by, now)
+        for entry in packet.items:
+            if not entry.sos and not packet.relay:
+                continue
+            item = OnItsWay(
+                packet.station,
+                entry,
+                self._packing.parts(entry),
+                now + KEPT,
+                asks=packet.relay,
+                hops=packet.hops,
+                has={packet.sender},
+            )
+            self._rounds.add(item, now)
+        # Who repeats looks at it.
+        self._queue.wake()
 
     def _meet_namesake(self, packet: Packet) -> None:
         if not self._troubles.is_lately(Trouble.NAMESAKE):

@@ -18,11 +18,13 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Item, Package
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import canonical, kind_of
 from fieldagent.system.lived_time import LivedTime
+from fieldagent.system.seldom import Seldom
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode, fingerprint
 
 log = logging.getLogger(__name__)
 
+WAITING_MAX = 200
 FOR_OTHERS = "others"
 """The channel under which the journal books credits that were promised to neighbours."""
 _RELAYED = b"relayed "
@@ -48,6 +50,34 @@ class Relay:
         self._credits_per_day = credits_per_day
         self._time_to_live = time_to_live
         self._clock = clock
+        self.waiting: dict[tuple[int, int], Entry] = {}
+        """By station and number, what costs more than is left for others today."""
+        self._over_budget = Seldom(clock.now)
+
+    def retry(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
+        """Enter what waits and can be paid by now."""
+        found = [
+            self.store(db, station, entry, now) for (station, _), entry in [*self.waiting.items()]
+        ]
+        return [accepted for accepted in found if accepted is not None]
+
+    def _keep_waiting(self, station: int, entry: Entry) -> None:
+        if (station, entry.sequence) in self.waiting:
+            return
+        self.waiting[station, entry.sequence] = entry
+        while len(self.waiting) > WAITING_MAX:
+            del self.waiting[next(iter(self.waiting))]
+        if self._over_budget.note():
+            log.warning("%s", self.notice())
+
+    def notice(self) -> str:
+        """For people; empty where nothing waits."""
+        if not self.waiting:
+            return ""
+        return (
+            f"{len(self.waiting)} that neighbours ask us to bring to the hub wait until midnight"
+            " UTC: radio-carry-credits-per-day is spent; an SOS goes all the same"
+        )
 
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
@@ -62,8 +92,9 @@ class Relay:
             return None
         channels = self._affordable(db, entry, now)
         if not channels:
-            log.info("station %d asks for a relay, and no credits are left for others", station)
+            self._keep_waiting(station, entry)
             return None
+        self.waiting.pop((station, entry.sequence), None)
         # Remembered beyond the Package: a recording of it costs nobody's credits.
         inbound.seen(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else ITEMS[kind_of(item)][1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.inbound.reception import Inbox
@@ -13,6 +14,8 @@ from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.packet import PacketReception
 from fieldagent.agent.mesh.reception import RadioReception
 from fieldagent.agent.mesh.relay import Relay
+from fieldagent.agent.mesh.repeating import Repeating
+from fieldagent.agent.mesh.rounds import Rounds
 from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -39,6 +42,8 @@ class StationTerms:
     """What they may cost."""
     time_to_live: float
     """Seconds that a neighbour's item waits for its channel."""
+    hops: int = 3
+    """Transmissions that bring an SOS, or what asks for the hub, anywhere at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,14 @@ class Station:
     reception: RadioReception
     neighbours: Neighbours
     troubles: AirTroubles
+    rounds: Rounds
+    repeating: Repeating
+    relay: Relay | None
+
+    def notices(self, date: Callable[[float], float]) -> list[str]:
+        """What needs attention; `date` tells the wall clock's time of a lived one."""
+        waits = self.relay.notice() if self.relay is not None else ""
+        return [*self.troubles.notices(date), *([waits] if waits else [])]
 
 
 def words_of(
@@ -90,5 +103,14 @@ def set_up(
         troubles=troubles,
     )
     neighbours = Neighbours(endings.clock)
-    reception = RadioReception(journal, packets, neighbours, packing, words, intake, endings)
-    return Station(terms.number, outbox, reception, neighbours, troubles)
+
+    def carries() -> bool:
+        by_satellite = Channel.SATELLITE in terms.relays_over
+        return by_satellite or (relay is not None and not words.asks_for_relay())
+
+    rounds = Rounds(
+        terms.number, neighbours, hops=terms.hops, random=Random().random, carries=carries
+    )
+    reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
+    repeating = Repeating(journal, packing, words, rounds, relay, intake, endings.clock)
+    return Station(terms.number, outbox, reception, neighbours, troubles, rounds, repeating, relay)

@@ -133,6 +133,7 @@ class ChannelOutbox:
         if self.packing.acks is not None:
             self.packing.acks.expect(number, packed.pieces)
         answerable = bool(packed.pieces)
+        urgent = urgent or packed.urgent
         return Transmission(number, packed.body, urgent, packed.tries, answerable, packed.more)
 
     def unsettled(self) -> Intent | None:

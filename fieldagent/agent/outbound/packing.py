@@ -18,11 +18,11 @@ from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Piece
 from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
+from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
 from fieldagent.agent.outbound.proof import entry_of, numbered
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Package
-from fieldagent.wire.envelope import TAG_BYTES, Content, Entry, encode
+from fieldagent.wire.envelope import TAG_BYTES, Entry, encode
 from fieldagent.wire.fragments import lacking, split
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ class Packed:
     """Of the foremost Package in it, since something of it left."""
     more: bool = False
     """Another fragment of the same may follow at once."""
+    urgent: bool = False
+    """It is an SOS that goes once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,9 @@ class Packing:
 
     def pack(self, now: float, room: int, piggyback: Piggyback) -> Packed | None:
         """What is due, in at most `room` bytes; its Packages are taken out of the queue."""
+        repeat = piggyback.next_repeat(busy=self._is_busy(now))
+        if repeat is not None:
+            return self._pack_repeat(repeat, room)
         pieces: list[Piece] = []
         passed: list[int] = []
         draft, whose, tries = Draft(self._station, self._key), 0, 0
@@ -149,6 +154,25 @@ class Packing:
             return None
         more = any(self.queue.bursts[p.sequence].waiting for p in pieces if p.count > 1)
         return Packed(draft.body, pieces, words, tries, more)
+
+    def _is_busy(self, now: float) -> bool | None:
+        """Whether a Package of ours goes next; None where an SOS does."""
+        foremost = self.queue.foremost(now)
+        if foremost is None:
+            return False
+        return None if self.queue.is_sos(foremost) else True
+
+    def _pack_repeat(self, repeat: Repeat, room: int) -> Packed | None:
+        """Who lacks it is told whole or not at all: whoever is not named is silent."""
+        draft = Draft(repeat.origin, self._key)
+        if len(draft.encoded(*repeat.entries, *repeat.lacking)) <= room:
+            entries = [*repeat.entries, *repeat.lacking]
+        else:
+            entries = [*repeat.entries]
+        if not all(draft.add(entry, room) for entry in entries):
+            log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
+            return None
+        return Packed(draft.body, [], Piggybacked(), urgent=repeat.sos)
 
     def _joins(self, found: _Next, whose: int, draft: Draft, room: int) -> bool:
         """Whether it rides along: all of it, of the same sender, and no more than is worth it."""
@@ -192,12 +216,15 @@ class Packing:
         # Where nothing lacks, its end was not written down: who has it all says so again.
         return lacking(piece.count, held.values(), turn)[:together] or [0]
 
+    def parts(self, entry: Entry) -> list[Entry]:
+        """It, or its fragments where it needs some."""
+        whole = encode([entry])
+        if len(whole) <= self.whole_room:
+            return [entry]
+        return [Entry(entry.sequence, part) for part in split(whole, self.whole_room)]
+
     def sizes(self, package: Package, now: float) -> list[int]:
         """Bytes of each transmission that it would take, alone; beside others it may take less."""
         entry = numbered(outbound.next_sequence(self._journal), package, now)
-        whole = encode([entry])
-        parts: list[Content] = [entry.content]
-        if len(whole) > self.whole_room:
-            parts = [*split(whole, self.whole_room)]
         draft = self._draft(0)
-        return [len(draft.encoded(replace(entry, content=part))) for part in parts]
+        return [len(draft.encoded(part)) for part in self.parts(entry)]

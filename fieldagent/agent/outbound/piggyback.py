@@ -8,7 +8,7 @@ transmission of its own.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,12 +16,13 @@ from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.terms import TERMS
-from fieldagent.package.package import Channel
+from fieldagent.package.package import Channel, Item
 from fieldagent.package.payload import Identity
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
+    Fragment,
     Introduction,
     JournalNumber,
     Receipt,
@@ -46,6 +47,17 @@ class Piggybacked:
     """It was asked who is who."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """One packet that goes on the air once more: entries of the station `origin`."""
+
+    origin: int
+    entries: Sequence[Entry]
+    lacking: Sequence[Entry] = ()
+    """Which name those who lack it."""
+    sos: bool = False
+
+
 class Piggyback(Protocol):
     def look(self) -> None:
         """Something in the journal is owed to the peer."""
@@ -61,6 +73,10 @@ class Piggyback(Protocol):
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         """Add to `draft` what still fits into `room` bytes."""
+
+    def next_repeat(self, *, busy: bool | None) -> Repeat | None:
+        """What goes in a packet of its own before anything else. While a Package waits (`busy`) an
+        SOS does alone, and nothing while that is one itself (None)."""
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         """The transmission left: write it down in the same commit."""
@@ -124,6 +140,9 @@ class HubPiggyback:
                 words.receipts[sequence] = self._owed.pop(sequence)
         self._under_way |= words.receipts.keys()
 
+    def next_repeat(self, *, busy: bool | None) -> Repeat | None:
+        return None
+
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         inbound.told(db, self._channel, words.receipts)
 
@@ -154,12 +173,26 @@ class RadioPiggyback:
         clock: Callable[[], float],
     ) -> None:
         self._introduction = Entry(station, Introduction(identity))
-        self._asks_for_relay = asks_for_relay
+        self.asks_for_relay = asks_for_relay
         self._clock = clock
         self._introduced = -INTRODUCE_EVERY
         self._presents_itself = False
         self._acks: dict[tuple[int, int], Ack] = {}
         """By the station whose item it is, and the number it gave the item."""
+        self._repeats: list[Repeat] = []
+        self.said: set[int] = set()
+        """Numbers of our items that went on the air."""
+
+    def repeat(self, repeats: Iterable[Repeat]) -> None:
+        """They go once more, an SOS first; what waits from before is as good."""
+        kept = {(each.origin, each.entries[0]) for each in self._repeats}
+        self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
+        self._repeats.sort(key=lambda each: not each.sos)
+
+    def next_repeat(self, *, busy: bool | None) -> Repeat | None:
+        if not self._repeats or busy is None or (busy and not self._repeats[0].sos):
+            return None
+        return self._repeats.pop(0)
 
     def introduce(self, *, at_once: bool = False) -> None:
         """Somebody is there who may not know our name: it goes along with what goes next, or by
@@ -197,13 +230,16 @@ class RadioPiggyback:
         pass
 
     def is_worth_sending(self) -> bool:
-        return bool(self._acks) or self._presents_itself
+        return bool(self._acks) or bool(self._repeats) or self._presents_itself
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         words = Piggybacked()
-        if not draft.entries and not self.is_worth_sending():
+        if not draft.entries and not (self._acks or self._presents_itself):
             return words
-        if draft.entries and self._asks_for_relay():
+        self.said |= {
+            entry.sequence for entry in draft.entries if isinstance(entry.content, Item | Fragment)
+        }
+        if draft.entries and self.asks_for_relay():
             draft.add(Entry(0, RelayRequest()), room)
         if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
             words.introduced = draft.add(self._introduction, room)

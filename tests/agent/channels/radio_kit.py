@@ -21,6 +21,8 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh.neighbours import Neighbours
+from fieldagent.agent.mesh.relay import Relay
+from fieldagent.agent.mesh.rounds import Rounds
 from fieldagent.agent.mesh.station import StationTerms, set_up, words_of
 from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.ending import Endings
@@ -44,6 +46,8 @@ class Station(Core):
     reception: AirReception
     neighbours: Neighbours
     troubles: AirTroubles
+    rounds: Rounds
+    relay: Relay | None
     words: RadioPiggyback
 
     async def post(self, **document: object) -> int:
@@ -54,6 +58,9 @@ class Station(Core):
 
     async def outcome(self, sequence: int) -> Status | None:
         return (await self.endings.outcome(sequence)).status
+
+    def notice(self) -> str:
+        return "" if self.relay is None else self.relay.notice()
 
     def messages(self) -> list[str]:
         """The contents of the messages that came, oldest first."""
@@ -87,6 +94,7 @@ async def station(
     asks_for_relay: Callable[[], bool] = lambda: False,
     relays_over: frozenset[Channel] = frozenset(),
     credits_per_day: int = 10,
+    hops: int = 3,
 ) -> AsyncIterator[Station]:
     """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
@@ -95,7 +103,7 @@ async def station(
     inbox = Inbox(journal, ["script"], clock=clock)
     radio_ = Channel.RADIO
     queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
-    terms = StationTerms(number, f"Kit {number}", keys, relays_over, credits_per_day, 86_400)
+    terms = StationTerms(number, f"Kit {number}", keys, relays_over, credits_per_day, 86_400, hops)
     words = words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
@@ -117,6 +125,7 @@ async def station(
                 for each in outboxes.values():
                     nursery.start_soon(each.run)
                 driving = partial(radio.run, random=Random(number))
+                nursery.start_soon(on_the_air.repeating.run)
                 nursery.start_soon(driving, opener, on_the_air.outbox, on_the_air.reception, link)
                 yield Station(
                     journal,
@@ -131,6 +140,8 @@ async def station(
                     on_the_air.reception,
                     on_the_air.neighbours,
                     on_the_air.troubles,
+                    on_the_air.rounds,
+                    on_the_air.relay,
                     words,
                 )
                 nursery.cancel_scope.cancel()

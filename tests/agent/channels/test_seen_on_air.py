@@ -49,7 +49,7 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(tmp_path: Path, clock: A
     ):
         await ada.outcome(await ada.post())
         heard = ben.neighbours.known[1]
-        assert (heard.rssi, heard.snr, heard.hub) == (-80, 6, None)
+        assert (heard.rssi, heard.snr, heard.hub) == (-80, 6, True)
         assert ben.neighbours.in_earshot() == [1]
         await trio.sleep(3601)
         assert ben.neighbours.in_earshot() == []
@@ -58,7 +58,8 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(tmp_path: Path, clock: A
 @pytest.mark.parametrize(
     ("entries", "hub"),
     [
-        ([Entry(1, Message("x"))], None),
+        ([Entry(1, Message("x"))], True),
+        ([Entry(1, Ack(9))], None),
         ([Entry(1, Message("x")), Entry(0, RelayRequest())], False),
         ([Entry(1, Ack(9, by_hub=True))], True),
     ],

@@ -1,0 +1,134 @@
+"""Carries out the rounds on the air: what is due goes to the packets that leave next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.journal import history, on_air, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.mesh.relay import Relay
+from fieldagent.agent.mesh.rounds import AT_HAND, OnItsWay, Rounds
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.packing import Packing
+from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
+from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.package.package import Channel, Status
+from fieldagent.wire.envelope import RelayRequest, Source
+
+log = logging.getLogger(__name__)
+
+RETRY_EVERY = 60.0
+"""Seconds between two looks at whether what is over the budget can be paid."""
+PARTS_MAX = 8
+"""Fragments up to which an item that is no SOS goes round."""
+
+
+class Repeating:
+    """`clock` is lived time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        packing: Packing,
+        words: RadioPiggyback,
+        rounds: Rounds,
+        relay: Relay | None,
+        intake: Intake,
+        clock: Callable[[], float],
+    ) -> None:
+        self._station = rounds.station
+        self._clock = clock
+        self._journal = journal
+        self._packing = packing
+        self._words = words
+        self._rounds = rounds
+        self._relay = relay
+        self._intake = intake
+
+    async def run(self) -> NoReturn:
+        lived = self._clock()
+        self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
+        while True:
+            changed = self._packing.queue.changed
+            self._add_ours()
+            await self._repeat()
+            await self._relay_what_waited()
+            waits = self._relay is not None and self._relay.waiting
+            latest = trio.current_time() + RETRY_EVERY if waits else inf
+            with trio.move_on_at(min(self._rounds.next_due(), latest)):
+                await changed.wait()
+
+    def _add_ours(self) -> None:
+        """What has left, and somebody has it."""
+        for sequence in [each for each in self._words.said if each not in self._packing.queue]:
+            self._words.said.discard(sequence)
+            try:
+                known = outbound.package(self._journal, sequence)
+            except DamagedPackage:
+                continue
+            leg = outbound.legs(self._journal, sequence).get(Channel.RADIO)
+            if known is None or leg is None or leg.status is not Status.DELIVERED:
+                continue
+            if not known.origin:
+                self._add(known)
+
+    def _add(self, known: Accepted) -> None:
+        now, entry = trio.current_time(), entry_of(known)
+        left = AT_HAND
+        if known.expires is not None:
+            left = min(left, known.expires - self._clock())
+        parts = self._packing.parts(entry)
+        if left <= 0 or (len(parts) > PARTS_MAX and not entry.sos):
+            return
+        collapse = known.package.collapse_key
+        if collapse is not None:
+            self._rounds.supersede(collapse, sos=entry.sos)
+        item = OnItsWay(self._station, entry, parts, now + left, collapse=collapse)
+        item.has |= on_air.holders(self._journal, known.sequence)
+        item.brought_by = self._station * on_air.is_relayed(self._journal, known.sequence)
+        self._rounds.add(item, now)
+
+    async def _repeat(self) -> None:
+        now = trio.current_time()
+        for item in self._rounds.ours():
+            if item.hub_due <= now:
+                elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
+                item.asks = self._words.asks_for_relay() and not elsewhere
+        repeats = self._rounds.take(now)
+        if not repeats:
+            return
+        for repeat in repeats:
+            if repeat.origin == self._station:
+                await self._note(repeat)
+        self._words.repeat(repeats)
+        self._packing.queue.wake()
+
+    async def _note(self, repeat: Repeat) -> None:
+        """In the history of a Package of ours."""
+        sequence, lived = repeat.entries[0].sequence, self._clock()
+        named = [
+            each.content.station
+            for each in repeat.lacking
+            if isinstance(each.content, Source) and each.content.station != self._station
+        ]
+        asks = any(isinstance(each.content, RelayRequest) for each in repeat.entries)
+        whom = [f"station {number}" for number in named] + ["the hub"] * asks
+        detail = "for " + (", ".join(whom) or "all that have not confirmed it")
+        channel = Channel.RADIO
+        await self._journal.persist(
+            lambda db: history.note(db, [sequence], channel, "sent again", detail, lived)
+        )
+
+    async def _relay_what_waited(self) -> None:
+        relay = self._relay
+        if relay is None or not relay.waiting:
+            return
+        lived = self._clock()
+        for accepted in await self._journal.persist(lambda db: relay.retry(db, lived)):
+            self._intake.queue_relayed(accepted)
