@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import marshal
 import os
@@ -52,6 +53,26 @@ def isolated(
 
 def test_is_small_enough_for_a_kit(zipapp: Path) -> None:
     assert zipapp.stat().st_size < MOST_BYTES
+
+
+def code(source: str) -> list[tuple[str, object]]:
+    """What a program does, and on which lines; not what is said in it."""
+    return [
+        (ast.dump(node), node.lineno)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.stmt)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        and not hasattr(node, "body")
+    ]
+
+
+def test_its_sources_are_ours_without_comments(zipapp: Path) -> None:
+    with zipfile.ZipFile(zipapp) as archive:
+        names = [each for each in archive.namelist() if each.startswith("fieldagent/")]
+        sources = [each for each in names if each.endswith(".py")]
+        assert len(sources) >= 200
+        for name in sources:
+            assert code(archive.read(name).decode()) == code((ROOT / name).read_text()), name
 
 
 def test_runs_on_any_architecture(zipapp: Path) -> None:
@@ -165,7 +186,7 @@ def test_native_code_is_refused(native: str, tmp_path: Path) -> None:
         "runpy.run_path(sys.argv[1])['refuse_native'](pathlib.Path(sys.argv[2]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, ROOT / "build/zipapp", tmp_path],
+        [sys.executable, "-c", code, ROOT / "build/program.py", tmp_path],
         capture_output=True,
         text=True,
     )
@@ -179,6 +200,6 @@ def test_runs_a_hub(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["workspaceId"] == 1
     command = [interpreter, "-I", "-S", str(zipapp)]
     with hub(tmp_path, {"database": database}, command) as running:
-        for path, told in (("/healthz", '"UP"'), ("/openapi.json", "the cloud push API")):
+        for path, told in (("/healthz", '"UP"'), ("/openapi.json", "the API of the hub")):
             with urlopen(running.address + path, timeout=PATIENCE) as answer:
                 assert told in answer.read().decode()
