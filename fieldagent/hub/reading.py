@@ -68,12 +68,12 @@ class _Conditions:
 def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> Look:
     """One look, over `LOOKED_AT` items at most of those that one index has."""
     index = _along(caller, wanted, before)
-    for moment, sql in ((wanted.until, "accepted <= ?"), (wanted.since, "accepted >= ?")):
+    for moment, up in ((wanted.until, False), (wanted.since, True)):
         if moment is not None:
-            bound = _bound(db, caller.workspace, moment, up=moment is wanted.since)
+            bound = _bound(db, moment, up=up)
             if bound is None:
                 return Look([], None)
-            index.add("id <= ?" if sql == "accepted <= ?" else "id >= ?", bound)
+            index.add("id >= ?" if up else "id <= ?", bound)
     inner = (
         "SELECT id, sender, target, kind, words, sos, accepted, source_device, request_id,"
         f" length(body) AS size FROM item WHERE {index} ORDER BY id DESC LIMIT {LOOKED_AT}"
@@ -120,13 +120,12 @@ def _along(caller: Caller, wanted: ItemFilter, before: int) -> _Conditions:
     return index
 
 
-def _bound(db: Db, workspace: int, moment: float, *, up: bool) -> int | None:
-    """The first item from then on, or the last until then."""
+def _bound(db: Db, moment: float, *, up: bool) -> int | None:
+    """The first item from then on, or the last until then, of any workspace."""
     beyond, order = (">=", "") if up else ("<=", " DESC")
     rows = db.execute(
-        f"SELECT id FROM item WHERE workspace = ? AND accepted {beyond} ?"
+        f"SELECT id FROM item WHERE accepted {beyond} ?"
         f" ORDER BY accepted{order}, id{order} LIMIT 1",
-        workspace,
         moment,
     )
     return int(rows[0][0]) if rows else None

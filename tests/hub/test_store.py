@@ -125,7 +125,6 @@ DROP INDEX item_of_sender;
 DROP INDEX item_of_kind;
 DROP INDEX item_sos;
 DROP INDEX item_pushed;
-DROP INDEX item_by_time;
 DROP INDEX device_of_workspace;
 ALTER TABLE membership DROP COLUMN role;
 ALTER TABLE item DROP COLUMN kind;

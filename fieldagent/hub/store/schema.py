@@ -333,7 +333,6 @@ CREATE INDEX item_of_sender ON item (workspace, sender, id);
 CREATE INDEX item_of_kind ON item (workspace, kind, id);
 CREATE INDEX item_sos ON item (workspace, id) WHERE sos = 1;
 CREATE INDEX item_pushed ON item (workspace, id) WHERE source_device IS NULL;
-CREATE INDEX item_by_time ON item (workspace, accepted, id);
 CREATE INDEX device_of_workspace ON device (workspace, id);
 
 CREATE TABLE contact ( -- what was heard of a device last; apart: device rows are locked in order
