@@ -203,6 +203,7 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "packages": ("GET", "/api/packages", None),
     "clear": ("DELETE", "/api/queue", None),
     "inbound": ("GET", "/api/inbound", None),
+    "neighbours": ("GET", "/api/neighbours", None),
     "replay": ("POST", "/api/inbound/x/replay", None),
     "health": ("GET", "/api/health", None),
     "status": ("GET", "/api/status", None),

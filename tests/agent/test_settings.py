@@ -48,6 +48,7 @@ GOOD = {
     "state-directory": "/var/lib/kit",
     "keep-ended-count": "5",
     "keep-ended-days": "3",
+    "gpsd": "[::1]:2948",
     "api-port": "0",
 }
 
@@ -63,6 +64,8 @@ def test_every_key_is_read() -> None:
     assert settings.hub_address == "https://hub.example.org:8443"
     assert settings.hub_ca_file == Path("/etc/fieldagent/ca.pem")
     assert settings.cellular_ping == 120
+    assert settings.gpsd == ("::1", 2948)
+    assert parse("gpsd=none", PATH).gpsd is None
 
 
 def test_java_properties_as_java_writes_them() -> None:
