@@ -283,6 +283,27 @@ def _owe_receipt(
         db.announce("satellite")
 
 
+ANSWERED_AGAIN = 120.0
+"""Seconds: a repeat that left earlier has met the answer on its way."""
+
+
+def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:
+    """An SOS comes once more that was answered: the answer was lost, and goes again. Ever more
+    rarely: who plays back a recording must not run up costs."""
+    again = db.execute(
+        "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
+        " AND urgent = 1 AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
+        device,
+        sequence,
+        digest,
+        now - ANSWERED_AGAIN,
+        now,
+    )
+    if again:
+        announce_mail(db, device)
+        db.announce("satellite")
+
+
 def stored_entry(body: bytes) -> Entry:
     """The one entry of an item's envelope, under no number yet."""
     (stored,) = decode(bytes(body)).entries

@@ -15,7 +15,7 @@ from fieldagent.hub import check_in, contact, dead_letters, numbering
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
 from fieldagent.hub.envelope_packing import note_journal
-from fieldagent.hub.ledger import Posting, confirm, enter, stored_entry
+from fieldagent.hub.ledger import Posting, answer_again, confirm, enter, stored_entry
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import SOS_PRIORITY, Item, Location, Waypoint
@@ -286,6 +286,8 @@ class MobileOriginated:
             self._take_fragment(db, entry, content, taken)
         elif (taken.doubt and _was_there(db, entry, taken)) or not _is_new(db, entry, taken):
             taken.duplicates += 1
+            if entry.sos and not taken.doubt:
+                answer_again(db, device.id, entry.sequence, digest_of(entry), taken.now)
         else:
             taken.items += 1
             if not taken.doubt:

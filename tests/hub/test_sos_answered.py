@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from urllib.request import urlopen
 
 from tests.processes import MODULE, PATIENCE, Running, administer, agent, hub, until
+
+
+def rung_for() -> set[str]:
+    """The metrics that the example's rules look at."""
+    rules = Path(__file__).parents[2] / "examples/hub-alerts.yml"
+    return set(re.findall("fieldagent_hub_[a-z_]+", rules.read_text()))
 
 
 def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None:
@@ -22,6 +29,9 @@ def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None
             sos = [*MODULE, "sos", *port, "--yes", "--until-confirmed", "leg broken"]
             with Running(sos, "Delivered") as waiting:
                 until(lambda: administer(database, "sos", "list", "--state", "open"))
+                figures = urlopen(f"{running.address}/metrics", timeout=PATIENCE).read().decode()
+                assert "fieldagent_hub_sos_open 1\n" in figures
+                assert rung_for() <= set(re.findall("^fieldagent_[a-z_]+", figures, re.MULTILINE))
                 answer = administer(database, "sos", "acknowledge", "1", "heli is up")
                 assert answer["acknowledged"]["by"]["name"] == "Olga"
                 assert re.search("^confirmed: Olga in person has it", waiting.expect("confirmed:"))

@@ -248,3 +248,29 @@ async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> No
         hub.alps.now += 3600
         assert await told() == []
         assert await hub.events() == ["raised", "webhook", "webhook", "acknowledged"]
+
+
+async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store) -> None:
+    async with desk(store) as hub:
+        key = derive_key(MASTER, "MO")
+
+        async def repeat() -> int:
+            """How many messages the answer to it costs."""
+            before = len(hub.alps.sky.taken)
+            await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=key)
+            await hub.alps.satellite()
+            return len(hub.alps.sky.taken) - before
+
+        await repeat()
+        await hub.told("POST", "/api/sos/1/acknowledge")
+        assert await repeat() == 1
+        hub.alps.now += 60
+        assert await repeat() == 0
+        hub.alps.now += 60
+        assert await repeat() == 1
+        answers = []
+        for _ in range(1_000):
+            hub.alps.now += 300
+            answers.append(await repeat())
+        assert 5 <= sum(answers) <= 15 and not any(answers[600:700])
+        assert await hub.events() == ["raised", "acknowledged"]
