@@ -67,6 +67,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_watching(commands)
     _add_inbound(commands)
     _add_check(commands)
+    _add_provision(commands)
     _add_simulate(commands)
     _add_help(commands)
     add_hub(commands, named_alone=called not in ("hub", None))
@@ -220,6 +221,20 @@ def _add_check(commands: Subparsers) -> None:
     )
     _add_config(check)
     check.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_provision(commands: Subparsers) -> None:
+    summary = "take the settings that wait on the card's boot partition"
+    provision = command(commands, "provision", ("provision", "provision"), summary)
+    provision.add_argument(
+        "--card", type=Path, metavar="FOLDER", help="where they wait (/boot/firmware, /boot)"
+    )
+    provision.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="where they go (/etc/fieldagent/agent.properties)",
+    )
 
 
 def _add_simulate(commands: Subparsers) -> None:

@@ -206,11 +206,11 @@ def disable(given: argparse.Namespace) -> int:
         return id_, {"id": id_, "disabled": False}
 
     if given.enable and given.what == "device":
-        return _taking_dead_letters(given, enable)
+        return taking_dead_letters(given, enable)
     return once(given, change)
 
 
-def _taking_dead_letters(
+def taking_dead_letters(
     given: argparse.Namespace, change: Callable[[Db, float], tuple[int, Row]]
 ) -> int:
     """`change` a device, and take in what it sent before: in one transaction, so once. Its number
@@ -297,7 +297,7 @@ def device_imei(given: argparse.Namespace) -> int:
         directory.set_imei(db, device, given.imei, now=now)
         return device, {"id": device, "imei": given.imei}
 
-    return _taking_dead_letters(given, change)
+    return taking_dead_letters(given, change)
 
 
 def device_key(given: argparse.Namespace) -> int:
@@ -314,7 +314,7 @@ def device_key(given: argparse.Namespace) -> int:
             text["satellite-key"] = key.hex()
         return device, text
 
-    return _taking_dead_letters(given, change)
+    return taking_dead_letters(given, change)
 
 
 def _given_key() -> bytes:
@@ -327,31 +327,6 @@ def _given_key() -> bytes:
         complain("a satellite-key has 64 hexadecimal digits")
         raise SystemExit(USAGE)
     return key
-
-
-def device_add(given: argparse.Namespace) -> int:
-    def add(db: Db, now: float) -> tuple[int, Row]:
-        workspace = directory.workspace_of(db, given.workspace)
-        air_key = secret.new_air_key() if given.tagged else None
-        id_, token = directory.add_device(
-            db,
-            workspace,
-            directory.member_of(db, workspace, given.user),
-            given.name,
-            imei=given.imei,
-            operator=given.operator,
-            air_key=air_key,
-            credits_per_day=given.credits_per_day,
-            sos_reserve=given.sos_reserve,
-            relay=given.relay,
-            now=now,
-        )
-        text: Row = {"id": id_, "hub-token": token}
-        if air_key is not None:
-            text["satellite-key"] = air_key.hex()
-        return id_, text
-
-    return _taking_dead_letters(given, add)
 
 
 def device_token(given: argparse.Namespace) -> int:
@@ -371,7 +346,7 @@ def device_relay(given: argparse.Namespace) -> int:
         directory.set_relay(db, device, not given.off, now=now)
         return device, {"id": device, "relay": not given.off}
 
-    return _taking_dead_letters(given, change)
+    return taking_dead_letters(given, change)
 
 
 def device_list(given: argparse.Namespace) -> int:

@@ -119,6 +119,7 @@ def _add_device(actions: Subparsers) -> None:
         metavar="ACTION"
     )
     add = _action(device, "add", "device_add", "add a device; its token is shown once")
+    add.set_defaults(carry_out=("hub_device", "device_add"))
     add.add_argument("name")
     add.add_argument("--user", required=True, help="whose it is")
     add.add_argument("--imei", help="15 digits of its satellite modem")
@@ -127,6 +128,13 @@ def _add_device(actions: Subparsers) -> None:
     add.add_argument("--relay", action="store_true", help="it may bring what others sent")
     add.add_argument("--credits-per-day", type=int, help="most credits to it on a UTC day")
     add.add_argument("--sos-reserve", type=int, default=0, help="of these, for an SOS alone (0)")
+    add.add_argument(
+        "--card",
+        type=Path,
+        metavar="FOLDER",
+        help="a card's boot partition: the kit's settings too",
+    )
+    add.add_argument("--address", metavar="URL", help="with --card: where the kit finds the hub")
     token = _action(device, "token", "device_token", "give a device a new link token")
     token.add_argument("device")
     imei = _action(device, "imei", "device_imei", "correct the IMEI of a device")

@@ -31,6 +31,7 @@ OF_BOTH = {
 INSTALLED = OF_BOTH | {
     "usr/lib/systemd/system/fieldagent.service",
     "usr/lib/systemd/system/fieldagent-track.service",
+    "usr/lib/systemd/system/fieldagent-provision.service",
     "usr/lib/udev/rules.d/60-fieldagent.rules",
     SETTINGS,
 }

@@ -1,0 +1,53 @@
+"""`fieldagent hub device add`: a new device, and what its kit needs to reach the hub."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fieldagent.cli.hub import taking_dead_letters
+from fieldagent.cli.provision import write_card
+from fieldagent.hub import directory, secret
+from fieldagent.hub.directory import Refused, Row
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.properties import InvalidSettings
+
+
+def device_add(given: argparse.Namespace) -> int:
+    def add(db: Db, now: float) -> tuple[int, Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        air_key = secret.new_air_key() if given.tagged else None
+        id_, token = directory.add_device(
+            db,
+            workspace,
+            directory.member_of(db, workspace, given.user),
+            given.name,
+            imei=given.imei,
+            operator=given.operator,
+            air_key=air_key,
+            credits_per_day=given.credits_per_day,
+            sos_reserve=given.sos_reserve,
+            relay=given.relay,
+            now=now,
+        )
+        text: Row = {"id": id_, "hub-token": token}
+        if air_key is not None:
+            text["satellite-key"] = air_key.hex()
+        if given.card is not None:
+            if given.address is None:
+                raise Refused("--card needs --address: the https:// address that the kit calls")
+            _put_on(given.card, given.address, text)
+        return id_, text
+
+    return taking_dead_letters(given, add)
+
+
+def _put_on(folder: Path, address: str, told: Row) -> None:
+    """Within the transaction: a device whose card could not be written is not there either."""
+    secrets = [(name, str(told[name])) for name in ("hub-token", "satellite-key") if name in told]
+    try:
+        told["card"] = str(write_card(folder, [("hub-address", address), *secrets]))
+    except InvalidSettings as wrong:
+        raise Refused("; ".join(wrong.faults)) from None
+    except OSError as error:
+        raise Refused(f"the card cannot be written: {error}") from None

@@ -1,0 +1,121 @@
+"""`fieldagent provision`: the settings that somebody put on the card at a laptop, taken by the kit.
+
+A laptop of any system reads a card's boot partition, so that is where the file waits for the first
+boot (and for any later one). Power may fail at any point: what was begun is done at the next boot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import grp
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fieldagent.agent.settings import INSTALLED, KEYS, parse
+from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS
+from fieldagent.cli.log_lines import complain
+from fieldagent.system.properties import InvalidSettings, read, read_file
+
+BOOT = (Path("/boot/firmware"), Path("/boot"))
+"""Where Raspberry Pi OS and Debian have the boot partition."""
+NAME = "fieldagent.properties"
+NAMES = (NAME, f"{NAME}.txt")
+"""Windows' Notepad adds the second ending, and hides it."""
+RESULT = "fieldagent-result.txt"
+TAKEN = "fieldagent.taken"
+GROUP = "fieldagent"
+"""The unit's, which reads the settings."""
+
+
+def provision(given: argparse.Namespace) -> int:
+    try:
+        for folder in [given.card] if given.card else BOOT:
+            _erase(folder / TAKEN)
+            for name in NAMES:
+                if (folder / name).is_file():
+                    return _take(folder / name, given.config or INSTALLED)
+    except OSError as error:
+        complain(f"the settings on the card were not taken: {error}")
+        return IO_FAILED
+    print("no settings wait on the card")
+    return OK
+
+
+def _take(card: Path, target: Path) -> int:
+    try:
+        text = read_file(card, required=True).removeprefix("\ufeff")
+        parse(text, card)
+        _, pairs, _ = read(text, card, KEYS)
+        if not pairs:
+            raise InvalidSettings(card, ["it sets nothing"])
+    except InvalidSettings as wrong:
+        kept = "Nothing was taken, and the kit goes on with the settings that it has."
+        again = f"Correct {card.name} on the card, and start the kit again."
+        _write(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]), 0o644)
+        complain(f"{wrong}\n{kept} {again}")
+        return SETTINGS
+    _put(text, target)
+    card.rename(card.with_name(TAKEN))
+    _sync(card.parent)
+    names = ", ".join(sorted(pairs))
+    told = f"The kit has taken what was set: {names}. The file itself was erased: it held keys.\n"
+    _write(card.with_name(RESULT), told, 0o644)
+    _erase(card.with_name(TAKEN))
+    print(f"{target}: {names}")
+    return OK
+
+
+def _put(text: str, target: Path) -> None:
+    """What was there is kept beside it once, as `.before`."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists() and target.read_text() != text:
+        shutil.copy2(target, target.with_name(f"{target.name}.before"))
+    made = target.with_name(f"{target.name}.new")
+    _write(made, text, 0o640)
+    with suppress(KeyError, PermissionError):  # no such group, or not root: a trial
+        os.chown(made, -1, grp.getgrnam(GROUP).gr_gid)
+    made.rename(target)
+    _sync(target.parent)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    _sync(path.parent)
+
+
+def _erase(path: Path) -> None:
+    """Overwritten first: a deleted file can be read back from a card by anyone."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        file.write(b"#" * path.stat().st_size)
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink()
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def write_card(folder: Path, pairs: Sequence[tuple[str, str]]) -> Path:
+    """The file that `provision` takes. Raises InvalidSettings, OSError: one that is there stays."""
+    card = folder / NAME
+    text = "".join(f"{name}={value}\n" for name, value in pairs)
+    parse(text, card)
+    if card.exists():
+        raise FileExistsError(f"{card} is there already: remove it, or name another folder")
+    _write(card, text, 0o600)
+    return card

@@ -1,0 +1,175 @@
+"""From `hub device add --card` at the hub to the settings of a kit, by way of a card."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.cli.provision import provision as provision_command
+from tests.processes import MODULE, administer
+
+NAME = "fieldagent.properties"
+TAKEN = "fieldagent.taken"
+RESULT = "fieldagent-result.txt"
+TOKEN = "x" * 40
+GOOD = f"hub-address=https://hub.example.org\nhub-token={TOKEN}\n"
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    folder = tmp_path / "boot"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    return tmp_path / "etc/fieldagent/agent.properties"
+
+
+def provision(card: Path, settings: Path, status: int = 0) -> str:
+    given = ["--card", str(card), "--config", str(settings)]
+    done = subprocess.run([*MODULE, "provision", *given], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def left_on(card: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in card.iterdir())
+
+
+def test_what_the_hub_writes_on_a_card_the_kit_takes(
+    tmp_path: Path, card: Path, settings: Path
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    add = ["device", "add", "kit", "--user", "ada", "--tagged"]
+    told = administer(database, *add, "--card", str(card), "--address", "https://hub.example.org")
+    assert told["card"] == str(card / NAME)
+    told_on_card = (card / NAME).read_text()
+    assert told["hub-token"] in told_on_card
+    assert told["satellite-key"] in told_on_card
+    assert "hub-address, hub-token, satellite-key" in provision(card, settings)
+    assert settings.read_text() == told_on_card
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o640
+    assert told["hub-token"].encode() not in left_on(card)
+    assert {path.name for path in card.iterdir()} == {RESULT}
+    assert "no settings wait" in provision(card, settings)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--address", "nowhere"], "https://"),
+        ([], "--card needs --address"),
+        (["--address", "https://hub.example.org"], "is there already"),
+    ],
+)
+def test_a_card_that_cannot_be_written_adds_no_device(
+    tmp_path: Path, card: Path, more: list[str], words: str
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    if "already" in words:
+        (card / NAME).write_text("another kit's")
+    add = ["device", "add", "kit", "--user", "ada", "--card", str(card), *more]
+    done = subprocess.run(
+        [*MODULE, "hub", *add, "--database", database], capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert administer(database, "device", "list") == []
+
+
+def test_a_mistake_on_the_card_is_told_there_and_changes_nothing(
+    card: Path, settings: Path
+) -> None:
+    settings.parent.mkdir(parents=True)
+    settings.write_text("satellite-port=/dev/ttyUSB0\n")
+    (card / NAME).write_text(GOOD + "hub-adress=https://hub.example.org\n")
+    assert "hub-adress" in provision(card, settings, status=78)
+    assert settings.read_text() == "satellite-port=/dev/ttyUSB0\n"
+    assert "the nearest is hub-address" in (card / RESULT).read_text()
+    (card / NAME).write_text(GOOD)
+    provision(card, settings)
+    assert settings.read_text() == GOOD
+    assert settings.with_name("agent.properties.before").read_text().startswith("satellite-port")
+    assert "The kit has taken" in (card / RESULT).read_text()
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n"])
+def test_an_empty_file_takes_no_settings_away(card: Path, settings: Path, text: str) -> None:
+    (card / NAME).write_text(text)
+    assert "it sets nothing" in provision(card, settings, status=78)
+    assert not settings.exists()
+
+
+@pytest.mark.parametrize("name", [NAME, f"{NAME}.txt"])
+def test_a_file_of_windows(card: Path, settings: Path, name: str) -> None:
+    (card / name).write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    provision(card, settings)
+    check = [*MODULE, "check", "--config", str(settings), "--json"]
+    done = subprocess.run(check, capture_output=True, text=True)
+    assert json.loads(done.stdout)["findings"][0]["text"] == "the settings are understood"
+
+
+def test_what_a_power_cut_left_is_erased_at_the_next_boot(card: Path, settings: Path) -> None:
+    settings.parent.mkdir(parents=True)
+    settings.write_text(GOOD)
+    (card / TAKEN).write_text(GOOD)
+    provision(card, settings)
+    assert TOKEN.encode() not in left_on(card)
+    assert settings.read_text() == GOOD
+
+
+class PowerCut(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_power_may_fail_at_any_step(
+    card: Path, settings: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (card / NAME).write_text(GOOD)
+    steps = iter(range(100))
+
+    def cut(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any, **named: Any) -> Any:
+            if next(steps) == step:
+                raise PowerCut
+            return call(*given, **named)
+
+        return counted
+
+    given = argparse.Namespace(card=card, config=settings)
+    with monkeypatch.context() as breaking, suppress(PowerCut):
+        for owner, name in ((os, "open"), (os, "fsync"), (Path, "rename"), (Path, "unlink")):
+            breaking.setattr(owner, name, cut(getattr(owner, name)))
+        provision_command(given)
+    if settings.exists():
+        assert settings.read_text() == GOOD
+    else:
+        assert (card / NAME).read_text() == GOOD
+    assert provision_command(given) == 0
+    assert settings.read_text() == GOOD
+    assert TOKEN.encode() not in left_on(card)
+    assert not (card / NAME).exists()
+
+
+def test_a_place_that_cannot_be_written_is_told(card: Path, settings: Path) -> None:
+    (card / NAME).write_text(GOOD)
+    settings.parent.parent.mkdir(parents=True)
+    settings.parent.write_text("no folder")
+    assert "the settings on the card were not taken" in provision(card, settings, status=74)
+    assert (card / NAME).read_text() == GOOD
