@@ -1,0 +1,83 @@
+"""A kit that lost its journal, with the old token: what was confirmed of the old one confirms
+nothing of the new. Real processes, and the worst case: the new journal gives a number again."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hub.test_cluster import contents
+from tests.hub.test_journey import folder
+from tests.processes import administer, agent, hub, until
+
+JOURNAL = "state/journal.sqlite3"
+
+
+def last_number(home: Path) -> int:
+    with closing(sqlite3.connect(home / JOURNAL)) as look:
+        ((number,),) = look.execute("SELECT max(sequence) FROM package").fetchall()
+    return int(number)
+
+
+def give_again(home: Path, number: int) -> None:
+    """The next Package of the new journal has that number."""
+    with closing(sqlite3.connect(home / JOURNAL)) as journal:
+        journal.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'package'", (number - 1,))
+        journal.commit()
+    # It would tell that the number is too low, and the agent would begin elsewhere.
+    (home / f"{JOURNAL}-mark").unlink()
+
+
+@pytest.mark.parametrize("sos", [False, True])
+def test_a_receipt_that_comes_late_confirms_nothing(tmp_path: Path, sos: bool) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    kits = {}
+    for name in ("ada", "ben"):
+        member = administer(database, "user", "add", name)["id"]
+        device = administer(database, "device", "add", name, "--user", str(member))
+        kits[name] = {"satellite-port": None, "hub-token": device["hub-token"]}
+    homes = {name: folder(tmp_path / name) for name in kits}
+    priority = 100 if sos else 12
+    with ExitStack() as stack:
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), {"database": database}))
+        linked: dict[str, Any] = {
+            name: {**settings, "hub-address": running.address} for name, settings in kits.items()
+        }
+        with agent(homes["ada"], linked["ada"]) as ada:
+            ada.post("of the old journal", priority=priority)
+            ada.kill()
+        number = last_number(homes["ada"])
+        with agent(homes["ben"], linked["ben"]) as ben:
+            # Ada is away: the hub owes her the receipt.
+            until(lambda: contents(ben) == ["of the old journal"])
+            until(lambda: _owed(database) == 1)
+            assert ben.stop() == 0
+        shutil.rmtree(homes["ada"] / "state")
+        with agent(homes["ada"], {"satellite-port": None}) as ada:
+            assert ada.stop() == 0
+        give_again(homes["ada"], number)
+        with agent(homes["ada"], linked["ada"]) as ada:
+            new = ada.post("of the new journal", priority=priority).body["id"]
+            assert last_number(homes["ada"]) == number
+            until(lambda: _owed(database) == 0)
+            found = ada.call("GET", f"/api/package/{new}").body
+            assert "receipts" not in found or found["receipts"] == []
+            status = ada.call("GET", "/api/status").body
+            assert status["confirmationsRefused"] == 1
+            assert [each["confirmedBy"] for each in status["sos"]["packages"]] == [[]] * sos
+            # And Ben, who has the new one now, confirms that.
+            with agent(homes["ben"], linked["ben"]) as ben:
+                until(lambda: "of the new journal" in contents(ben))
+                until(lambda: ada.call("GET", f"/api/package/{new}").body.get("receipts"))
+
+
+def _owed(database: str) -> int:
+    with closing(sqlite3.connect(database)) as look:
+        ((count,),) = look.execute("SELECT count(*) FROM receipt WHERE state = 'waiting'")
+    return int(count)
