@@ -427,7 +427,6 @@ NEEDS = {
     "radio-callsign": "radio-port",
     "radio-key": "radio-port",
     "radio-carry": "radio-port",
-    "radio-hops": "radio-port",
 }
 """What means nothing without another."""
 

@@ -54,7 +54,7 @@ def _take(card: Path, target: Path) -> int:
     except InvalidSettings as wrong:
         kept = "Nothing was taken, and the kit goes on with the settings that it has."
         again = f"Correct {card.name} on the card, and start the kit again."
-        _write(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]), 0o644)
+        _write(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]))
         complain(f"{wrong}\n{kept} {again}")
         return SETTINGS
     _put(text, target)
@@ -62,7 +62,7 @@ def _take(card: Path, target: Path) -> int:
     _sync(card.parent)
     names = ", ".join(sorted(pairs))
     told = f"The kit has taken what was set: {names}. The file itself was erased: it held keys.\n"
-    _write(card.with_name(RESULT), told, 0o644)
+    _write(card.with_name(RESULT), told)
     _erase(card.with_name(TAKEN))
     print(f"{target}: {names}")
     return OK
@@ -74,15 +74,16 @@ def _put(text: str, target: Path) -> None:
     if target.exists() and target.read_text() != text:
         shutil.copy2(target, target.with_name(f"{target.name}.before"))
     made = target.with_name(f"{target.name}.new")
-    _write(made, text, 0o640)
+    _write(made, text)
     with suppress(KeyError, PermissionError):  # no such group, or not root: a trial
         os.chown(made, -1, grp.getgrnam(GROUP).gr_gid)
+    made.chmod(0o640)
     made.rename(target)
     _sync(target.parent)
 
 
-def _write(path: Path, text: str, mode: int) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+def _write(path: Path, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
@@ -117,5 +118,5 @@ def write_card(folder: Path, pairs: Sequence[tuple[str, str]]) -> Path:
     parse(text, card)
     if card.exists():
         raise FileExistsError(f"{card} is there already: remove it, or name another folder")
-    _write(card, text, 0o600)
+    _write(card, text)
     return card
