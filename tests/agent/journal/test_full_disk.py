@@ -7,7 +7,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -140,6 +140,21 @@ async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: in
         logs.unlink()
         await journal.keep_reserve()
         assert journal.read("PRAGMA freelist_count")[0][0] >= RESERVE_PAGES
+
+
+async def test_the_reserve_is_written_once_to_log_and_file(disk: Path) -> None:
+    """A card wears. Debian's SQLite overwrites what is deleted, if nobody says otherwise."""
+    async with journal_on(disk) as journal:
+        await journal.keep_reserve()
+        with closing(sqlite3.connect(journal.path)) as looker:
+            ((_, frames, _),) = looker.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            assert frames < 100
+            assert looker.execute("PRAGMA freelist_count").fetchone()[0] >= RESERVE_PAGES
+        await journal.commit(note("secret"))
+        await journal.commit(lambda db: db.execute("DELETE FROM note"))
+        (state,) = await journal.commit(lambda db: db.execute("PRAGMA secure_delete").fetchall())
+        with closing(sqlite3.connect(":memory:")) as other:
+            assert [state] == other.execute("PRAGMA secure_delete").fetchall()
 
 
 async def test_a_reserve_that_is_there_is_not_taken_again(disk: Path) -> None:
