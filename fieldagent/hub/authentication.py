@@ -9,7 +9,7 @@ from functools import partial
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in, source_of
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
-from fieldagent.hub import attempts
+from fieldagent.hub import attempts, sessions
 from fieldagent.hub.caller import (
     Caller,
     Proof,
@@ -18,6 +18,7 @@ from fieldagent.hub.caller import (
     admitted,
     knows_key,
     read_proof,
+    stands_against,
     unauthorized,
 )
 from fieldagent.hub.passwords import Passwords
@@ -52,6 +53,11 @@ class Authentication:
         now = self._clock()
         source = source_of(address_of(head, self._trusted))
         self._look_for_proxy(head)
+        keyless = purpose is not Purpose.PUSH and "x-api-key" not in head.headers
+        token = sessions.cookie_of(head)
+        if keyless and (token is not None or sessions.is_same_site(head)):
+            # Without a challenge: the browser would ask for a password itself, in its own window.
+            return await self._signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._member(proof, source, now)
         found = await self._store.read(lambda db: admitted(db, proof, member, now, purpose))
@@ -60,6 +66,26 @@ class Authentication:
         if isinstance(found, Problem):
             raise found
         return found
+
+    async def _signed_in(self, head: Request, token: str, purpose: Purpose, now: float) -> Caller:
+        """Who has signed in at the console. A cookie proves nothing of a call that another site has
+        made the browser send."""
+        if head.method not in ("GET", "HEAD") and not sessions.is_same_site(head):
+            raise Problem(403, "the console's cookie is for the console's own calls")
+        caller = await self._store.read(lambda db: sessions.caller(db, token, now))
+        if caller is None:
+            raise Problem(401, "the session is over: sign in again")
+        if problem := stands_against(caller, purpose):
+            raise problem
+        return caller
+
+    async def password_owner(self, head: Request, username: str, password: str) -> int:
+        """Whose password it is. Raises Problem 401, 429."""
+        source = source_of(address_of(head, self._trusted))
+        member = await self._passwords.owner(username, password, f"passwords {source}")
+        if member is None:
+            raise Problem(401, "name or password is wrong")
+        return member
 
     async def _member(self, proof: Proof, source: str, now: float) -> int | None:
         """Whose password it is; None where a token says who calls. Without one of our keys, nobody

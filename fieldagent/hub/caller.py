@@ -165,7 +165,7 @@ def admitted(
     if caller is None:
         return None
     _, problem = _rate(db, caller, now)
-    return problem or _stands_against(caller, purpose) or caller
+    return problem or stands_against(caller, purpose) or caller
 
 
 _WHERE = {
@@ -175,7 +175,7 @@ _WHERE = {
 }
 
 
-def _stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
+def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
     if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
         return Problem(
             403, f"user {caller.member} may not {purpose} {_WHERE[purpose]} {caller.workspace}"

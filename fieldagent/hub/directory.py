@@ -111,6 +111,7 @@ def set_role(db: Db, workspace: int, member: int, role: str, *, now: float) -> N
 
 def set_password(db: Db, member: int, hashed: str, *, now: float) -> None:
     db.execute("UPDATE member SET password = ? WHERE id = ?", hashed, member)
+    db.execute("DELETE FROM session WHERE member = ?", member)
     note(db, ADMINISTRATION, "user password", str(member), now)
 
 

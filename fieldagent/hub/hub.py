@@ -32,11 +32,13 @@ from fieldagent.hub import (
     operator_calls,
     reading,
     ring_alerts,
+    sessions,
     webhooks,
 )
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.certificate import Certificate
+from fieldagent.hub.console import Console
 from fieldagent.hub.contract import Device
 from fieldagent.hub.event_stream import EventStreams
 from fieldagent.hub.health import Health
@@ -117,6 +119,7 @@ class Hub:
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
             EventStreams(store, authentication, clock=time.time).route(),
+            *Console(store, authentication, clock=time.time, secure=_is_secure(settings)).routes(),
         ]
         self.health = Health(
             store,
@@ -323,6 +326,11 @@ def rockblock_key(settings: HubSettings) -> PublicKey:
     return read_public_key(settings.rockblock_public_key.read_text())
 
 
+def _is_secure(settings: HubSettings) -> bool:
+    """Whether browsers reach it by TLS: its own, or a proxy's."""
+    return settings.tls_certificate is not None or bool(settings.trusted_proxies)
+
+
 def certificate_of(settings: HubSettings) -> Certificate | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
@@ -371,6 +379,7 @@ async def _keep_house(hub: Hub) -> None:
         await _patiently(hub, partial(_claim_dead_letters, hub))
         await _forget(hub)
         await _patiently(hub, lambda db: attempts.forget(db, time.time()))
+        await _patiently(hub, lambda db: sessions.forget(db, time.time()))
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
         await trio.sleep(HOUSEKEEPING / 12)
 

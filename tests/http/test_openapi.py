@@ -18,6 +18,7 @@ from fieldagent.http import openapi
 from fieldagent.http.routes import Route
 from fieldagent.hub import push
 from fieldagent.hub.api import HubApi
+from fieldagent.hub.console import Console
 from fieldagent.hub.event_stream import EventStreams
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
@@ -47,6 +48,7 @@ def routes(name: str) -> list[Route]:
     routes = [*api.routes(), *read_api.routes(), *health.routes()]
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes.append(EventStreams(nothing, nothing, clock=lambda: 0.0).route())
+    routes += Console(nothing, nothing, clock=lambda: 0.0, secure=True).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]
 
 

@@ -116,6 +116,7 @@ DROP TABLE dead_letter_tally;
 DROP TABLE contact;
 DROP TABLE sos_event;
 DROP TABLE check_in;
+DROP TABLE session;
 ALTER TABLE receipt DROP COLUMN person;
 ALTER TABLE webhook DROP COLUMN after;
 DROP TABLE sos;

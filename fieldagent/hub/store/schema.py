@@ -370,6 +370,13 @@ CREATE TABLE check_in ( -- until when a device is to be heard of
 );
 CREATE INDEX check_in_due ON check_in (due) WHERE sos IS NULL;
 
+CREATE TABLE session ( -- of the console; in the database, so that any hub serves it
+    lookup TEXT PRIMARY KEY, -- SHA-256 of the cookie, hexadecimal
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    expires {real} NOT NULL
+);
+
 CREATE TABLE sos_event ( -- its timeline
     id {id},
     sos {int} NOT NULL REFERENCES sos ON DELETE CASCADE,

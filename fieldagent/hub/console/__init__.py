@@ -1,0 +1,108 @@
+"""The console: a page at the hub for who watches over kits, and answers an SOS.
+
+A user signs in with their password. The page is files; what it shows comes from the read API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.page_file import page_file
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub import sessions
+from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.caller import Caller, Purpose
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.strict_json import NotJson, load_document
+
+NAMES = ("console.css", "console.js", "icon.svg")
+MEMBERS = ("username", "password", "workspace")
+
+
+class Console:
+    """`secure`: browsers reach it by TLS alone, and send its cookie in nothing else."""
+
+    def __init__(
+        self,
+        store: Store,
+        authentication: Authentication,
+        *,
+        clock: Callable[[], float],
+        secure: bool,
+    ) -> None:
+        self._store = store
+        self._authentication = authentication
+        self._clock = clock
+        self._secure = secure
+
+    def routes(self) -> list[Route]:
+        signed_in = self._authentication.judge(Purpose.READ)
+        return [
+            Route("GET", "/console", self._index),
+            Route("GET", "/console/file/{name}", self._file),
+            Route("GET", "/console/session", self.who, judge=signed_in),
+            Route("POST", "/console/session", self.sign_in, body=4_096),
+            Route("DELETE", "/console/session", self.sign_out),
+        ]
+
+    async def _index(self, request: Request) -> Response:
+        return page_file(request, __name__, "index.html")
+
+    async def _file(self, request: Request, name: str) -> Response:
+        if name not in NAMES:
+            raise Problem(404, f"the console has no file {name[:40]!r}")
+        return page_file(request, __name__, name)
+
+    async def who(self, request: Request, caller: Caller) -> Response:
+        return json_response({"id": str(caller.member), "name": caller.name, "role": caller.role})
+
+    async def sign_in(self, request: Request) -> Response:
+        if not sessions.is_same_site(request):
+            raise Problem(403, "sign in at the console itself: /console")
+        told = _members(request)
+        member = await self._authentication.password_owner(
+            request, told["username"], told["password"]
+        )
+        now = self._clock()
+
+        def begin(db: Db) -> str | Problem:
+            known = [str(each) for each in sessions.workspaces_of(db, member)]
+            workspace = told["workspace"] or (known[0] if len(known) == 1 else "")
+            if workspace not in known:
+                which = f"workspace is one of {', '.join(known)}" if known else "only a User may"
+                return Problem(403, f"you cannot sign in there: {which}")
+            return sessions.begin(db, member, int(workspace), now)
+
+        token = await self._store.commit(begin)
+        if isinstance(token, Problem):
+            raise token
+        return Response(204, headers=(self._cookie(token, sessions.LASTS),))
+
+    async def sign_out(self, request: Request) -> Response:
+        token = sessions.cookie_of(request)
+        if token is not None and sessions.is_same_site(request):
+            await self._store.commit(lambda db: sessions.end(db, token))
+        return Response(204, headers=(self._cookie("", 0),))
+
+    def _cookie(self, value: str, seconds: float) -> tuple[str, str]:
+        """RFC 6265; no script sees it, and no other site makes a browser send it."""
+        secure = "; Secure" if self._secure else ""
+        rules = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds:.0f}{secure}"
+        return "Set-Cookie", f"{sessions.COOKIE}={value}; {rules}"
+
+
+def _members(request: Request) -> dict[str, str]:
+    try:
+        body: Any = load_document(required_body(request))
+    except NotJson as error:
+        raise Problem(400, str(error)) from None
+    if not isinstance(body, dict) or not body.keys() <= set(MEMBERS):
+        raise Problem(422, f"the body is an object with {', '.join(MEMBERS)}")
+    told = {name: body.get(name, "") for name in MEMBERS}
+    if not all(isinstance(value, str) and value.isprintable() for value in told.values()):
+        raise Problem(422, f"{', '.join(MEMBERS)} are text in one line")
+    return told

@@ -1,0 +1,82 @@
+"""Who has signed in at the console: a random cookie, of which the database has a hash."""
+
+from __future__ import annotations
+
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from fieldagent.http.message import Request
+from fieldagent.hub import secret
+from fieldagent.hub.audit import note
+from fieldagent.hub.caller import Caller, Purpose
+from fieldagent.hub.store.contract import Db
+
+COOKIE = "fieldagent-session"
+LASTS = 43_200.0
+"""Seconds: a shift."""
+
+
+def begin(db: Db, member: int, workspace: int, now: float) -> str:
+    """The cookie, which is told this once."""
+    token = secret.new_secret("session")
+    db.execute(
+        "INSERT INTO session (lookup, member, workspace, expires) VALUES (?, ?, ?, ?)",
+        secret.lookup(token),
+        member,
+        workspace,
+        now + LASTS,
+    )
+    note(db, str(member), "console sign-in", f"workspace {workspace}", now)
+    return token
+
+
+def end(db: Db, token: str) -> None:
+    db.execute("DELETE FROM session WHERE lookup = ?", secret.lookup(token))
+
+
+def forget(db: Db, now: float) -> None:
+    db.execute("DELETE FROM session WHERE expires <= ?", now)
+
+
+def caller(db: Db, token: str, now: float) -> Caller | None:
+    """None where the session is over, or its user may no more."""
+    rows = db.execute(
+        "SELECT session.workspace, member.id, type, name, role FROM session"
+        " JOIN member ON member.id = session.member JOIN membership"
+        " ON membership.member = member.id AND membership.workspace = session.workspace"
+        " WHERE lookup = ? AND expires > ? AND disabled IS NULL",
+        secret.lookup(token),
+        now,
+    )
+    if not rows:
+        return None
+    scopes = frozenset([Purpose.READ.value, Purpose.ACKNOWLEDGE.value])
+    workspace, member, type_, name, role = rows[0]
+    return Caller(0, "console", workspace, scopes, member, type_, name, role, False)
+
+
+def workspaces_of(db: Db, member: int) -> list[int]:
+    """Of a User; nobody else signs in."""
+    rows = db.execute(
+        "SELECT workspace FROM membership JOIN member ON member.id = membership.member"
+        " WHERE member = ? AND type = 'User' AND disabled IS NULL ORDER BY workspace",
+        member,
+    )
+    return [workspace for (workspace,) in rows]
+
+
+def cookie_of(request: Request) -> str | None:
+    try:
+        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+def is_same_site(request: Request) -> bool:
+    """Whether a page of ours made the browser send it. Browsers tell where a POST comes from."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = urlsplit(request.headers.get("origin", ""))
+    return bool(origin.netloc) and origin.netloc == request.headers.get("host")

@@ -1,0 +1,159 @@
+"""The hub's console: who may sign in, and what Chromium shows a dispatcher."""
+
+from __future__ import annotations
+
+import json
+import re
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub import directory
+from fieldagent.hub.store.opening import open_store
+from tests import browser
+from tests.processes import PATIENCE, Hub, administer, agent, hub
+
+SECRET = "correct horse\n"
+
+
+def settle_in(database: str) -> str:
+    """Olga is a dispatcher, Ada has a kit, whose token comes back."""
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    for name in ("Olga", "Mia"):
+        mail = f"{name.lower()}@example.org"
+        administer(database, "user", "add", name, "--email", mail, "--password", secret=SECRET)
+    administer(database, "user", "role", "Olga", "dispatcher")
+    told = administer(database, "device", "add", "kit-ada", "--user", "Ada")
+    return str(told["hub-token"])
+
+
+def call(running: Hub, method: str, path: str, body: Any = None, **headers: str) -> Any:
+    """Status, headers and body."""
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+    content = None if body is None else json.dumps(body)
+    if content is not None:
+        headers = {"Content-Type": "application/json", **headers}
+    connection.request(method, path, content, headers)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    return answer.status, answer.headers, text
+
+
+def sign_in(running: Hub, user: str, password: str = SECRET.strip(), **headers: str) -> Any:
+    body = {"username": user, "password": password}
+    origin = {"Origin": running.address, **headers}
+    return call(running, "POST", "/console/session", body, **origin)
+
+
+def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str) -> None:
+    settle_in(database)
+    with hub(tmp_path, {"database": database}) as running:
+        page, headers, _ = call(running, "GET", "/console")
+        assert page == 200 and "'unsafe" not in headers["Content-Security-Policy"]
+        assert sign_in(running, "olga@example.org", "wrong")[0] == 401
+        assert sign_in(running, "2")[0] == 401, "Ada has no password"
+        assert sign_in(running, "olga@example.org", Origin="https://evil.example")[0] == 403
+        assert sign_in(running, "olga@example.org", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+        status, headers, _ = sign_in(running, "olga@example.org")
+        assert status == 204
+        cookie, rules = headers["Set-Cookie"].split("; ", 1)
+        assert "HttpOnly; SameSite=Strict" in rules
+        mine = {"Cookie": cookie}
+        assert json.loads(call(running, "GET", "/console/session", **mine)[2])["name"] == "Olga"
+        assert call(running, "GET", "/api/items", **mine)[0] == 200
+        assert call(running, "GET", "/api/items", Cookie=f"{cookie}x")[0] == 401
+        # A cookie alone changes nothing, and pushes nothing.
+        answer = "/api/sos/1/acknowledge"
+        assert call(running, "POST", answer, {}, **mine)[0] == 403
+        assert call(running, "POST", answer, {}, **mine, Origin="https://evil.example")[0] == 403
+        assert call(running, "POST", answer, {}, **mine, Origin=running.address)[0] == 404
+        push = {"message": {"content": "x"}}
+        assert call(running, "POST", "/api/package", push, **mine, Origin=running.address)[0] == 401
+        # A member may read and not answer.
+        _, headers, _ = sign_in(running, "mia@example.org")
+        mia = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
+        assert call(running, "GET", "/api/sos", **mia)[0] == 200
+        assert call(running, "POST", answer, {}, **mia)[0] == 403
+        # Whoever signs out, or gets another password, is out.
+        assert call(running, "DELETE", "/console/session", **mia)[0] == 204
+        assert call(running, "GET", "/api/sos", **mia)[0] == 401
+        administer(database, "user", "password", "Olga", secret="another horse\n")
+        assert call(running, "GET", "/api/items", **mine)[0] == 401
+        _, headers, _ = sign_in(running, "olga@example.org", "another horse")
+        mine = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+        store = open_store(database)
+        store.once(lambda db: db.execute("UPDATE session SET expires = 1"))
+        assert call(running, "GET", "/api/items", **mine)[0] == 401
+        store.once(lambda db: directory.set_disabled(db, "member", 3, 1.0, now=1.0))
+        store.close()
+
+
+@pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
+def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
+        context = opened.new_context(**browser.SCREENS[screen])
+        context.set_default_timeout(PATIENCE * 1000)
+        shown = context.new_page()
+        troubles: list[str] = []
+        shown.on("pageerror", lambda error: troubles.append(str(error)))
+        shown.on(
+            "console",
+            lambda line: troubles.append(line.text) if browser.is_trouble(line) else None,
+        )
+        shown.goto(f"{running.address}/console")
+        shown.get_by_label("User number").fill("olga@example.org")
+        shown.get_by_label("Password").fill("wrong")
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_text("name or password is wrong").wait_for()
+        shown.get_by_label("Password").fill(SECRET.strip())
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_text("No SOS is open.").wait_for()
+        shown.get_by_role("cell", name="kit-ada").wait_for()
+        settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with agent(tmp_path, settings) as kit:
+            kit.post("<b>all well</b>")
+            shown.locator("#items").get_by_text("<b>all well</b>").wait_for()
+            kit.call("POST", "/api/package", {"location": {"latitude": 45.9, "longitude": 7.6}})
+            kit.post("leg broken", priority=100)
+            alarm = shown.locator("#sos li.open")
+            alarm.get_by_text("leg broken").wait_for()
+            assert shown.title() == "1 SOS · fieldagent console"
+            assert browser.faults(shown) == []
+            browser.keep(shown, f"console-{screen}")
+            alarm.get_by_role("button", name="Acknowledge").click()
+            shown.locator("#sos li.acknowledged").get_by_text("Olga has it since").wait_for()
+            assert shown.title() == "fieldagent console"
+            (receipt,) = kit_receipts(kit)
+            assert (receipt["name"], receipt["kind"]) == ("Olga", "person")
+        shown.get_by_label("Reason to close 1").fill("in hospital")
+        # What somebody else does takes away nothing that is being written.
+        administer(database, "sos", "note", "1", "seen from the air", "--by", "Olga")
+        shown.get_by_role("button", name="Close").click()
+        shown.get_by_text("No SOS is open.").wait_for()
+        shown.get_by_label("Search").fill("BROKEN")
+        shown.get_by_label("Search").press("Enter")
+        shown.locator("#items li", has_text="all well").wait_for(state="detached")
+        assert re.search("SOS leg broken", shown.locator("#items").inner_text())
+        shown.get_by_role("button", name="Sign out").click()
+        shown.get_by_role("button", name="Sign in").wait_for()
+        assert not shown.locator("#desk").is_visible()
+        assert troubles == []
+        context.close()
+
+
+def kit_receipts(kit: Any) -> list[Any]:
+    """Of its SOS, once there are some."""
+    from tests.processes import until
+
+    def told() -> Any:
+        packages = kit.call("GET", "/api/packages").body["packages"]
+        return next(each["receipts"] for each in packages if each.get("text") == "leg broken")
+
+    until(told)
+    return list(told())
