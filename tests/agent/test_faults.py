@@ -142,7 +142,8 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         Break("fieldagent.agent.mesh.reception:RadioReception.receive", late=True),
         Break(f"{ENDINGS}.record"),
     ]
-    change = environment(tmp_path, *SOON, *broken)
+    rounds = Break("fieldagent.agent.mesh.repeating:Repeating._repeat")
+    change = environment(tmp_path, *SOON, *broken, rounds)
     with (
         nodes(tmp_path, "--seed", "7"),
         station(tmp_path, 2) as ben,
@@ -153,6 +154,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         hooked = [json.loads(ben.expect("hook: ").removeprefix("hook: ")) for _ in range(2)]
         events = [each["payloads"][0]["events"][0]["content"] for each in hooked]
         assert sorted(events) == ["next", "precious"]
+        assert faults(ada)["the rounds on the air"]["times"] == 1
         works_on(ada, "Radio", *broken)
 
 

@@ -83,7 +83,10 @@ class RadioReception:
         acks = any(isinstance(each, Ack) and each.by_hub for each in contents)
         items = any(isinstance(each, Item | Fragment) for each in contents) and not packet.lacking
         if packet.relay or acks or items:
+            before = self._neighbours.reaches_hub()
             self._neighbours.note_hub(packet.station, reached=not packet.relay)
+            if self._neighbours.reaches_hub() - before:
+                self._rounds.note_hub(trio.current_time())
 
     def _go_round(self, packet: Packet) -> None:
         """What is in it may have to reach those who did not hear it."""
@@ -119,8 +122,12 @@ class RadioReception:
         for accepted in packet.relayed:
             self._intake.queue_relayed(accepted)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
+            urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
-                self._piggyback.acknowledge(sequence, ack)
+                # Who is named is waited for.
+                patient = ack.whole and sequence not in (urgent | packet.lacking.keys())
+                patient = patient and not ack.by_hub
+                self._piggyback.acknowledge(sequence, ack, patient=patient)
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
         for sequence, ack in packet.heard:

@@ -59,8 +59,11 @@ class Repeating:
             self._add_ours()
             await self._repeat()
             await self._relay_what_waited()
+            if self._words.is_out_of_patience():
+                self._packing.queue.wake()
             waits = self._relay is not None and self._relay.waiting
             latest = trio.current_time() + RETRY_EVERY if waits else inf
+            latest = min(latest, trio.current_time() + self._words.patience())
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
 

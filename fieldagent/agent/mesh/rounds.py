@@ -6,8 +6,9 @@ for the hub, whoever has it does:
 
 | whose | reason | first, seconds | then | ends |
 |---|---|---|---|---|
-| ours | a station lacks it | 10 | doubling to 10 minutes | all have it; not an SOS: 6 times |
-| ours | the hub lacks it | 60 | doubling to 30 minutes | it has; out of its reach: 4 times |
+| our SOS | a station lacks it | 10 | doubling to 10 minutes | all have it |
+| ours | a station lacks it | 45 | half as long again each time | all have it; 6 times |
+| ours | the hub lacks it | 60 | doubling to an hour | it has; out of its reach: twice |
 | another's SOS | a station lacks it | 5 to 15 | doubling to 10 minutes | all have it |
 | another's | it asks for the hub | 15 to 30 | doubling to 4 minutes | it has; 3 times an asking |
 
@@ -28,12 +29,14 @@ from fieldagent.wire.envelope import Ack, Entry, RelayRequest, Source, digest_of
 ITEMS_MAX = 256
 NAMED_MAX = 8
 """Stations that are named as lacking an item, about 9 bytes each; where more lack it all answer."""
-AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 1800.0, 240.0
+AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 ROUNDS_MAX = 6
 """Of an item that is no SOS."""
-BLIND_MAX = 4
+BLIND_MAX = 2
 """Times that the hub is asked for while nobody in earshot is known to reach it."""
 PRODS_MAX = 3
+APART = 5.0
+"""Seconds between two items that are no SOS: who comes back lacks many."""
 KEPT = 3600.0
 """Seconds for which another's item is repeated since it was heard from its sender."""
 AT_HAND = 86_400.0
@@ -92,6 +95,8 @@ class Rounds:
         self.items: dict[Key, OnItsWay] = {}
         self._hub_said = -inf
         """When somebody last said that the hub has something."""
+        self._ordinary_at = -inf
+        """When what is no SOS may go again."""
 
     def add(self, item: OnItsWay, now: float) -> None:
         """It has come, from its sender or by another that repeats it; or it is ours and has left
@@ -100,7 +105,7 @@ class Rounds:
         if known is not item:
             self._heard_again(known, item, now)
         elif item.station == self.station:
-            item.due, item.hub_due = now + 10, now + 60
+            item.due, item.hub_due = now + (10 if item.entry.sos else 45), now + 60
         else:
             item.due = now + 5 + 10 * self._random()
             item.hub_due = now + 15 + 15 * self._random()
@@ -116,7 +121,7 @@ class Rounds:
             return
         # Its sender does not know that the hub has it, or the hub lacks it.
         known.until = max(known.until, again.until)
-        if known.brought_by and known.hub_tries:
+        if known.brought_by and known.tries + known.hub_tries:
             known.tell_due = min(known.tell_due, now + 1 + 4 * self._random())
         elif not known.brought_by and known.hub_tries >= PRODS_MAX:
             known.hub_tries, known.hub_due = 0, now + 5 + 10 * self._random()
@@ -136,16 +141,31 @@ class Rounds:
     def note_ack(self, sequence: int, ack: Ack, by: int, now: float) -> None:
         """The station `by` has it; where it says so, the hub too."""
         if ack.by_hub:
-            self._hub_said = now
-        item = self.items.get((ack.station, sequence, ack.digest))
+            self.note_hub(now, said=True)
+        item = self._known(sequence, ack)
         if item is None or not ack.whole:
             return
         item.has.add(by)
         if ack.by_hub and not item.brought_by:
             item.brought_by = by
-            if item.station != self.station and item.hub_tries:
+            if item.station != self.station and item.tries + item.hub_tries:
                 # Who asked may not hear who answered.
                 item.tell_due = now + 1 + 4 * self._random()
+
+    def _known(self, sequence: int, ack: Ack) -> OnItsWay | None:
+        if ack.digest:
+            return self.items.get((ack.station, sequence, ack.digest))
+        # Of an older peer. Whether it is believed of ours was looked at before.
+        keys = (key for key in self.items if key[:2] == (ack.station, sequence))
+        return next((self.items[key] for key in keys), None)
+
+    def note_hub(self, now: float, *, said: bool = False) -> None:
+        """Somebody reaches it: what was given up is asked for again. `said`: it has something."""
+        if said:
+            self._hub_said = now
+        for item in self.ours():
+            if item.asks and not item.brought_by and item.hub_due == inf:
+                item.hub_due = now + 5 + 55 * self._random()
 
     def welcome(self, now: float) -> None:
         """A station is in earshot that was not: it may lack what others have."""
@@ -169,7 +189,13 @@ class Rounds:
             del self.items[key]
         found: list[Repeat] = []
         for item in self.items.values():
-            found += self._due_of(item, now)
+            if not item.entry.sos and now < self._ordinary_at:
+                item.due = max(item.due, self._ordinary_at)
+                item.hub_due = max(item.hub_due, self._ordinary_at)
+            again = self._due_of(item, now)
+            if again and not item.entry.sos:
+                self._ordinary_at = now + APART
+            found += again
         return found
 
     def _due_of(self, item: OnItsWay, now: float) -> list[Repeat]:
@@ -185,7 +211,8 @@ class Rounds:
             if lacking and may and (ours or item.hops < self._hops):
                 item.tries += 1
                 first = 10 if ours else 15
-                item.due = now + self._spread(min(AGAIN_MAX, first * 2 ** min(item.tries, 10)))
+                pause = first * 2 ** min(item.tries, 10) if item.entry.sos else 45 * 1.5**item.tries
+                item.due = now + self._spread(min(AGAIN_MAX, pause))
             else:
                 lacking = []
         asks = item.hub_due <= now and self._asks_again(item, now, ours=ours)

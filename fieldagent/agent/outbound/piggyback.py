@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from fieldagent.agent.journal import inbound, outbound
@@ -34,6 +35,8 @@ ACKS_MAX = 256
 """Acknowledgements that wait; for one that is dropped the item comes again."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
+PATIENCE = 30.0
+"""Seconds that an acknowledgement waits to ride along, where another station has said the same."""
 
 
 @dataclass(slots=True)
@@ -179,6 +182,8 @@ class RadioPiggyback:
         self._presents_itself = False
         self._acks: dict[tuple[int, int], Ack] = {}
         """By the station whose item it is, and the number it gave the item."""
+        self._patient: dict[tuple[int, int], float] = {}
+        """Of those that need not go at once, until when they wait for a packet to ride in."""
         self._repeats: list[Repeat] = []
         self.said: set[int] = set()
         """Numbers of our items that went on the air."""
@@ -200,22 +205,45 @@ class RadioPiggyback:
         self._introduced = -INTRODUCE_EVERY
         self._presents_itself |= at_once
 
-    def acknowledge(self, sequence: int, ack: Ack) -> None:
-        self._acks[ack.station, sequence] = ack
+    def acknowledge(self, sequence: int, ack: Ack, *, patient: bool = False) -> None:
+        """A `patient` one waits for company once another station has said the same."""
+        key = ack.station, sequence
+        self._acks[key] = ack
+        self._patient.pop(key, None)
+        if patient:
+            self._patient[key] = -inf
         while len(self._acks) > ACKS_MAX:
-            del self._acks[next(iter(self._acks))]
+            self._forget(next(iter(self._acks)))
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        del self._acks[key]
+        self._patient.pop(key, None)
+
+    def patience(self) -> float:
+        """Seconds until an acknowledgement has waited long enough."""
+        return min((at for at in self._patient.values() if at > -inf), default=inf) - self._clock()
+
+    def is_out_of_patience(self) -> bool:
+        """Whether one has just waited long enough: from here on it goes at once."""
+        over = [key for key, at in self._patient.items() if -inf < at <= self._clock()]
+        for key in over:
+            self._patient[key] = -inf
+        return bool(over)
 
     def overhear(self, sequence: int, ack: Ack) -> None:
         """Another has said it: as much of an item, or more, is at a station already.
 
         Who has it whole says so all the same: its sender wants to know who does.
         """
-        ours = self._acks.get((ack.station, sequence))
+        key = ack.station, sequence
+        ours = self._acks.get(key)
+        if ours is not None and ours.whole and ack.whole and key in self._patient:
+            self._patient[key] = self._clock() + PATIENCE
         if ours is None or ours.whole or ours.count != ack.count:
             return
         other = ours.arrived == ack.arrived and ours.digest != ack.digest != b""
         if ours.arrived <= ack.arrived and not other:
-            del self._acks[ack.station, sequence]
+            self._forget(key)
 
     def look(self) -> None:
         pass
@@ -230,11 +258,15 @@ class RadioPiggyback:
         pass
 
     def is_worth_sending(self) -> bool:
-        return bool(self._acks) or bool(self._repeats) or self._presents_itself
+        return self._has_acks() or bool(self._repeats) or self._presents_itself
+
+    def _has_acks(self) -> bool:
+        """That go at once."""
+        return any(self._patient.get(key, -inf) == -inf for key in self._acks)
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         words = Piggybacked()
-        if not draft.entries and not (self._acks or self._presents_itself):
+        if not draft.entries and not (self._has_acks() or self._presents_itself):
             return words
         self.said |= {
             entry.sequence for entry in draft.entries if isinstance(entry.content, Item | Fragment)
@@ -246,7 +278,7 @@ class RadioPiggyback:
             self._presents_itself = False
         for (station, sequence), ack in list(self._acks.items()):
             if draft.add(Entry(sequence, ack), room):
-                del self._acks[station, sequence]
+                self._forget((station, sequence))
         return words
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:

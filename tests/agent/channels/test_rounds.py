@@ -127,6 +127,65 @@ async def test_who_is_not_named_as_lacking_it_is_silent(
         assert (ack in await said(kit)) is answers
 
 
+@pytest.mark.parametrize(("sos", "waits"), [(False, True), (True, False)])
+async def test_who_hears_that_another_has_it_waits_for_a_packet_to_ride_in(
+    tmp_path: Path, clock: Any, sos: bool, waits: bool
+) -> None:
+    item = Entry(7, Message("x"), int(START), sos=sos)
+    ack = Entry(7, Ack(5, digest=digest_of(item)))
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        await kit.reception.receive(encode([item], origin=5))
+        assert kit.words.is_worth_sending(), "it may be the first to say so"
+        await kit.reception.receive(encode([ack], origin=6))
+        assert kit.words.is_worth_sending() is not waits
+        await trio.sleep(31)
+        assert kit.words.is_worth_sending()
+        assert ack in await said(kit)
+        assert not kit.words.is_worth_sending()
+
+
+async def test_it_rides_along_as_soon_as_something_goes(tmp_path: Path, clock: Any) -> None:
+    item = Entry(7, Message("x"), int(START))
+    ack = Entry(7, Ack(5, digest=digest_of(item)))
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        await kit.reception.receive(encode([item], origin=5))
+        await kit.reception.receive(encode([ack], origin=6))
+        await kit.post()
+        assert ack in await said(kit)
+
+
+async def test_an_older_peer_that_tells_no_digest_has_it_too(tmp_path: Path, clock: Any) -> None:
+    async with station(tmp_path, 1, tmp_path / "nowhere") as kit:
+        await kit.reception.receive(encode([Entry(1, Message("here"))], origin=4))
+        await kit.reception.receive(encode([Entry(1, Message("here"))], origin=5))
+        sequence = await sos(kit)
+        assert [each for each in await said(kit) if each.sequence == sequence]
+        for number in (4, 5):
+            await kit.reception.receive(encode([Entry(sequence, Ack(1))], origin=number))
+        await until(lambda: bool(kit.rounds.ours()))
+        (item,) = kit.rounds.ours()
+        assert kit.rounds.missing(item) == []
+
+
+async def test_who_comes_back_is_not_given_all_at_once(tmp_path: Path, clock: Any) -> None:
+    async with station(tmp_path, 1, tmp_path / "nowhere") as kit:
+        await kit.reception.receive(encode([Entry(1, Message("here"))], origin=4))
+        for number in range(30):
+            sequence = await kit.post(message={"content": f"note {number}"})
+            await said(kit)
+            await kit.reception.receive(encode([Entry(sequence, Ack(1))], origin=4))
+        await until(lambda: len(kit.rounds.ours()) == 30)
+        await kit.reception.receive(encode([Entry(1, Message("back"))], origin=5))
+        with trio.move_on_after(60):
+            while True:
+                await kit.outbox.ready()
+                await said(kit)
+                await trio.sleep(0.1)
+        tries = [each.tries for each in kit.rounds.ours()]
+        assert 5 <= sum(tries) <= 14
+        assert max(tries) <= 2
+
+
 async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, clock: Any) -> None:
     """And is of its sender, as far as a peer of before this can tell."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
