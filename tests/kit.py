@@ -15,7 +15,7 @@ import trio.testing
 from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import history, outbound, sos
+from fieldagent.agent.journal import history, inbound, outbound, sos
 from fieldagent.agent.journal.history import Line
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Storage
@@ -32,6 +32,7 @@ from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
+from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.system.lived_time import MachineClocks
 from fieldagent.wire.envelope import Entry, decode
@@ -139,6 +140,10 @@ async def kit(
 ) -> AsyncIterator[Kit]:
     """`how` is said to `to_the_hub` of the first channel; `station` is who sends, on the air."""
     journal = Journal(path / "journal.sqlite3", TrustedClocks())
+    # One that knows nobody asks the hub who is who, with the first that leaves.
+    journal.commit_at_start(
+        lambda db: inbound.introduce(db, 9_999, Identity("9999", "Zoe", "User"))
+    )
 
     def clock() -> float:
         return START + trio.current_time()

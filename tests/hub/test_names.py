@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ from fieldagent.wire.envelope import Entry, Introduction, JournalNumber, decode,
 from tests.hub.field import MASTER, Field
 from tests.hub.field import field_of as field
 from tests.hub.test_cluster import push
-from tests.hub.test_journey import folder, message_to
-from tests.processes import administer, agent, hub, until
+from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, sky
+from tests.processes import Agent, administer, agent, free_port, hub, until
 
 
 def test_a_reflashed_kit_hears_names_and_types_with_the_first_message(tmp_path: Path) -> None:
@@ -48,6 +50,51 @@ def test_a_reflashed_kit_hears_names_and_types_with_the_first_message(tmp_path: 
                 assert identity["type"] == "Integration"
                 kit.stop()
             shutil.rmtree(home / "state")
+
+
+def test_over_satellite_a_reflashed_kit_asks_with_the_first_that_it_sends(tmp_path: Path) -> None:
+    mo_port, mt_port = free_port(), free_port()
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    ada = administer(database, "user", "add", "Ada", "--over-satellite")["id"]
+    added = administer(
+        database, "device", "add", "kit", "--user", str(ada), "--imei", IMEI, "--tagged"
+    )
+    home = folder(tmp_path / "kit")
+    with ExitStack() as stack:
+        settings = behind_directip(database, mo_port, mt_port)
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
+        stack.enter_context(sky(home, mo_port, mt_port))
+        for journal in ("first", "second"):
+            before = items(database)
+            with agent(home, {"satellite-key": added["satellite-key"]}) as kit:
+                kit.post("here I am")
+                until(partial(has_items, database, before + 1))
+                push(running.port, proof, message_to(ada, first, journal))
+                until(partial(payloads, kit))
+                ((identity, content),) = payloads(kit)
+                assert (identity["name"], identity["type"]) == ("push", "Integration")
+                assert content == journal
+                assert kit.stop() == 0
+            shutil.rmtree(home / "state")
+
+
+def payloads(kit: Agent) -> list[tuple[Any, str]]:
+    """Who sent what has come, and its text."""
+    listed = kit.call("GET", "/api/inbound").body["payloads"]
+    first = [each["body"]["payloads"][0] for each in listed]
+    return [(each["identity"], each["events"][0]["content"]) for each in first]
+
+
+def items(database: str) -> int:
+    with closing(sqlite3.connect(database)) as look:
+        ((count,),) = look.execute("SELECT count(*) FROM item").fetchall()
+    return int(count)
+
+
+def has_items(database: str, count: int) -> bool:
+    return items(database) == count
 
 
 async def introduced(alps: Field) -> bool:

@@ -74,6 +74,11 @@ def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
     )
 
 
+def knows_anybody(journal: Journal) -> bool:
+    """Whether somebody was introduced."""
+    return bool(journal.read("SELECT 1 FROM identity LIMIT 1"))
+
+
 def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
     row = db.execute(
         "SELECT id, name, type, email, account FROM identity WHERE origin = ?", (origin,)

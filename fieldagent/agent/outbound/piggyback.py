@@ -98,7 +98,8 @@ class HubPiggyback:
         self._reports: dict[int, Entry] = {}
         self._owed: dict[int, Entry] = {}
         self._under_way: set[int] = set()
-        self._asks = False
+        # A new journal knows nobody, while the hub may have told all names to the one before.
+        self._asks = not TERMS[channel].authentic and not inbound.knows_anybody(journal)
         self.look()
 
     def look(self) -> None:
