@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def strip(tree: Path) -> None:
-    """Below a folder of ours, as `ruff format` leaves it: what is said has lines of its own."""
+    """Licenses are beside them, as files."""
     for path in sorted(tree.rglob("*.py")):
         path.write_text(bare(path.read_text()))
 
@@ -21,12 +21,20 @@ def bare(source: str) -> str:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and _is_text(node.value):
+        if isinstance(node, ast.Expr) and _is_text(node.value) and _is_alone(node, lines):
             assert node.end_lineno is not None
             lines[node.lineno - 1] = f'{" " * node.col_offset}""'
             for row in range(node.lineno, node.end_lineno):
                 lines[row] = ""
     return "\n".join(lines) + "\n"
+
+
+def _is_alone(node: ast.Expr, lines: list[str]) -> bool:
+    """Whether nothing else is on its lines."""
+    assert node.end_lineno is not None
+    before = lines[node.lineno - 1].encode()[: node.col_offset]
+    behind = lines[node.end_lineno - 1].encode()[node.end_col_offset :]
+    return not before.strip() and not behind.strip()
 
 
 def _is_text(node: ast.expr) -> bool:
