@@ -54,8 +54,8 @@ def _take(card: Path, target: Path) -> int:
     except InvalidSettings as wrong:
         kept = "Nothing was taken, and the kit goes on with the settings that it has."
         again = f"Correct {card.name} on the card, and start the kit again."
-        _write(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]))
         complain(f"{wrong}\n{kept} {again}")
+        _write(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]))
         return SETTINGS
     _put(text, target)
     card.rename(card.with_name(TAKEN))

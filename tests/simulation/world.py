@@ -507,6 +507,7 @@ def _texts(body: bytes) -> list[str]:
 
 
 PARTS = (
+    shipped._resume,
     shipped._ask_for_fragments,
     shipped._keep_sos_going,
     shipped._keep_house,

@@ -13,6 +13,7 @@ import trio.testing
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.journal import outbound, sos
+from fieldagent.agent.outbound.piggyback import PATIENCE
 from fieldagent.package.package import Channel, Message, Status
 from fieldagent.package.reading import read_package
 from fieldagent.wire.envelope import (
@@ -281,6 +282,10 @@ async def test_who_has_it_whole_says_so_though_another_did(tmp_path: Path, clock
         ack = Entry(1, Ack(9, digest=digest_of(heard)))
         await ben.reception.receive(encode([heard], origin=9))
         await ben.reception.receive(encode([ack], origin=8))
+        # Its sender knows by now that somebody has it: ours waits for company, and not for ever.
+        assert ben.outbox.load(200) is None
+        with trio.fail_after(2 * PATIENCE):
+            await ben.outbox.ready()
         transmission = ben.outbox.load(200)
         assert transmission is not None
         assert ack in decode(transmission.body).entries
