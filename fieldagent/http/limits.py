@@ -24,6 +24,8 @@ class Limits:
     linger: float = 2.0
     """How long a refused peer may take to read why before the connection is reset."""
     connections: int = 128
+    leaving: int = 512
+    """Connections beside those for which there is no room, and which are told so."""
     per_source: int | None = None
     """Connections of one source, see `address`; what has been upgraded does not count."""
     proxies: tuple[Network, ...] = ()

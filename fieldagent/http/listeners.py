@@ -11,7 +11,8 @@ from collections.abc import Sequence
 log = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "::1")
-_BACKLOG = 128
+_BACKLOG = 1024
+"""Whom the kernel lets wait: one beyond it connects a second later, when TCP tries again."""
 _TRIES = 8
 """For a free port on every address at once."""
 _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}

@@ -113,6 +113,7 @@ class _Server:
         self.bodies = BodyBudget(limits.bodies)
         self._all: dict[_Connection, None] = {}  # in the order of their coming
         self._of: dict[str, dict[_Connection, None]] = {}  # those of one source
+        self._leaving: dict[_Connection, None] = {}  # asked to come again: the first came first
         self.deadlines = {
             _Phase.HEAD: limits.head_deadline,
             _Phase.BODY: limits.body_deadline,
@@ -144,8 +145,11 @@ class _Server:
         if named:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _Connection(self, peer, str(address[0]) if named else "")
-        connection.refused = not self._make_room(connection)
-        self._enter(connection)
+        if self._make_room(connection):
+            self._enter(connection)
+        else:
+            connection.crowded_out = True
+            self._see_off(connection)
         return connection
 
     def _enter(self, connection: _Connection) -> None:
@@ -154,7 +158,20 @@ class _Server:
 
     def leave(self, connection: _Connection) -> None:
         self._all.pop(connection, None)
+        self._leaving.pop(connection, None)
         self.leave_source(connection)
+
+    def _see_off(self, connection: _Connection) -> None:
+        """It takes nobody's place any more, and is still told why: of those there are only so many,
+        too."""
+        self._leaving[connection] = None
+        while len(self._leaving) > self.limits.leaving:
+            self._cut_first_leaving()
+
+    def _cut_first_leaving(self) -> None:
+        first = next(iter(self._leaving))
+        del self._leaving[first]
+        first.scope.cancel()
 
     def leave_source(self, connection: _Connection) -> None:
         """It no longer counts among those of its source."""
@@ -167,7 +184,10 @@ class _Server:
         """A peer that left before it was accepted is nothing; a lack of files passes."""
         if error.errno in _OUT_OF_FILES:
             log.error("No connection can be accepted now: %s. Trying on.", error.strerror)
-            self._evict(self._all)
+            if self._leaving:
+                self._cut_first_leaving()
+            else:
+                self._evict(self._all)
             await trio.sleep(1)
 
     def _make_room(self, coming: _Connection) -> bool:
@@ -187,8 +207,9 @@ class _Server:
         if victim is None or victim.phase >= _Phase.HANDLING:
             return False
         self.leave(victim)
-        victim.evicted = True
+        victim.crowded_out = True
         victim.scope.cancel()
+        self._see_off(victim)
         return True
 
     def end_idle(self) -> None:
@@ -198,8 +219,8 @@ class _Server:
 
 class _Connection:
     def __init__(self, server: _Server, peer: socket.socket, address: str) -> None:
-        self.refused = False
-        self.evicted = False
+        self.crowded_out = False
+        """Its place is another's: it is answered 503, where it asks for something at all."""
         self.scope = trio.CancelScope()
         self.phase = _Phase.HANDLING
         self.address = address
@@ -232,7 +253,7 @@ class _Connection:
         try:
             if self._server.tls is not None:
                 await self._secure(self._server.tls)
-            if self.refused:
+            if self.crowded_out:
                 raise _crowded()
             while (head := await self._next_head()) is not None:
                 response = await self._answer(head)
@@ -249,6 +270,9 @@ class _Connection:
         self._socket = secured = SecureSocket(self._socket, context)
         with self._bounded(_Phase.HEAD):
             return await secured.handshake()
+        if self.crowded_out:
+            with self._bounded(_Phase.CLOSING):
+                return await secured.handshake()
         raise TimeoutError("the TLS handshake took too long")
 
     async def _next_head(self) -> Request | None:
@@ -260,9 +284,23 @@ class _Connection:
             return None
         with self._bounded(_Phase.IDLE):
             return await self._read_head()
-        if self.phase is _Phase.IDLE:
-            return None
-        raise Problem(408, "the request's head took too long to arrive")
+        if self.phase is not _Phase.IDLE:
+            raise self._too_late("head")
+        if self.crowded_out:
+            await self._hear_out()
+        return None
+
+    async def _hear_out(self) -> None:
+        """Room was needed before a word was read: a request that is on its way is still answered.
+        Raises Problem."""
+        with self._bounded(_Phase.CLOSING):
+            if await self._read():
+                raise _crowded()
+
+    def _too_late(self, part: str) -> Problem:
+        if self.crowded_out:
+            return _crowded()
+        return Problem(408, f"the request's {part} took too long to arrive")
 
     async def _read_head(self) -> Request | None:
         protocol = self._protocol
@@ -316,12 +354,12 @@ class _Connection:
                 request = self._protocol.next_body()
             self.phase = _Phase.HANDLING
             return request
-        raise Problem(408, "the request's body took too long to arrive")
+        raise self._too_late("body")
 
     async def _send(self, response: Response, *, head_only: bool) -> bool:
         """Send it; False when the connection can carry no other request after it."""
         protocol = self._protocol
-        close = self.evicted or self._server.stopping.is_set()
+        close = self.crowded_out or self._server.stopping.is_set()
         date = write_date(int(time.time()))
         await self._write(protocol.respond(response, date=date, close=close, head_only=head_only))
         if response.stream is not None and not head_only:
@@ -375,6 +413,10 @@ class _Connection:
         with self._bounded(_Phase.CLOSING):
             while await self._read():
                 pass
+            return
+        # Cut short: what has come by now must not reset the connection either.
+        with suppress(OSError):
+            self._socket.recv(_READ_SIZE)
 
     async def _read(self) -> bytes:
         while True:

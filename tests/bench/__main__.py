@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, encode
+from tests.bench.crowd import unanswered
 from tests.bench.durable import durable
 from tests.bench.http import ratio as http_ratio
 from tests.bench.hub import main as hub
@@ -41,6 +42,8 @@ def main() -> None:
         "<= 1/8",
         disk.commits <= 1 / 8,
     )
+    for what, count in zip(("agent", "hub"), unanswered(), strict=True):
+        row(f"callers of 512 at once that the {what} left unanswered", count, "0", count == 0)
     queue = queue_ratio()
     row("queue over a bare tuple heap, 100 000", queue, ">= 0.5", queue >= 0.5)
     memory = memory_ratio()

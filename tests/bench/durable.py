@@ -18,7 +18,7 @@ from tests.processes import agent
 
 REQUESTS = 4_000
 ROUNDS = 5
-_REQUEST = (
+REQUEST = (
     b"POST /api/package/async HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
     b"Content-Type: application/json\r\nContent-Length: 38\r\n\r\n"
     b'{"message":{"content":"A small one."}}'
@@ -51,7 +51,7 @@ def _commits(port: int) -> int:
 
 def drive(port: int, requests: int) -> float:
     """Accepted Packages a second."""
-    return accepted(port, _REQUEST % port, requests, status=b"202", end=b"}\n")
+    return accepted(port, REQUEST % port, requests, status=b"202", end=b"}\n")
 
 
 def accepted(port: int, request: bytes, requests: int, *, status: bytes, end: bytes) -> float:

@@ -20,7 +20,18 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from tests.http.serving import HOST, JSON, PACE, ROUTES, Client, Ticks, drip, header, serving
+from tests.http.serving import (
+    HOST,
+    JSON,
+    PACE,
+    ROUTES,
+    Client,
+    Served,
+    Ticks,
+    drip,
+    header,
+    serving,
+)
 
 GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
 POST = b"POST /echo HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 99\r\n\r\n"
@@ -124,7 +135,7 @@ async def test_an_honest_client_is_served_in_a_crowd_of_slow_ones(sent: bytes) -
         async with server.client() as honest:
             assert await honest.is_served()
         answers = [await client.rest() for client in clients[:8]]
-        assert all(answer == b"" or b" 408 " in answer for answer in answers)
+        assert all(answer == b"" or b" 503 " in answer for answer in answers)
 
 
 async def test_the_oldest_incomplete_goes_first_and_the_idle_stay() -> None:
@@ -138,7 +149,7 @@ async def test_the_oldest_incomplete_goes_first_and_the_idle_stay() -> None:
             await crowd([slow], b"GET / HT")
         async with server.client() as honest:
             assert await honest.is_served()
-            assert (await older.answer())[0].status_code == 408
+            assert (await older.answer())[0].status_code == 503
             assert await idle.is_served()
             assert await also_idle.is_served()
             await newer.send(b"TP/1.1\r\n" + HOST + b"\r\n")
@@ -175,6 +186,55 @@ async def test_when_all_wait_for_answers_the_next_is_asked_to_come_again() -> No
         for client in waiting:
             assert (await client.answer())[0].status_code == 200
         assert await waiting[0].is_served()
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["at once", "in two"])
+@pytest.mark.parametrize("limits", [FEW, Limits(connections=100, per_source=4)], ids=["all", "one"])
+async def test_each_of_a_crowd_is_served_or_asked_to_come_again(
+    limits: Limits, pieces: int
+) -> None:
+    served = 0
+
+    async def slow(request: Request) -> Response:
+        nonlocal served
+        await trio.sleep(0)
+        served += 1
+        return json_response({})
+
+    whole = POST.replace(b"99", b"2") + b"{}"
+    statuses: list[tuple[int, str | None]] = []
+
+    async def call(server: Served) -> None:
+        async with server.client() as client:
+            for part in (whole,) if pieces == 1 else (whole[:-2], whole[-2:]):
+                await client.send(part)
+                await trio.sleep(0)
+            answer, _ = await client.answer("POST")
+            statuses.append((answer.status_code, header(answer, "retry-after")))
+
+    async with serving(slow, limits) as server, trio.open_nursery() as callers:
+        for _ in range(200):
+            callers.start_soon(call, server)
+    assert set(statuses) <= {(200, None), (503, "1")}
+    assert statuses.count((200, None)) == served >= 4
+
+
+async def test_of_those_who_are_told_to_come_again_there_are_only_so_many() -> None:
+    gate = Gate()
+    limits = Limits(connections=1, leaving=3)
+    async with serving(gate, limits) as server, AsyncExitStack() as stack:
+        (waiting,) = [await stack.enter_async_context(server.client())]
+        await crowd([waiting], GET)
+        await gate.has_begun(1)
+        refused = [await stack.enter_async_context(server.client()) for _ in range(9)]
+        await crowd(refused, GET)
+        # All have their answer, and those that came first have been closed for it.
+        for client in refused:
+            assert (await client.answer())[0].status_code == 503
+        for client in refused[:6]:
+            assert await client.rest() == b""
+        gate.opened.set()
+        assert (await waiting.answer())[0].status_code == 200
 
 
 async def test_a_stream_makes_room_when_nothing_else_can() -> None:

@@ -1,0 +1,86 @@
+"""512 callers at one moment: each is to be served, or asked to come again with nothing queued."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from tests.bench.durable import REQUEST
+from tests.bench.hub import admitted, push_request
+from tests.processes import PATIENCE, agent, hub
+
+CALLERS = 512
+
+
+def unanswered() -> tuple[int, int]:
+    """Of all callers of an agent, and of a hub."""
+    return _by_agent(), _by_hub()
+
+
+def _by_agent() -> int:
+    """Those that were told that they are served are in its queue, and no others."""
+    with (
+        tempfile.TemporaryDirectory() as home,
+        agent(Path(home), {"satellite-port": "/nonexistent"}) as kit,
+    ):
+        told = answers(kit.port, REQUEST % kit.port, CALLERS)
+        queued = kit.call("GET", "/api/queue?limit=1").body["queued"]
+    assert queued == told[b"202"], (queued, told)
+    return CALLERS - told[b"202"] - told[b"503"]
+
+
+def _by_hub() -> int:
+    with tempfile.TemporaryDirectory() as home:
+        database = str(Path(home, "hub.sqlite3"))
+        proof = admitted(database)
+        with hub(Path(home), {"database": database}) as running:
+            told = answers(running.port, push_request(running.port, proof), CALLERS)
+    return CALLERS - told[b"200"] - told[b"503"]
+
+
+def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
+    """By status, each with its whole head; a 503 says when to come again."""
+    told: Counter[bytes] = Counter()
+    received: dict[socket.socket, bytes] = {}
+    deadline = time.monotonic() + PATIENCE
+    with selectors.DefaultSelector() as selector:
+        for _ in range(callers):
+            peer = socket.socket()
+            peer.setblocking(False)
+            with suppress(BlockingIOError):
+                peer.connect(("127.0.0.1", port))
+            selector.register(peer, selectors.EVENT_WRITE)
+            received[peer] = b""
+        while received and time.monotonic() < deadline:
+            for key, _ in selector.select(1):
+                peer = key.fileobj
+                assert isinstance(peer, socket.socket)
+                if key.events == selectors.EVENT_WRITE:
+                    selector.modify(peer, selectors.EVENT_READ)
+                    with suppress(OSError):
+                        peer.sendall(request)
+                    continue
+                piece = b""
+                with suppress(OSError):
+                    piece = peer.recv(65_536)
+                received[peer] += piece
+                if b"\r\n\r\n" not in received[peer] and piece:
+                    continue
+                head = received.pop(peer).partition(b"\r\n\r\n")[0].lower()
+                status = head[9:12]
+                assert status != b"503" or b"\r\nretry-after: " in head, head
+                told[status] += 1
+                selector.unregister(peer)
+                peer.close()
+    for peer in received:
+        peer.close()
+    return told
+
+
+if __name__ == "__main__":
+    print(unanswered())
