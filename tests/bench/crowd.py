@@ -50,16 +50,16 @@ def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
     deadline = time.monotonic() + PATIENCE
     with selectors.DefaultSelector() as selector:
         for _ in range(callers):
-            peer = socket.socket()
-            peer.setblocking(False)
+            caller = socket.socket()
+            caller.setblocking(False)
             with suppress(BlockingIOError):
-                peer.connect(("127.0.0.1", port))
-            selector.register(peer, selectors.EVENT_WRITE)
-            received[peer] = b""
+                caller.connect(("127.0.0.1", port))
+            selector.register(caller, selectors.EVENT_WRITE)
+            received[caller] = b""
         while received and time.monotonic() < deadline:
             for key, _ in selector.select(1):
+                assert isinstance(key.fileobj, socket.socket)
                 peer = key.fileobj
-                assert isinstance(peer, socket.socket)
                 if key.events == selectors.EVENT_WRITE:
                     selector.modify(peer, selectors.EVENT_READ)
                     with suppress(OSError):
@@ -77,8 +77,8 @@ def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
                 told[status] += 1
                 selector.unregister(peer)
                 peer.close()
-    for peer in received:
-        peer.close()
+    for caller in received:
+        caller.close()
     return told
 
 

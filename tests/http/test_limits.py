@@ -197,7 +197,7 @@ async def test_each_of_a_crowd_is_served_or_asked_to_come_again(
 
     async def slow(request: Request) -> Response:
         nonlocal served
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         served += 1
         return json_response({})
 
@@ -208,7 +208,7 @@ async def test_each_of_a_crowd_is_served_or_asked_to_come_again(
         async with server.client() as client:
             for part in (whole,) if pieces == 1 else (whole[:-2], whole[-2:]):
                 await client.send(part)
-                await trio.sleep(0)
+                await trio.lowlevel.checkpoint()
             answer, _ = await client.answer("POST")
             statuses.append((answer.status_code, header(answer, "retry-after")))
 
