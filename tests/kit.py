@@ -37,6 +37,7 @@ from fieldagent.package.reading import read_package
 from fieldagent.system.lived_time import MachineClocks
 from fieldagent.wire.envelope import Entry, decode
 from fieldagent.wire.outcome import Outcome
+from tests.running import running
 
 START = 1_790_000_000.0
 HEAD_START = 120.0
@@ -165,8 +166,7 @@ async def kit(
         outboxes[channel] = ChannelOutbox(journal, packing, budget, words, endings, ChannelLink())
     Resume(journal, queues, intake, endings, trio.Event()).begin()
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(journal.run)
+        async with running(journal), trio.open_nursery() as nursery:
             for each in outboxes.values():
                 nursery.start_soon(each.run)
             yield Kit(

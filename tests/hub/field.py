@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import trio
-
 from fieldagent.hub import mobile_terminated, operator_calls, ring_alerts
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.ledger import Posting, enter
@@ -19,6 +17,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, Envelope, decode, derive_key, encode
 from fieldagent.wire.outcome import Outcome
+from tests.running import running
 
 START = 1_790_000_000.0
 GRACE = 60.0
@@ -137,11 +136,9 @@ async def _keys(device: Device) -> list[bytes]:
 
 @asynccontextmanager
 async def field_of(store: Store) -> AsyncIterator[Field]:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.run)
+    async with running(store):
         await store.commit(_settle_in)
         yield Field(store)
-        nursery.cancel_scope.cancel()
 
 
 def _settle_in(db: Db) -> None:

@@ -14,13 +14,13 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from tests.hub.field import Field, field_of
 from tests.processes import PATIENCE
+from tests.running import running
 
 
 async def test_a_newer_link_takes_the_lease_also_in_another_process(database: str) -> None:
     one, other = open_store(database), open_store(database)
     try:
-        async with field_of(one) as alps, trio.open_nursery() as nursery:
-            nursery.start_soon(other.run)
+        async with field_of(one) as alps, running(other):
             device = alps.device(1)
             async with Leases(one, "a", clock=alps.clock).held(device) as lease_of_a:
                 assert await one.read(lambda db: lease.linked(db, alps.now)) == 1
@@ -29,7 +29,6 @@ async def test_a_newer_link_takes_the_lease_also_in_another_process(database: st
                         await lease_of_a.lost.wait()
                     assert not ours.lost.is_set()
             assert await one.read(lambda db: lease.linked(db, alps.now)) == 0
-            nursery.cancel_scope.cancel()
     finally:
         one.close()
         other.close()

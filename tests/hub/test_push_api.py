@@ -26,6 +26,7 @@ from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.wire.envelope import decode
+from tests.running import running
 
 START = 1_790_000_000.0
 MESSAGE = {
@@ -110,8 +111,7 @@ async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
     listeners = open_listeners(0, ["127.0.0.1"])
     hub.port = port_of(listeners)
     stopping = trio.Event()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.run)
+    async with running(store), trio.open_nursery() as nursery:
         await store.commit(hub.settle_in)
         await nursery.start(partial(serve, router(api.routes()), listeners, stopping=stopping))
         yield hub

@@ -15,6 +15,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.store.group import StoreFailed, StoreUnavailable
 from tests.processes import PATIENCE
+from tests.running import running
 
 
 def add(name: str) -> Callable[[Db], int]:
@@ -42,29 +43,24 @@ async def test_callers_share_transactions_and_one_that_fails_fails_alone(store: 
         except Exception:
             outcomes.append("refused")
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.run)
+    async with running(store):
         async with trio.open_nursery() as callers:
             for number in range(20):
                 callers.start_soon(caller, f"w{number:02}")
             callers.start_soon(caller, "w00")
         assert outcomes.count("refused") == 1
         assert len(await store.read(names)) == 20
-        nursery.cancel_scope.cancel()
 
 
 async def test_an_announcement_reaches_this_process_and_another(database: str) -> None:
     one, other = open_store(database), open_store(database)
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.run)
-            nursery.start_soon(other.run)
+        async with running(one), running(other):
             here, there = one.heard("news"), other.heard("news")
             await one.commit(add("w"))
             with trio.fail_after(PATIENCE):
                 await here.wait()
                 await there.wait()
-            nursery.cancel_scope.cancel()
     finally:
         one.close()
         other.close()

@@ -34,6 +34,7 @@ from fieldagent.wire.envelope import Entry, Receipt
 from tests.http.serving import anybody
 from tests.hub.field import START, Field, collect, field_of
 from tests.processes import until_async
+from tests.running import running
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(32)).decode()
@@ -282,8 +283,11 @@ async def test_two_processes_share_the_work_and_double_nothing(database: str) ->
 
     one, other = open_store(database), open_store(database)
     try:
-        async with posting(one) as (alps, there), trio.open_nursery() as nursery:
-            nursery.start_soon(other.run)
+        async with (
+            posting(one) as (alps, there),
+            running(other),
+            trio.open_nursery() as nursery,
+        ):
             for store in (one, other):
                 nursery.start_soon(partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN))
             for number in range(20):

@@ -35,6 +35,7 @@ from fieldagent.package.reading import read_package
 from fieldagent.simulator.air import Impairments, SharedAir, read_topology
 from fieldagent.simulator.nodes import Nodes
 from tests.kit import START, Core, TrustedClocks
+from tests.running import running
 
 
 @dataclass
@@ -119,33 +120,30 @@ async def station(
     Resume(journal, queues, intake, endings, trio.Event()).begin()
     opener = partial(open_node, str(port), 115200, link)
     try:
-        async with trio.open_nursery() as last:
-            last.start_soon(journal.run)
-            async with trio.open_nursery() as nursery:
-                for each in outboxes.values():
-                    nursery.start_soon(each.run)
-                driving = partial(radio.run, random=Random(number))
-                nursery.start_soon(on_the_air.repeating.run)
-                nursery.start_soon(driving, opener, on_the_air.outbox, on_the_air.reception, link)
-                yield Station(
-                    journal,
-                    inbox,
-                    queues,
-                    endings,
-                    intake,
-                    outboxes,
-                    receptions,
-                    number,
-                    on_the_air.outbox,
-                    on_the_air.reception,
-                    on_the_air.neighbours,
-                    on_the_air.troubles,
-                    on_the_air.rounds,
-                    on_the_air.relay,
-                    words,
-                )
-                nursery.cancel_scope.cancel()
-            last.cancel_scope.cancel()
+        async with running(journal), trio.open_nursery() as nursery:
+            for each in outboxes.values():
+                nursery.start_soon(each.run)
+            driving = partial(radio.run, random=Random(number))
+            nursery.start_soon(on_the_air.repeating.run)
+            nursery.start_soon(driving, opener, on_the_air.outbox, on_the_air.reception, link)
+            yield Station(
+                journal,
+                inbox,
+                queues,
+                endings,
+                intake,
+                outboxes,
+                receptions,
+                number,
+                on_the_air.outbox,
+                on_the_air.reception,
+                on_the_air.neighbours,
+                on_the_air.troubles,
+                on_the_air.rounds,
+                on_the_air.relay,
+                words,
+            )
+            nursery.cancel_scope.cancel()
     finally:
         journal.close()
 

@@ -18,6 +18,7 @@ from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.kit import START
+from tests.running import running
 
 HANDED = HandoverResult(HandoverOutcome.HANDED)
 FAILED = HandoverResult(HandoverOutcome.FAILED, "no route to host")
@@ -78,14 +79,9 @@ async def spooled(path: Path) -> AsyncIterator[Spooled]:
     journal = Journal(path / "journal.sqlite3")
     news = [trio.Event()]
     try:
-        async with trio.open_nursery() as outer:
-            outer.start_soon(journal.run)
-            async with trio.open_nursery() as nursery:
-                yield Spooled(
-                    journal, JournalSpool("hook", journal, lambda: news[0]), nursery, news
-                )
-                nursery.cancel_scope.cancel()
-            outer.cancel_scope.cancel()
+        async with running(journal), trio.open_nursery() as nursery:
+            yield Spooled(journal, JournalSpool("hook", journal, lambda: news[0]), nursery, news)
+            nursery.cancel_scope.cancel()
     finally:
         journal.close()
 
