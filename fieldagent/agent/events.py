@@ -18,10 +18,9 @@ from fieldagent.agent.journal import changes, outbound, sos
 from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
+from fieldagent.http.server_sent import ALIVE, KEEP_ALIVE, LISTENING, event
 from fieldagent.package.delivery import legs_json
 
-KEEP_ALIVE = 15.0
-"""Seconds of silence after which a comment shows that the stream lives."""
 TOPICS = ("package", "inbound", "link", "sos")
 
 
@@ -64,7 +63,7 @@ class Events:
         try:
             place, beginning = self._begin(last)
             told: dict[str, Any] = {}
-            yield b": listening\n\n" + beginning
+            yield LISTENING + beginning
             deadline = trio.current_time() + KEEP_ALIVE
             while True:
                 events, place = self._since(place, topics)
@@ -74,7 +73,7 @@ class Events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
                         continue
-                    events = b": alive\n\n"
+                    events = ALIVE
                 yield events
                 deadline = trio.current_time() + KEEP_ALIVE
         finally:
@@ -91,12 +90,12 @@ class Events:
             self._journal, int(last)
         ):
             return int(last), b""
-        return place, _event(place, "lost", "{}")
+        return place, event(place, "lost", "{}")
 
     def _since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
         found, place = changes.since(self._journal, place, topics)
         documents = [(each, self._document(each)) for each in found]
-        told = [_event(each.number, each.topic, text) for each, text in documents if text]
+        told = [event(each.number, each.topic, text) for each, text in documents if text]
         return b"".join(told), place
 
     def _document(self, change: Change) -> str:
@@ -124,10 +123,5 @@ class Events:
         news = {name: now for name, now in self._links.items() if told.get(name) != now}
         told.update(news)
         return b"".join(
-            _event(place, "link", json.dumps({"channel": name, **now}))
-            for name, now in news.items()
+            event(place, "link", json.dumps({"channel": name, **now})) for name, now in news.items()
         )
-
-
-def _event(number: int, topic: str, text: str) -> bytes:
-    return f"id: {number}\nevent: {topic}\ndata: {text}\n\n".encode()

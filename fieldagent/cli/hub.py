@@ -26,6 +26,7 @@ from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.settings import HubSettings, database_options, load
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.package.writing import clock_time
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.properties import InvalidSettings
@@ -469,5 +470,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(value))
+        return clock_time(value)
     return "-" if value in (None, "") else escaped(str(value))

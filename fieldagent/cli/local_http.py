@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from typing import Any, NamedTuple
 
@@ -87,10 +86,6 @@ def _told(status: int, document: Any) -> str:
 def report(failed: CallFailed) -> int:
     print(f"fieldagent: {escaped_lines(str(failed))}", file=sys.stderr)
     return failed.code
-
-
-def clock_time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def show(given: argparse.Namespace, value: Any, text: str) -> None:

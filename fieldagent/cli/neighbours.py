@@ -6,8 +6,9 @@ import argparse
 from typing import Any
 
 from fieldagent.cli.exit_codes import OK
-from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
+from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.cli.terminal import escaped
+from fieldagent.package.writing import clock_time
 
 HUB = {True: "reaches the hub", False: "asks others to reach the hub", None: ""}
 

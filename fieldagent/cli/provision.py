@@ -17,6 +17,7 @@ from pathlib import Path
 from fieldagent.agent.settings import INSTALLED, KEYS, parse
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.cli.log_lines import complain
+from fieldagent.system.folder import sync_folder
 from fieldagent.system.properties import InvalidSettings, read, read_file
 
 BOOT = (Path("/boot/firmware"), Path("/boot"))
@@ -59,7 +60,7 @@ def _take(card: Path, target: Path) -> int:
         return SETTINGS
     _put(text, target)
     card.rename(card.with_name(TAKEN))
-    _sync(card.parent)
+    sync_folder(card.parent)
     names = ", ".join(sorted(pairs))
     told = f"The kit has taken what was set: {names}. The file itself was erased: it held keys.\n"
     _write(card.with_name(RESULT), told)
@@ -79,7 +80,7 @@ def _put(text: str, target: Path) -> None:
         os.chown(made, -1, grp.getgrnam(GROUP).gr_gid)
     made.chmod(0o640)
     made.rename(target)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def _write(path: Path, text: str) -> None:
@@ -88,7 +89,7 @@ def _write(path: Path, text: str) -> None:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    _sync(path.parent)
+    sync_folder(path.parent)
 
 
 def _erase(path: Path) -> None:
@@ -100,15 +101,7 @@ def _erase(path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     path.unlink()
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    sync_folder(path.parent)
 
 
 def write_card(folder: Path, pairs: Sequence[tuple[str, str]]) -> Path:

@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fieldagent.cli.exit_codes import OK
-from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
+from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.cli.terminal import escaped
+from fieldagent.package.writing import clock_time
 
 PAGE = 100
 TEXT_SHOWN = 60

@@ -18,9 +18,10 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from fieldagent.cli.exit_codes import OK, UNAVAILABLE, USAGE
-from fieldagent.cli.local_http import CallFailed, call, clock_time
+from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.cli.track_policy import Policy, Track
+from fieldagent.package.writing import clock_time
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
 

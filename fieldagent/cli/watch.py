@@ -9,9 +9,10 @@ from functools import wraps
 from typing import Any
 
 from fieldagent.cli.exit_codes import OK, USAGE
-from fieldagent.cli.local_http import CallFailed, call, clock_time, report, show
+from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.cli.sent import TEXT_SHOWN, holders, said
 from fieldagent.cli.terminal import counted, escaped
+from fieldagent.package.writing import clock_time
 
 LETTER_SHOWN = 160
 """Characters of a message that cannot be read; --json shows all."""

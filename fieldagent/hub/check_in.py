@@ -7,7 +7,6 @@ for `PATIENCE` more, the alarm is raised: on the list of SOS, and to webhooks.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fieldagent.hub import ledger, sos
@@ -16,7 +15,7 @@ from fieldagent.hub.directory import ADMINISTRATION
 from fieldagent.hub.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import SOS_PRIORITY, Message
-from fieldagent.package.writing import write_timestamp
+from fieldagent.package.writing import clock_time
 
 log = logging.getLogger(__name__)
 
@@ -127,13 +126,11 @@ def _words(
     position_at: float | None,
     contact: float | None,
 ) -> str:
-    since = "ever" if contact is None else f"since {_date(contact)}"
-    place = "" if position_at is None else f", last at {latitude} {longitude}, {_date(position_at)}"
+    since = "ever" if contact is None else f"since {clock_time(contact)}"
+    place = ""
+    if position_at is not None:
+        place = f", last at {latitude} {longitude}, {clock_time(position_at)}"
     return f"No word from {name} {since}{place} (check-in {rule})"
-
-
-def _date(at: float) -> str:
-    return write_timestamp(datetime.fromtimestamp(int(at), UTC))
 
 
 def shown(every: float | None, by_minute: int | None, due: float, **stages: Any) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from typing import Any
 
 import trio
 
+from fieldagent.http import server_sent
 from fieldagent.http.message import Request, Response
-from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
+from fieldagent.http.server_sent import ALIVE, KEEP_ALIVE, LISTENING, event
 from fieldagent.hub import reading, sos, sos_desk
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller, Purpose
@@ -27,8 +28,6 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreUnavailable
 
 TOPICS = ("item", "sos")
-KEEP_ALIVE = 15.0
-"""Seconds of silence after which a comment shows that the stream lives."""
 REST = 1.0
 """Seconds between two looks: many who listen to a busy hub must not slow it down."""
 LASTS = 900.0
@@ -86,17 +85,8 @@ class EventStreams:
 
     async def listen(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ("topics",))
-        topics = dict(request.query).get("topics", ",".join(TOPICS)).split(",")
-        if not set(topics) <= set(TOPICS):
-            raise Problem(400, f"?topics= holds some of {','.join(TOPICS)}")
-        last = request.headers.get("last-event-id", "")
-        stream = partial(self.stream, caller, frozenset(topics), last)
-        return Response(
-            200,
-            content_type="text/event-stream",
-            headers=(("Cache-Control", "no-store"),),
-            stream=stream,
-        )
+        topics, last = server_sent.asked(request, TOPICS)
+        return server_sent.answer(partial(self.stream, caller, topics, last))
 
     async def stream(
         self, caller: Caller, topics: frozenset[str], last: str
@@ -109,7 +99,7 @@ class EventStreams:
             unsettled = UNSETTLED if self._store.shared else 0.0
             items, happened = (Follower(each, unsettled) for each in places or newest)
             lost = bool(last) and places is None
-            yield b": listening\n\n" + (_event(*newest, "lost", {}) if lost else b"")
+            yield LISTENING + (_event(*newest, "lost", {}) if lost else b"")
             ends = trio.current_time() + LASTS
             deadline = trio.current_time() + KEEP_ALIVE
             while trio.current_time() < ends:
@@ -124,7 +114,7 @@ class EventStreams:
                     await news.wait()
                     await trio.sleep(REST)
                 if quiet.cancelled_caught:
-                    yield b": alive\n\n"
+                    yield ALIVE
                     deadline = trio.current_time() + KEEP_ALIVE
         except (StoreFailed, StoreUnavailable):
             return
@@ -139,8 +129,8 @@ class EventStreams:
                 events += _event(place, happened.place, "item", item.as_json())
         if "sos" in topics:
             told = await self._store.read(lambda db: self._happened(db, caller, happened))
-            for event, place in told:
-                events += _event(items.place, place, "sos", event)
+            for each, place in told:
+                events += _event(items.place, place, "sos", each)
         return events
 
     def _items(
@@ -160,8 +150,8 @@ class EventStreams:
         for number, _, id_ in rows:
             found = sos.named(db, caller.workspace, id_) if number in fresh else None
             if found is not None:
-                event = sos_desk.event_of(db, number)
-                told.append(({**sos_desk.shown(db, found), "event": event}, fresh[number]))
+                shown = {**sos_desk.shown(db, found), "event": sos_desk.event_of(db, number)}
+                told.append((shown, fresh[number]))
         return told
 
 
@@ -185,5 +175,5 @@ def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
     return None if places[0] > newest[0] or places[1] > newest[1] else places
 
 
-def _event(item: int, event: int, topic: str, told: dict[str, Any]) -> bytes:
-    return f"id: {item}.{event}\nevent: {topic}\ndata: {json.dumps(told)}\n\n".encode()
+def _event(item: int, happened: int, topic: str, told: dict[str, Any]) -> bytes:
+    return event(f"{item}.{happened}", topic, json.dumps(told))

@@ -65,3 +65,8 @@ def digest(text: str) -> bytes:
 def write_timestamp(moment: datetime) -> str:
     """ISO 8601 in UTC with a Z; the fraction only where there is one."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def clock_time(unix: float) -> str:
+    """The same of a Unix time, to the second."""
+    return write_timestamp(datetime.fromtimestamp(int(unix), UTC))

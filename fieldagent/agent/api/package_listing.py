@@ -62,17 +62,22 @@ def _rows(
         if state not in (None, status or WAITING):
             continue
         found = look(journal, sequence)
-        if found is not None and kind in (None, in_list(found)["kind"]):
-            yield sequence, _row(journal, waiting, found)
+        if found is None:
+            continue
+        said = in_list(found)
+        if kind in (None, said["kind"]):
+            yield sequence, _row(journal, waiting, found, said)
 
 
-def _row(journal: Journal, waiting: WaitReasons, found: Accepted | Known) -> dict[str, Any]:
+def _row(
+    journal: Journal, waiting: WaitReasons, found: Accepted | Known, said: dict[str, Any]
+) -> dict[str, Any]:
     sent = listing.transmissions(journal, found.sequence)
     receipts = outbound.receipts(journal, found.sequence)
     date, ended = journal.clock.date, found.ended
     return {
         "id": found.id,
-        **in_list(found),
+        **said,
         "relayed": isinstance(found, Accepted) and bool(found.origin),
         "accepted": date(found.accepted),
         "ended": None if ended is None else date(ended),

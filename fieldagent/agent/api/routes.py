@@ -25,7 +25,7 @@ from fieldagent.agent.outbound.intake import Conflict, KeyReused
 from fieldagent.agent.outbound.standing import Standing, UnknownPackage, standing_of
 from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
-from fieldagent.http import openapi
+from fieldagent.http import openapi, server_sent
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -258,13 +258,8 @@ class LocalApi:
         return json_response(self._condition.status())
 
     async def listen(self, request: Request) -> Response:
-        wanted = dict(request.query).get("topics", ",".join(TOPICS)).split(",")
-        if not set(wanted) <= set(TOPICS):
-            raise Problem(400, f"?topics= holds some of {','.join(TOPICS)}")
-        stream = partial(
-            self._parts.events.listen, frozenset(wanted), request.headers.get("last-event-id", "")
-        )
-        return Response(200, content_type="text/event-stream", stream=stream)
+        topics, last = server_sent.asked(request, TOPICS)
+        return server_sent.answer(partial(self._parts.events.listen, topics, last))
 
     async def metrics(self, request: Request) -> Response:
         status, faults = self._condition.status(), self._condition.fault_counts()

@@ -8,7 +8,6 @@ all, however power fails.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import time
 from contextlib import closing, suppress
@@ -21,6 +20,7 @@ from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.pages import Pages
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.system.folder import sync_folder
 from fieldagent.system.private import make_private_folder
 
 log = logging.getLogger(__name__)
@@ -189,11 +189,7 @@ def _take_over(path: Path) -> None:
         if part.exists():
             part.rename(_beside(bad, suffix))
     mended.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def _name_for(path: Path) -> Path:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum
 from math import inf
 
+from fieldagent.package.writing import clock_time
 from fieldagent.system.seldom import Seldom
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class AirTroubles:
     def notices(self, date: Callable[[float], float]) -> list[str]:
         """`date` tells the wall clock's time of a lived one."""
         return [
-            f"{_in_words(trouble, seen.count, seen.detail)} (last {_clock_time(date(seen.at))})"
+            f"{_in_words(trouble, seen.count, seen.detail)} (last {clock_time(date(seen.at))})"
             for trouble, seen in self._seen.items()
             if self.is_lately(trouble)
         ]
@@ -92,7 +92,3 @@ def _in_words(trouble: Trouble, count: int, detail: str) -> str:
     told = f" ({detail})" if detail else ""
     packets = "a packet was" if count == 1 else f"{count} packets were"
     return f"{packets} heard on the air{told} {trouble.advice}"
-
-
-def _clock_time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

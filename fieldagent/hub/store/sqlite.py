@@ -17,6 +17,7 @@ from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavail
 from fieldagent.store.schema import TooNew
 from fieldagent.store.sqlite import CHECK, LOCKED, connect, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.system.folder import sync_folder
 from fieldagent.system.private import make_private_file
 
 T = TypeVar("T")
@@ -139,11 +140,7 @@ class SqliteStore:
             os.link(new, target)  # unlike a rename, it replaces nothing
         finally:
             new.unlink(missing_ok=True)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(target.parent)
 
     def close(self) -> None:
         self._reader.close()
