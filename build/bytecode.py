@@ -1,6 +1,8 @@
-"""Compiles each source below a folder into TAG/ there, TAG being the Python that runs this.
+"""Compiles each source below a folder, for the Python that runs this.
 
-    PYTHON -X no_debug_ranges build/bytecode.py FOLDER
+    PYTHON -X no_debug_ranges build/bytecode.py FOLDER [TARGET]
+
+TARGET is TAG/ in that folder where none is named, TAG being that Python's, as in `cpython-311`.
 
 Documentation strings go, and what functions say of their arguments' types: a quarter of the size,
 and a running agent has no use for them; the sources beside it keep them. What is asserted stays.
@@ -21,8 +23,7 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def main(tree: Path) -> None:
-    target = tree / str(sys.implementation.cache_tag)
+def main(tree: Path, target: Path) -> None:
     for source in sorted(tree.rglob("*.py")):
         name = source.relative_to(tree)
         compiled = target / name.with_suffix(".pyc")
@@ -57,4 +58,6 @@ def forget_types(syntax: ast.Module) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    folder = Path(sys.argv[1])
+    named = sys.argv[2] if sys.argv[2:] else str(folder / str(sys.implementation.cache_tag))
+    main(folder, Path(named))

@@ -74,11 +74,35 @@ dpkg-trigger --by-package=python3-minimal /usr/bin/python3
 dpkg --configure --pending
 [ -d "/usr/lib/fieldagent/$tag/trio" ] || fail "it was not compiled"
 
+step "power that fails while it is compiled leaves all of it, or none"
+compiled() {
+    find /usr/lib/fieldagent/cpython-* -name '*.pyc' 2>/dev/null | wc -l
+}
+whole=$(compiled)
+[ "$whole" -gt 300 ] || fail "only $whole files were compiled"
+for instant in 0.1 0.5 1 2 3; do
+    timeout -s KILL $instant sh /var/lib/dpkg/info/fieldagent-common.postinst triggered || true
+    found=$(compiled)
+    [ "$found" = 0 ] || [ "$found" = "$whole" ] || fail "$found of $whole after $instant seconds"
+    fieldagent --version
+done
+sh /var/lib/dpkg/info/fieldagent-common.postinst triggered
+[ "$(compiled)" = "$whole" ] || fail "it was not compiled again"
+[ -z "$(find /usr/lib/fieldagent -maxdepth 1 -name '*.new' -o -maxdepth 1 -name 'gone.*')" ] || fail "something is left over"
+
 step "removed, settings and journal stay; purged, nothing does"
 apt-get -qq remove fieldagent fieldagent-hub fieldagent-common >/dev/null
 [ -e $settings ] || fail "the settings are gone"
 [ -s /var/lib/fieldagent/journal.sqlite3 ] || fail "the journal is gone"
 [ ! -e /usr/lib/fieldagent ] || fail "left: $(find /usr/lib/fieldagent | head -3)"
+masked() {
+    find /etc/systemd/system -lname /dev/null -name 'fieldagent*' | sort | xargs -n1 basename
+}
+masked
+[ "$(masked | wc -l)" = 3 ] || fail "removed, and a unit may still start"
+apt-get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
+[ "$(find /etc/systemd/system -lname /dev/null | wc -l)" = 0 ] || fail "masked still: $(masked)"
+grep -q api-port=9191 $settings || fail "the settings are gone"
 clean
 [ ! -e /usr/bin/fieldagent ] || fail "the command is left"
 step "done"
