@@ -8,68 +8,79 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.hub.test_cluster import contents
-from tests.hub.test_journey import folder, posted, receiver
-from tests.processes import administer, agent, hub, until
+from tests.hub.test_journey import Receiver, folder, posted, receiver
+from tests.processes import Agent, Hub, administer, agent, hub, until
 from tests.simulator.test_simulate_node import nodes
 
 
-def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) -> None:
-    database = str(tmp_path / "hub.sqlite3")
-    administer(database, "init", "Alps")
-    devices = {}
-    for name in ("Ada", "Ben"):
-        member = administer(database, "user", "add", name)["id"]
-        devices[name] = administer(
-            database, "device", "add", f"kit of {name}", "--user", str(member), "--relay"
-        )
-    settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+class Team:
+    """A workspace of people, each with a kit on the air."""
 
-    def radio(name: str, port: int) -> dict[str, Any]:
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.folder = folder
+        self.database = str(folder / "hub.sqlite3")
+        administer(self.database, "init", "Alps")
+        self.devices = {}
+        for name in names:
+            member = administer(self.database, "user", "add", name)["id"]
+            self.devices[name] = administer(
+                self.database, "device", "add", f"kit of {name}", "--user", str(member), "--relay"
+            )
+
+    @contextmanager
+    def at_the_hub(self) -> Iterator[tuple[Hub, Receiver]]:
+        """With a webhook."""
+        settings = {"database": self.database, "webhook-allow": "127.0.0.0/8"}
+        with receiver() as hooked, hub(folder(self.folder / "hub"), settings) as running:
+            administer(self.database, "webhook", "add", hooked.url, "--untried")
+            yield running, hooked
+
+    def radio(self, name: str, port: int, **more: str) -> dict[str, Any]:
+        """The settings of a kit without a link."""
         return {
             "satellite-port": None,
-            "radio-port": str(tmp_path / "air" / f"node-{port}"),
-            "radio-station": str(devices[name]["id"]),
+            "radio-port": str(self.folder / "air" / f"node-{port}"),
+            "radio-station": str(self.devices[name]["id"]),
             "radio-name": f"kit of {name}",
             "inbound-hook": "cat",
+            **more,
         }
 
+    def linked(self, name: str, running: Hub) -> dict[str, str]:
+        return {
+            "hub-address": running.address,
+            "hub-token": self.devices[name]["hub-token"],
+        }
+
+
+def events(kit: Agent, sent: dict[str, Any]) -> list[str]:
+    story = kit.call("GET", f"/api/package/{sent['id']}").body["story"]
+    return [line["event"] for line in story]
+
+
+def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) -> None:
+    team = Team(tmp_path, "Ada", "Ben")
     with ExitStack() as stack:
-        hooked = stack.enter_context(receiver())
-        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
-        administer(database, "webhook", "add", hooked.url, "--untried")
+        running, hooked = stack.enter_context(team.at_the_hub())
         stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1"))
-        link = {"hub-address": running.address}
-        carrier = stack.enter_context(
-            agent(
-                folder(tmp_path / "ben"),
-                {
-                    **radio("Ben", 2),
-                    **link,
-                    "hub-token": devices["Ben"]["hub-token"],
-                    "radio-carry": "cellular",
-                },
-            )
-        )
+        carries = team.radio("Ben", 2, **team.linked("Ben", running), **{"radio-carry": "cellular"})
+        carrier = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
         carrier.expect("linked to the hub")
-        with agent(folder(tmp_path / "ada"), radio("Ada", 1)) as kit:
+        with agent(folder(tmp_path / "ada"), team.radio("Ada", 1)) as kit:
             sent = kit.call("POST", "/api/package", {"message": {"content": "no link here"}}).body
             assert sent["channels"] == {"Radio": {"status": "Delivered"}}
             until(lambda: posted(hooked) == ["no link here"])
-
-            def events() -> list[str]:
-                story = kit.call("GET", f"/api/package/{sent['id']}").body["story"]
-                return [line["event"] for line in story]
-
-            until(lambda: "relayed" in events())
+            until(lambda: "relayed" in events(kit, sent))
             kit.stop()
-        linked = {**radio("Ada", 1), **link, "hub-token": devices["Ada"]["hub-token"]}
+        linked = team.radio("Ada", 1, **team.linked("Ada", running))
         with agent(tmp_path / "ada", linked) as kit:
             kit.expect("linked to the hub")
             both = kit.call("POST", "/api/package", {"message": {"content": "by both"}}).body
@@ -91,54 +102,26 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
 def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
     """A-C-B: Ada hears Cid alone, and Ben alone reaches the hub. The webhook has it, once, as
     Ada's, and Ada is told."""
-    database = str(tmp_path / "hub.sqlite3")
-    administer(database, "init", "Alps")
-    devices = {}
-    for name in ("Ada", "Cid", "Ben"):
-        member = administer(database, "user", "add", name)["id"]
-        devices[name] = administer(
-            database, "device", "add", f"kit of {name}", "--user", str(member), "--relay"
-        )
+    team = Team(tmp_path, "Ada", "Cid", "Ben")
+    key = {"radio-key": "07" * 32}
     (tmp_path / "ridge").write_text("1 2\n2 3\n")
-
-    def radio(name: str, port: int) -> dict[str, Any]:
-        return {
-            "satellite-port": None,
-            "radio-port": str(tmp_path / "air" / f"node-{port}"),
-            "radio-station": str(devices[name]["id"]),
-            "radio-name": f"kit of {name}",
-            "radio-key": "07" * 32,
-            "inbound-hook": "cat",
-        }
-
     with ExitStack() as stack:
-        hooked = stack.enter_context(receiver())
-        settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
-        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
-        administer(database, "webhook", "add", hooked.url, "--untried")
+        running, hooked = stack.enter_context(team.at_the_hub())
         ridge = ("--nodes", "3", "--topology", str(tmp_path / "ridge"))
         stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1", *ridge))
-        linked = {
-            "hub-address": running.address,
-            "hub-token": devices["Ben"]["hub-token"],
-            "radio-carry": "cellular",
-        }
-        ben = stack.enter_context(agent(folder(tmp_path / "ben"), {**radio("Ben", 3), **linked}))
+        linked = {**team.linked("Ben", running), "radio-carry": "cellular"}
+        carries = team.radio("Ben", 3, **linked, **key)
+        ben = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
         ben.expect("linked to the hub")
-        cid = stack.enter_context(agent(folder(tmp_path / "cid"), radio("Cid", 2)))
-        ada = stack.enter_context(agent(folder(tmp_path / "ada"), radio("Ada", 1)))
+        cid = stack.enter_context(agent(folder(tmp_path / "cid"), team.radio("Cid", 2, **key)))
+        ada = stack.enter_context(agent(folder(tmp_path / "ada"), team.radio("Ada", 1, **key)))
         for kit in (cid, ada):
             kit.expect("the radio works")
         here = {"message": {"content": "here is Ben"}, "channels": ["Radio"]}
         assert ben.call("POST", "/api/package", here).body["status"] == "Delivered"
         sent = ada.call("POST", "/api/package", {"message": {"content": "over the ridge"}}).body
         until(lambda: posted(hooked) == ["over the ridge"])
-
-        def events() -> list[str]:
-            story = ada.call("GET", f"/api/package/{sent['id']}").body["story"]
-            return [line["event"] for line in story]
-
-        until(lambda: "relayed" in events())
+        until(lambda: "relayed" in events(ada, sent))
         assert posted(hooked) == ["over the ridge"]
         (entry,) = hooked.got
         assert entry["payloads"][0]["identity"]["name"] == "Ada"
