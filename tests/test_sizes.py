@@ -13,7 +13,6 @@ LINES_MAX, METHODS_MAX, ATTRIBUTES_MAX, PARAMETERS_MAX = 500, 20, 12, 7
 FUNCTION_MAX = 60
 
 LARGER_STILL = {
-    "http/link_session.py": "LinkSession holds 14 attributes",
     "http/protocol.py": "ServerProtocol holds 13 attributes",
     "http/server.py": "_Connection has 22 methods",
     "simulator/gateway.py": "SimulatedGateway holds 14 attributes",

@@ -52,7 +52,7 @@ class Settings:
     hub_token: str | None
     hub_ca_file: Path | None
     cellular_interface: str | None
-    cellular_ping: int
+    cellular_ping: int | None
     cellular_recovery_command: str | None
     cellular_recovery_after: int
     radio_port: str | None
@@ -245,9 +245,9 @@ KEYS = (
     Key(
         "cellular-ping",
         _ping,
-        300,
-        "seconds of silence after which the link is tested, which takes about 250 bytes with all"
-        " overhead; 0 for never (300)",
+        None,
+        "seconds of silence after which the link is tested, which takes about 170 bytes with all"
+        " overhead; 0 for never (45 at first, up to 300 as what is between bears it)",
     ),
     Key(
         "cellular-recovery-command",
@@ -375,6 +375,7 @@ EXAMPLES = {
     "hub-address": "https://hub.example.org",
     "hub-ca-file": "/etc/fieldagent/hub-ca.pem",
     "cellular-interface": "wwan0",
+    "cellular-ping": "300",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",

@@ -285,7 +285,7 @@ def _present() -> str:
 
 
 def _hub(settings: Settings, address: str) -> Finding:
-    """Asked over the interface that the link takes; it opens none, and ends none."""
+    """A WebSocket over the interface that the link takes, which ends no link."""
     import trio
 
     from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, probe
@@ -305,7 +305,7 @@ def _hub(settings: Settings, address: str) -> Finding:
     if trouble := trio.run(ask):
         return Finding(False, f"{address}: {trouble}")
     over = f" over {interface}" if interface else ""
-    return Finding(True, f"{address} answers{over} and knows the token")
+    return Finding(True, f"{address} takes a WebSocket{over} and knows the token")
 
 
 def _command(name: str, command: str) -> Finding:

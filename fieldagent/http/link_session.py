@@ -16,6 +16,7 @@ import trio
 from fieldagent.http.web_socket import Closed, WebSocket
 from fieldagent.system.error_groups import first_error
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import (
     Acknowledged,
     Arrived,
@@ -92,15 +93,15 @@ class _InFlight(NamedTuple, Generic[Outgoing]):
 
 
 class LinkSession(Generic[Outgoing]):
-    """One link from hello to end. `ping` is in seconds, 0 for never; `journal` is the number of
-    this end's."""
+    """One link from hello to end. `keepalive` says when this end pings, never by itself; `journal`
+    is the number of this end's."""
 
     def __init__(
         self,
         socket: WebSocket,
         post: Post[Outgoing],
         *,
-        ping: float = 0,
+        keepalive: Keepalive | None = None,
         journal: int = 0,
         opened: Callable[[], None] = lambda: None,
         progress: Callable[[], None] = lambda: None,
@@ -111,15 +112,12 @@ class LinkSession(Generic[Outgoing]):
         """What the peer is told when `run` is cancelled."""
         self._socket = socket
         self._post = post
-        self._ping = ping
+        self._keepalive = keepalive or Keepalive()
         self._opened = opened
         self._progress = progress
-        self._link = IpLink(LinkHello(silence=round(ping), journal=journal))
+        self._link = IpLink(LinkHello(silence=self._keepalive.promise, journal=journal))
         self._in_flight: dict[int, _InFlight[Outgoing]] = {}
         self._peer_silence = inf
-        now = trio.current_time()
-        self._heard = now
-        self._said = now
         self._pause = trio.CancelScope()
         """What the speaking task waits in; cancelled when it should think again."""
         self._patience = trio.CancelScope()
@@ -152,6 +150,7 @@ class LinkSession(Generic[Outgoing]):
                 nursery.start_soon(self._judge)
         except* (Closed, RemoteProtocolError, NotNow, _Silent) as trouble:
             found.append(first_error(trouble))
+        self._keepalive.end(trio.current_time(), explained=not _broke_off(found[0]))
         return _end(found[0])
 
     async def _greet(self) -> None:
@@ -160,7 +159,7 @@ class LinkSession(Generic[Outgoing]):
             peer = self._link.receive(await self._socket.receive())
             assert isinstance(peer, LinkOpened)
             self._peer_silence = 2 * peer.silence + ANSWER_WITHIN if peer.silence else inf
-            self._heard = self._said = trio.current_time()
+            self._keepalive.begin(trio.current_time())
             await self._post.greeted(peer.journal)
             self._opened()
             return
@@ -171,7 +170,7 @@ class LinkSession(Generic[Outgoing]):
     async def _listen(self) -> NoReturn:
         while True:
             message = await self._socket.receive()
-            self._heard = trio.current_time()
+            self._keepalive.heard(trio.current_time())
             event = self._link.receive(message)
             if isinstance(event, Arrived):
                 await self._take_in(event)
@@ -191,6 +190,8 @@ class LinkSession(Generic[Outgoing]):
                 item = self._in_flight.pop(number).item
                 if item is not None:
                     await self._post.stored(item)
+        if not self._in_flight:
+            self._keepalive.answered(trio.current_time())
         self._pause.cancel()
 
     async def _speak(self) -> NoReturn:
@@ -211,18 +212,19 @@ class LinkSession(Generic[Outgoing]):
 
     def _ping_due(self) -> float:
         """A message that waits for its acknowledgement is as good as a ping."""
-        return inf if self._in_flight or not self._ping else self._said + self._ping
+        return inf if self._in_flight else self._keepalive.due()
 
     async def _send(self, item: Outgoing | None, number: int, message: bytes) -> None:
         waits = self._bytes() + len(message)
         due = trio.current_time() + ANSWER_WITHIN + waits / SLOWEST
         self._in_flight[number] = _InFlight(item, due)
         self._patience.deadline = min(self._patience.deadline, due)
+        self._keepalive.said(trio.current_time(), awaits=True)
         await self._say(message)
 
     async def _say(self, message: bytes) -> None:
         await self._socket.send(message)
-        self._said = trio.current_time()
+        self._keepalive.said(trio.current_time())
 
     def _bytes(self) -> int:
         return sum(len(f.item.body) for f in self._in_flight.values() if f.item is not None)
@@ -243,7 +245,11 @@ class LinkSession(Generic[Outgoing]):
         return next((f.due for f in self._in_flight.values()), inf)
 
     def _word_due(self) -> float:
-        return self._heard + self._peer_silence
+        return self._keepalive.heard_at + self._peer_silence
+
+
+def _broke_off(trouble: BaseException) -> bool:
+    return isinstance(trouble, _Silent) or (isinstance(trouble, Closed) and trouble.broke_off)
 
 
 def _end(trouble: BaseException) -> LinkEnd:

@@ -42,6 +42,11 @@ class Closed(Exception):
         self.code = code
         self.reason = reason
 
+    @property
+    def broke_off(self) -> bool:
+        """Nobody said that it was to end."""
+        return self.code == CloseCode.ABNORMAL_CLOSURE
+
 
 class HandshakeRefused(Exception):
     """The server answered the handshake with something else than a WebSocket."""

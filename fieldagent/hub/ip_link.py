@@ -61,6 +61,8 @@ class Links:
             raise not_now("the hub is stopping")
         token = _token(request)
         device = await self._device(token)
+        if ("check", "") in request.query:
+            return accept(request, _end_check, max_size=OVERHEAD)
         version = request.headers.get("user-agent", "").removeprefix("fieldagent/")
         post = _MailboxPost(self.mailbox(device, version[:VERSION_MAX]))
         serve = partial(self._serve, device, token, post)
@@ -117,6 +119,12 @@ class Links:
         except StoreUnavailable:
             return STRANDED
         return REPLACED
+
+
+async def _end_check(socket: WebSocket) -> None:
+    """Whoever asks has seen that a WebSocket passes, both ways; the kit's link goes on."""
+    with trio.move_on_after(GOODBYE):
+        await socket.close(Close.CHECKED, "a link would be taken")
 
 
 def _token(request: Request) -> str:

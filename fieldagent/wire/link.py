@@ -18,6 +18,8 @@ from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 PATH = "/link"
+CHECK_PATH = "/link?check"
+"""A WebSocket that the hub closes at once: it is no link, and ends none."""
 VERSION = 1
 BODY_BYTES = 65_536
 """Every end takes at least that many bytes in one message's body."""
@@ -37,6 +39,8 @@ class LinkKind(IntEnum):
 class Close(IntEnum):
     """WebSocket close codes (RFC 6455 7.4.1) that say something about the link."""
 
+    CHECKED = 1000
+    """It was no link, but a check whether there could be one."""
     GOING_AWAY = 1001
     """The end stops or restarts: connect again, in a while."""
     PROTOCOL_ERROR = 1002

@@ -85,7 +85,10 @@ async def test_it_stops_in_order_while_it_is_linked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("token", "good", "said"),
-    [(TOKEN, True, "answers over lo and knows the token"), ("wrong", False, "correct hub-token")],
+    [
+        (TOKEN, True, "takes a WebSocket over lo and knows the token"),
+        ("wrong", False, "correct hub-token"),
+    ],
 )
 async def test_check_asks_the_hub_and_ends_no_link(
     tmp_path: Path, token: str, good: bool, said: str

@@ -67,6 +67,8 @@ class Wire:
     """Where the connection after a cut is cut, up and down."""
     held: bool = False
     """Bytes are swallowed, both ways, and nobody is told: half-open."""
+    idle_max: float = inf
+    """Seconds of silence after which the connection ends, as at a proxy."""
     deaf: bool = False
     """Bytes from the hub are swallowed; those towards it pass."""
     connections: int = 0
@@ -89,21 +91,24 @@ class Wire:
 
     async def _relay(self, agent: trio.SocketStream) -> None:
         self.connections += 1
-        with trio.CancelScope() as scope:
+        with trio.CancelScope(deadline=trio.current_time() + self.idle_max) as scope:
             self._open.append(scope)
             with suppress(OSError):
                 async with (
                     await trio.open_tcp_stream("127.0.0.1", self.to) as hub,
                     trio.open_nursery() as nursery,
                 ):
-                    nursery.start_soon(self._carry, agent, hub, True)
-                    nursery.start_soon(self._carry, hub, agent, False)
+                    nursery.start_soon(self._carry, agent, hub, True, scope)
+                    nursery.start_soon(self._carry, hub, agent, False, scope)
         self._open.remove(scope)
         await trio.aclose_forcefully(agent)
 
-    async def _carry(self, source: trio.SocketStream, to: trio.SocketStream, up: bool) -> None:
+    async def _carry(
+        self, source: trio.SocketStream, to: trio.SocketStream, up: bool, scope: trio.CancelScope
+    ) -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while data := await source.receive_some():
+                scope.deadline = trio.current_time() + self.idle_max
                 data = self._count(bytes(data), up)
                 if data and not self.held and (up or not self.deaf):
                     await to.send_all(data)

@@ -7,8 +7,8 @@ import os
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 from tests.hub.test_outage import call
 from tests.hub.test_tls import Site
 from tests.machine import tool
-from tests.processes import PATIENCE, administer, agent, free_port, hub, started, until
+from tests.processes import MODULE, PATIENCE, administer, agent, free_port, hub, started, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STRANGER = "127.0.0.2"
@@ -73,14 +73,37 @@ def caddy(site: Site, to: int, port: int) -> list[str]:
     return [*command, "--config", str(site.home / "Caddyfile")]
 
 
-PROXIES = {"nginx": nginx, "HAProxy": haproxy, "Caddy": caddy}
+SetUp = Callable[[Site, int, int], list[str]]
+PROXIES: dict[str, SetUp] = {"nginx": nginx, "HAProxy": haproxy, "Caddy": caddy}
+
+
+def nginx_without(*lines: str) -> SetUp:
+    """The example, but for what nobody would write by themselves."""
+
+    def set_up(site: Site, to: int, port: int) -> list[str]:
+        command = nginx(site, to, port)
+        file = site.home / "nginx.conf"
+        written = file.read_text().splitlines()
+        for line in lines:
+            assert any(line in each for each in written), line
+        kept = [each for each in written if not any(line in each for line in lines)]
+        file.write_text("\n".join(kept))
+        return command
+
+    return set_up
 
 
 @contextmanager
 def proxy(name: str, site: Site, to: int) -> Iterator[int]:
     """Its port, once it answers."""
+    with at_work(PROXIES[name], site, to) as port:
+        yield port
+
+
+@contextmanager
+def at_work(set_up: SetUp, site: Site, to: int) -> Iterator[int]:
     port = free_port()
-    command = PROXIES[name](site, to, port)
+    command = set_up(site, to, port)
     environment = {**os.environ, "HOME": str(site.home), "XDG_DATA_HOME": str(site.home)}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with started(command, env=environment, **quiet) as process:
@@ -144,6 +167,69 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
         assert running.stop() == 0
         told = "\n".join(running.output())
     assert "trusted-proxies" not in told
+
+
+def checked(home: Path, settings: dict[str, str | None]) -> str:
+    """What `fieldagent check` says of the hub."""
+    properties = home / "checked.properties"
+    lines = {**settings, "api-port": "0", "state-directory": str(home)}
+    properties.write_text("".join(f"{k}={v}\n" for k, v in lines.items() if v is not None))
+    command = [*MODULE, "check", "--config", str(properties)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    (said,) = [line for line in (done.stdout + done.stderr).splitlines() if "https://" in line]
+    return said
+
+
+def test_check_tells_apart_what_stands_between(tmp_path: Path) -> None:
+    """And the agent that runs keeps its link."""
+    (tmp_path / "kit").mkdir()
+    site = Site(tmp_path)
+    settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
+    with hub(tmp_path, settings) as running, proxy("nginx", site, running.port) as port:
+        given = site.kit(port)
+        with agent(tmp_path / "kit", given) as kit:
+            kit.expect("linked to the hub")
+            good = f"ok  https://127.0.0.1:{port} takes a WebSocket and knows the token"
+            assert checked(tmp_path, given) == good
+            assert "correct hub-token" in checked(tmp_path, {**given, "hub-token": "wrong"})
+            assert "set hub-ca-file" in checked(tmp_path, {**given, "hub-ca-file": None})
+            assert kit.post("still there").body["status"] == "Delivered"
+            assert not any("no link" in line for line in kit.output())
+        assert running.stop() == 0
+        assert "the hub cannot take the link now: HTTP 502" in checked(tmp_path, given)
+        assert sum("kit is linked" in line for line in running.lines) == 1
+
+
+def test_check_finds_a_proxy_that_passes_no_upgrade(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
+    bare = nginx_without("proxy_set_header Upgrade", "proxy_set_header Connection upgrade")
+    with hub(tmp_path, settings) as running, at_work(bare, site, running.port) as port:
+        said = checked(tmp_path, site.kit(port))
+        assert said.startswith("BAD")
+        assert "its proxy must pass WebSockets at /link" in said
+
+
+@pytest.mark.long
+def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
+    """By itself after 60 s (proxy_read_timeout)."""
+    (tmp_path / "kit").mkdir()
+    site = Site(tmp_path)
+    settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
+    plain = nginx_without("proxy_read_timeout", "proxy_send_timeout")
+    with (
+        hub(tmp_path, settings) as running,
+        at_work(plain, site, running.port) as port,
+        agent(tmp_path / "kit", site.kit(port)) as kit,
+    ):
+        for _ in range(3):  # each later than a test has patience for
+            with suppress(AssertionError):
+                kit.expect("something between cuts idle links after 60 s: tested every 45 s")
+                break
+        kit.expect("linked to the hub")
+        channel = kit.call("GET", "/api/status").body["channels"]["Cellular"]
+        assert channel["state"] == "ready"
+        assert "cuts idle links after 60 s" in channel["reason"]
 
 
 def test_a_proxy_that_is_not_trusted_is_told_once(tmp_path: Path) -> None:

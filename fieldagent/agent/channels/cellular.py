@@ -34,6 +34,7 @@ from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.date import read_date
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
+from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import BODY_BYTES, Close
 from fieldagent.wire.outcome import Outcome
 
@@ -105,15 +106,15 @@ async def run(
     link: ChannelLink,
     *,
     random: randomness.Random,
-    ping: float = 300.0,
+    ping: float | None = None,
     recovery: Recovery | None = None,
     journal: int = 0,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Link to the hub for ever. `ping` is in seconds, 0 for never; `journal` is the number of ours;
-    `progress` is called at least once in two minutes."""
+    """Link to the hub for ever. `ping` is in seconds, 0 for never, None as the path bears it;
+    `journal` is the number of ours; `progress` is called at least once in two minutes."""
     await CellularDriver(
-        hub, outbox, reception, link, random, ping, recovery, journal, progress
+        hub, outbox, reception, link, random, Keepalive(ping), recovery, journal, progress
     ).work()
 
 
@@ -140,7 +141,7 @@ class CellularDriver:
     reception: Reception
     link: ChannelLink
     random: randomness.Random
-    ping: float
+    keepalive: Keepalive
     recovery: Recovery | None
     journal: int
     progress: Callable[[], None]
@@ -160,6 +161,7 @@ class CellularDriver:
             try:
                 self._judge(await self._link())
             except Unreachable as trouble:
+                self.keepalive.missed()
                 self._show(trouble.state, trouble.reason)
                 self._note_wish(trouble.again)
             self.progress()
@@ -180,10 +182,10 @@ class CellularDriver:
                     LinkSession(
                         socket,
                         self.post,
-                        ping=self.ping,
+                        keepalive=self.keepalive,
                         journal=self.journal,
                         opened=self._opened,
-                        progress=self.progress,
+                        progress=self._look_at_link,
                     )
                 )
             finally:
@@ -201,7 +203,16 @@ class CellularDriver:
                 self.pace.tries = 0
 
     def _opened(self) -> None:
-        self._show(LinkState.READY, "")
+        before = self.keepalive.cut
+        self.keepalive.reached(trio.current_time())
+        if self.keepalive.cut not in (None, before):
+            log.warning("%s", self.keepalive.note())
+        self._show(LinkState.READY, self.keepalive.note())
+
+    def _look_at_link(self) -> None:
+        self.progress()
+        if self.link.state is LinkState.READY:
+            self.link.reason = self.keepalive.note()
 
     def _judge(self, ended: LinkEnd) -> None:
         if ended.by_peer and ended.code in _IN_ORDER and self.pace.tries < SOON_TRIES:

@@ -10,11 +10,9 @@ import errno
 import os
 import socket
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import h11
 import trio
 
 from fieldagent import __version__
@@ -22,13 +20,15 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.http import tls
 from fieldagent.http.secure import secured
 from fieldagent.http.web_socket import Closed, HandshakeRefused, WebSocket, connect
-from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH
+from fieldagent.wire.link import BODY_BYTES, CHECK_PATH, OVERHEAD, PATH
 
 ADDRESS_MAX = 15.0
 """Seconds for one of the addresses that a name may have."""
 
 UPGRADE_REQUIRED = 426
 """What the hub says to one who has the right token and wants no WebSocket (RFC 9110 15.5.22)."""
+CHECK_MAX = 10.0
+"""Seconds in which the hub closes a WebSocket that was opened to see whether that works."""
 
 _PORTS = {"http": 80, "https": 443}
 _BUSY = {408, 429, 500, 502, 503, 504}
@@ -88,9 +88,9 @@ async def open_stream(hub: HubAddress) -> trio.abc.Stream:
         raise Unreachable(LinkState.NO_SERVICE, text) from error
 
 
-async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream) -> WebSocket:
+async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = PATH) -> WebSocket:
     """The handshake with the hub itself. Raises Unreachable."""
-    url = "ws" + hub.address.removeprefix("http") + PATH
+    url = "ws" + hub.address.removeprefix("http") + path
     headers = {"Authorization": f"Bearer {hub.token}", "User-Agent": f"fieldagent/{__version__}"}
     try:
         return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD)
@@ -101,28 +101,29 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream) -> WebSocket
 
 
 async def probe(hub: HubAddress) -> None:
-    """Ask whether the hub would take the link, and open none. Raises Unreachable."""
-    protocol = h11.Connection(h11.CLIENT)
-    authority = urlsplit(hub.address).netloc
-    headers = {"Host": authority, "Authorization": f"Bearer {hub.token}", "Connection": "close"}
-    question = protocol.send(h11.Request(method="GET", target=PATH, headers=list(headers.items())))
+    """Open a WebSocket as the link does, which the hub closes at once: it ends no other link.
+    Raises Unreachable."""
     async with await open_stream(hub) as stream:
-        try:
-            await stream.send_all(question or b"")
-            while (event := protocol.next_event()) is h11.NEED_DATA:
-                protocol.receive_data(bytes(await stream.receive_some()))
-        except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
-            raise _refusal(HandshakeRefused(0, "what answers speaks no HTTP")) from error
-    status = event.status_code if isinstance(event, h11.Response) else 0
-    if status != UPGRADE_REQUIRED:
-        raise _refusal(
-            HandshakeRefused(status, HTTPStatus(status).phrase if status else "no answer")
-        )
+        socket = await open_web_socket(hub, stream, CHECK_PATH)
+        with trio.move_on_after(CHECK_MAX):
+            try:
+                while True:
+                    await socket.receive()
+            except Closed as closed:
+                if not closed.broke_off:
+                    return
+    text = "the WebSocket opens, and nothing comes through it: does something between hold it back?"
+    raise Unreachable(LinkState.FAULT, text)
 
 
 def _refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == 401:
         what = "the hub refuses the token: correct hub-token"
+    elif refused.status == UPGRADE_REQUIRED:
+        what = (
+            "the hub is there, but something between takes the header Upgrade away (HTTP 426): its"
+            " proxy must pass WebSockets at /link, as docs/hub.md has it for nginx and others"
+        )
     elif refused.status in _BUSY:
         text = f"the hub cannot take the link now: {refused}"
         return Unreachable(LinkState.NO_SERVICE, text, refused.retry_after)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,12 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def agent(
-    path: Path, hub: HubAddress, *, ping: float = 300, recovery: Recovery | None = None, **how: Any
+    path: Path,
+    hub: HubAddress,
+    *,
+    ping: float | None = 300,
+    recovery: Recovery | None = None,
+    **how: Any,
 ) -> AsyncIterator[Kit]:
     """The agent's core with the real driver, until the block ends: then its power fails."""
     async with kit(path, Channel.CELLULAR, **how) as k, trio.open_nursery() as nursery:
@@ -387,6 +393,40 @@ async def test_no_ping_where_none_is_wanted(tmp_path: Path, ca: Path, clock: Any
         assert wire.connections == 1
 
 
+async def test_a_proxy_that_cuts_idle_links_is_found_out(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=None) as k:
+        wire.idle_max = 60
+        await ready(k)
+        await trio.sleep(1800)
+        said = "something between cuts idle links after 60 s: tested every 45 s"
+        assert (k.outbox.link.state, k.outbox.link.reason) == (LinkState.READY, said)
+        links = wire.connections
+        assert links == 3
+        await trio.sleep(6 * 3600)
+        assert wire.connections == links
+        wire.idle_max = inf
+        await trio.sleep(25 * 3600)
+        assert (k.outbox.link.state, k.outbox.link.reason) == (LinkState.READY, "")
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        up = wire.up
+        await trio.sleep(3600)
+        assert wire.up - up <= 13 * (22 + 11)
+
+
+async def test_an_interval_that_is_set_stays_and_its_cuts_are_told(
+    tmp_path: Path, ca: Path, clock: Any
+) -> None:
+    hub = MemoryHub()
+    async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
+        wire.idle_max = 60
+        await until(lambda: wire.connections >= 5)
+        await ready(k)
+        assert "after 60 s: remove cellular-ping, or set it to 45" in k.outbox.link.reason
+
+
 # Order.
 
 
@@ -523,6 +563,7 @@ async def test_a_ca_file_that_is_none(
         (302, LinkState.FAULT, "no hub at hub-address"),
         (403, LinkState.FAULT, "HTTP 403"),
         (404, LinkState.FAULT, "HTTP 404"),
+        (426, LinkState.FAULT, "proxy must pass WebSockets at /link"),
         (429, LinkState.NO_SERVICE, "cannot take the link now"),
         (503, LinkState.NO_SERVICE, "cannot take the link now"),
     ],

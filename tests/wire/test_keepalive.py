@@ -1,0 +1,178 @@
+"""How an interval is found: a path that cuts, a kit, and a clock of numbers."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from fieldagent.wire.keepalive import LONGEST, Keepalive
+
+DAY = 86_400.0
+
+
+class Path:
+    """Forgets what is idle for `limit` seconds; where it `tells`, it ends the connection."""
+
+    def __init__(self, keepalive: Keepalive, limit: float = inf, *, tells: bool = True) -> None:
+        self.keepalive, self.limit, self.tells = keepalive, limit, tells
+        self.now = 1000.0
+        self.links = 0
+        self.tests = 0
+
+    def link(self) -> None:
+        self.links += 1
+        self.keepalive.reached(self.now)
+        self.keepalive.begin(self.now)
+
+    def live(self, seconds: float) -> None:
+        until = self.now + seconds
+        if not self.links:
+            self.link()
+        while self.now < until:
+            wait = self.keepalive.due() - self.now
+            if wait >= self.limit and self.tells:
+                self.now += self.limit
+                self.break_off()
+                continue
+            self.now += min(wait, seconds)
+            if wait > seconds:
+                return
+            self.tests += 1
+            self.keepalive.said(self.now, awaits=True)
+            if wait >= self.limit:
+                self.now += 30
+                self.break_off()
+            else:
+                self.keepalive.heard(self.now)
+                self.keepalive.answered(self.now)
+
+    def break_off(self, *, explained: bool = False, reachable: bool = True) -> None:
+        self.keepalive.end(self.now, explained=explained)
+        if not reachable:
+            self.keepalive.missed()
+        self.now += 2
+        self.link()
+
+
+@pytest.mark.parametrize(
+    ("limit", "tells", "interval", "links"),
+    [
+        (inf, True, LONGEST, 1),
+        (10_000, True, LONGEST, 1),
+        (240, True, 180, 3),  # a balancer in a cloud
+        (60, True, 45, 3),  # nginx
+        (50, True, 37.5, 3),  # HAProxy's example
+        (30, True, 22.5, 3),
+        (240, False, 225, 4),  # a cellular network
+        (60, False, 50.625, 4),
+    ],
+)
+def test_it_finds_what_the_path_bears(
+    limit: float, tells: bool, interval: float, links: int
+) -> None:
+    path = Path(Keepalive(None), limit, tells=tells)
+    path.live(DAY / 2)
+    assert path.keepalive.interval == interval
+    assert path.links == links
+    cut = path.keepalive.cut
+    assert (cut is None) == (limit > LONGEST)
+    assert cut is None or cut.exact is tells
+
+
+def test_it_starts_below_what_is_usual_and_promises_the_longest() -> None:
+    keepalive = Keepalive(None)
+    assert (keepalive.interval, keepalive.promise) == (45, 300)
+
+
+@pytest.mark.parametrize("given", [0, 5, 300, 86_400])
+def test_an_interval_that_is_set_stays(given: float) -> None:
+    keepalive = Keepalive(given)
+    path = Path(keepalive, 60)
+    path.live(DAY)
+    assert keepalive.interval == (given or inf)
+    assert keepalive.promise == given
+    assert (path.links == 1) == (given == 5)
+
+
+def test_who_set_it_too_long_is_told() -> None:
+    path = Path(Keepalive(300), 60)
+    path.live(DAY)
+    said = "something between cuts idle links after 60 s: remove cellular-ping, or set it to 45"
+    assert path.keepalive.note() == said
+
+
+def test_what_was_measured_is_said() -> None:
+    path = Path(Keepalive(None), 60)
+    assert path.keepalive.note() == ""
+    path.live(3600)
+    said = "something between cuts idle links after 60 s: tested every 45 s"
+    assert path.keepalive.note() == said
+    silent = Path(Keepalive(None), 60, tells=False)
+    silent.live(3600)
+    assert "cuts idle links within 68 s" in silent.keepalive.note()
+
+
+def test_once_a_day_a_longer_one_is_tried() -> None:
+    """A wrong rule ends, and a right one costs one link a day."""
+    path = Path(Keepalive(None), 60)
+    path.live(3600)
+    before = path.links
+    path.live(10 * DAY)
+    assert 9 <= path.links - before <= 11
+    assert path.keepalive.interval == 45
+    path.limit = inf
+    path.live(2 * DAY)
+    assert path.keepalive.interval == LONGEST
+    assert path.keepalive.note() == ""
+
+
+def test_a_path_that_becomes_worse() -> None:
+    path = Path(Keepalive(None))
+    path.live(DAY)
+    path.limit = 60
+    path.live(3600)
+    assert path.keepalive.interval == 45
+    path.limit = 20
+    path.live(3600)
+    assert path.keepalive.interval == 15
+
+
+@pytest.mark.parametrize("how", ["explained", "unreachable", "unequal", "busy", "answered"])
+def test_what_proves_nothing(how: str) -> None:
+    """A hub that stops, lost coverage, breaks at this and that, and those in the middle of it."""
+    path = Path(Keepalive(None))
+    path.live(DAY)
+    for number in range(20):
+        path.now += 100 if how != "unequal" else 20 + 11 * number
+        if how == "busy":
+            path.keepalive.said(path.now, awaits=True)
+            path.keepalive.heard(path.now)
+            path.keepalive.answered(path.now)
+            path.now += 1
+        path.break_off(explained=how == "explained", reachable=how != "unreachable")
+        if how == "answered":
+            path.live(400)
+    assert path.keepalive.cut is None
+    assert path.keepalive.interval == LONGEST
+
+
+def test_poor_coverage_does_not_make_it_dear() -> None:
+    """Tests are lost, and the hub is there at once afterwards, for as long as one looks."""
+    keepalive = Keepalive(None)
+    path = Path(keepalive, 0, tells=False)
+    for _ in range(500):
+        path.live(1)
+    assert keepalive.interval >= 30
+
+
+def test_a_hello_that_never_comes_is_no_cut() -> None:
+    path = Path(Keepalive(None))
+    path.live(3600)
+    path.break_off(explained=True)
+    for _ in range(5):
+        path.keepalive.end(path.now, explained=True)
+        path.now += 100
+        path.keepalive.end(path.now, explained=False)
+        path.keepalive.reached(path.now)
+    assert path.keepalive.cut is None
