@@ -50,9 +50,19 @@ def give_back(db: Db, source: str, account: str) -> None:
         db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
 
 
-def forget(db: Db, now: float) -> None:
-    """Drop what no longer counts."""
-    db.execute("DELETE FROM attempt WHERE tat <= ?", now)
+FORGOTTEN_AT_ONCE = 1_000
+
+
+def forget(db: Db, now: float) -> int:
+    """Drop some of what no longer counts; how much. A flood leaves a row for each address."""
+    return len(
+        db.execute(
+            "DELETE FROM attempt WHERE who IN (SELECT who FROM attempt WHERE tat <= ? LIMIT ?)"
+            " RETURNING who",
+            now,
+            FORGOTTEN_AT_ONCE,
+        )
+    )
 
 
 def _admit(db: Db, who: str, rate: Rate, now: float) -> tuple[float, Problem | None]:

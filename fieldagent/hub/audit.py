@@ -21,3 +21,19 @@ def note(db: Db, actor: str, action: str, detail: str, now: float) -> None:
 def latest(db: Db, limit: int) -> list[dict[str, Any]]:
     rows = db.execute("SELECT at, actor, action, detail FROM audit ORDER BY id DESC LIMIT ?", limit)
     return [dict(zip(("at", "actor", "action", "detail"), row, strict=True)) for row in rows]
+
+
+FORGOTTEN_AT_ONCE = 1_000
+
+
+def forget(db: Db, *, before: float) -> int:
+    """Drop some lines of before then; how many. More may be there while it is not 0."""
+    # Their numbers are in the order of their dates: the oldest are looked at, whatever there is.
+    return len(
+        db.execute(
+            "DELETE FROM audit WHERE id IN (SELECT id FROM (SELECT id, at FROM audit ORDER BY id"
+            " LIMIT ?) AS oldest WHERE at < ?) RETURNING id",
+            FORGOTTEN_AT_ONCE,
+            before,
+        )
+    )

@@ -23,6 +23,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.hub import (
     attempts,
+    audit,
     check_in,
     dead_letters,
     directory,
@@ -378,7 +379,6 @@ async def _keep_house(hub: Hub) -> None:
     while True:
         await _patiently(hub, partial(_claim_dead_letters, hub))
         await _forget(hub)
-        await _patiently(hub, lambda db: attempts.forget(db, time.time()))
         await _patiently(hub, lambda db: sessions.forget(db, time.time()))
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
         await trio.sleep(HOUSEKEEPING / 12)
@@ -386,12 +386,19 @@ async def _keep_house(hub: Hub) -> None:
 
 async def _forget(hub: Hub) -> None:
     """Some at a time: pushes and links go on between."""
-    before = time.time() - hub.settings.keep_days * 86_400
-    with told_once():
-        while await hub.store.commit(partial(ledger.forget, before=before)):
-            pass
-        while await hub.store.commit(reading.note_kinds):
-            pass
+    now = time.time()
+    items, lines = (
+        now - days * 86_400 for days in (hub.settings.keep_days, hub.settings.keep_audit_days)
+    )
+    for some in (
+        partial(ledger.forget, before=items),
+        partial(audit.forget, before=lines),
+        partial(attempts.forget, now=now),
+        reading.note_kinds,
+    ):
+        with told_once():
+            while await hub.store.commit(some):
+                pass
 
 
 async def _show_life(hub: Hub) -> None:

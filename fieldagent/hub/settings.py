@@ -43,6 +43,7 @@ class HubSettings:
     satellite_grace: int
     item_time_to_live: int
     keep_days: int
+    keep_audit_days: int
     drain_seconds: int
     directip_listen: tuple[str, int] | None
     directip_allow: tuple[Network, ...]
@@ -127,6 +128,12 @@ KEYS = (
         "seconds after which an item that could not leave expires (604800)",
     ),
     Key("keep-days", whole(1, 36_500, "days"), 30, "days that ended items are kept (30)"),
+    Key(
+        "keep-audit-days",
+        whole(1, 36_500, "days"),
+        400,
+        "days that the lines of `fieldagent hub audit` are kept (400)",
+    ),
     Key(
         "drain-seconds",
         whole(0, 60, "seconds"),

@@ -106,6 +106,7 @@ DROP TABLE lease;
 DROP TABLE process;
 CREATE TABLE lease (device BIGINT PRIMARY KEY, hub TEXT NOT NULL, until REAL NOT NULL);
 INSERT INTO lease VALUES (1, 'a', 0);
+DROP INDEX webhook_delivery_of_item;
 DROP TABLE ring_alert;
 DROP TABLE dead_letter;
 DROP TABLE dead_letter_tally;
