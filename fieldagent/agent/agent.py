@@ -28,6 +28,7 @@ from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
+from fieldagent.agent.outbound import check_in
 from fieldagent.agent.outbound.distress import distress
 from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.sos_repeat import keep_going
@@ -74,6 +75,7 @@ class Agent:
         journal, queues, outboxes = self.parts.journal, self.parts.queues, self.parts.outboxes
         return {
             "sos": distress(journal, queues, outboxes, every=self.settings.sos_repeat),
+            "checkIn": check_in.standing(journal),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},

@@ -15,7 +15,13 @@ from typing import Any
 from fieldagent import __version__
 from fieldagent.cli.exit_codes import MEANINGS, USAGE
 from fieldagent.cli.hub_arguments import add_hub, add_push
-from fieldagent.cli.subcommand import CommandParser, Subparsers, add_item_arguments, command
+from fieldagent.cli.subcommand import (
+    CommandParser,
+    Subparsers,
+    add_item_arguments,
+    command,
+    duration,
+)
 
 CHANNEL: dict[str, Any] = {
     "type": str.capitalize,
@@ -63,6 +69,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_demo(commands)
     _add_send(commands)
     _add_sos(commands)
+    _add_check_in(commands)
     _add_track(commands)
     _add_watching(commands)
     _add_inbound(commands)
@@ -147,6 +154,21 @@ def _add_sos(commands: Subparsers) -> None:
     )
     sos.add_argument("--yes", action="store_true", help="do not ask before sending")
     _add_waiting(sos)
+
+
+def _add_check_in(commands: Subparsers) -> None:
+    summary = "ask the hub to raise the alarm where nothing comes from this kit"
+    check_in = command(commands, "checkin", ("check_in", "check_in"), summary)
+    what = check_in.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--in",
+        dest="within",
+        type=duration,
+        metavar="4h",
+        help="for so long, after whatever the hub got from it last",
+    )
+    what.add_argument("--done", action="store_true", help="nothing is expected any more")
+    _add_waiting(check_in)
 
 
 def _add_track(commands: Subparsers) -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fieldagent.cli.subcommand import CommandParser, Subparsers, add_item_arguments, command
+from fieldagent.cli.subcommand import (
+    CommandParser,
+    Subparsers,
+    add_item_arguments,
+    command,
+    duration,
+)
 
 KINDS = ("message", "location", "waypoint", "data")
 TYPES = ("User", "Device", "Integration", "Resource")
@@ -158,7 +164,7 @@ def _add_device(actions: Subparsers) -> None:
     check_in.set_defaults(carry_out=("hub_sos", "device_checkin"))
     check_in.add_argument("device")
     rule = check_in.add_mutually_exclusive_group(required=True)
-    rule.add_argument("--every", type=_duration, metavar="12h", help="after its last item")
+    rule.add_argument("--every", type=duration, metavar="12h", help="after its last item")
     rule.add_argument("--by", type=_minute, metavar="18:00", help="of each day, in UTC")
     rule.add_argument("--off", action="store_true", help="nothing is expected of it any more")
     _add_disabling(device, "device", "device")
@@ -189,13 +195,6 @@ def _count(text: str) -> int:
 _count.__name__ = "number from 1 to 1000000"  # what argparse calls it
 
 
-def _duration(text: str) -> float:
-    seconds = float(text[:-1]) * {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:], 0.0)
-    if not 300 <= seconds <= 366 * 86_400:
-        raise ValueError
-    return seconds
-
-
 def _minute(text: str) -> int:
     hour, minute = text.split(":")
     if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
@@ -211,7 +210,6 @@ def _minutes(text: str) -> int:
 
 
 _minutes.__name__ = "number of minutes from 1 to 10080"
-_duration.__name__ = "time such as 90m, 12h or 2d, 5m at least"  # what argparse calls it
 _minute.__name__ = "time of day such as 18:00"
 
 

@@ -50,7 +50,7 @@ def sos(given: argparse.Namespace) -> int:
     try:
         # All are queued before any is waited for: they share a session.
         posted = [_post(given, {**item, "priority": SOS_PRIORITY}) for item in items]
-        code = max([_finish(given, package) for package in posted])
+        code = max([finish(given, package) for package in posted])
         return _until_confirmed(given.port, posted[-1]) if given.until_confirmed else code
     except CallFailed as failed:
         return report(failed)
@@ -118,7 +118,7 @@ def _send(
         }
         if given.dry_run:
             return _estimate(given, body)
-        return _finish(given, _post(given, body))
+        return finish(given, _post(given, body))
     except CallFailed as failed:
         return report(failed)
 
@@ -144,7 +144,7 @@ def _post(given: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
     return queued
 
 
-def _finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
+def finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
     if not given.no_wait:
         package = _wait(given.port, package)
     status = package["status"]

@@ -71,6 +71,5 @@ def holders(receipts: list[dict[str, Any]]) -> str:
 
 def holder(receipt: dict[str, Any]) -> str:
     who = receipt["name"] or receipt["id"]
-    return {"person": f"{who} in person", "agent": f"{who}'s agent"}.get(
-        receipt["kind"], f"a webhook of {who}"
-    )
+    kinds = {"person": f"{who} in person", "agent": f"{who}'s agent", "hub": str(who)}
+    return kinds.get(receipt["kind"], f"a webhook of {who}")

@@ -47,6 +47,17 @@ def command(
     return parser
 
 
+def duration(text: str) -> float:
+    """Seconds."""
+    seconds = float(text[:-1]) * {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:], 0.0)
+    if not 300 <= seconds <= 366 * 86_400:
+        raise ValueError
+    return seconds
+
+
+duration.__name__ = "time such as 90m, 12h or 2d, 5m at least"  # what argparse calls it
+
+
 def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
     """The four kinds; `add_kind` makes the parser of each from its name and summary."""
     message = add_kind("message", "send a text message")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from fieldagent.cli.check_in import check_in_line
 from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.cli.sent import TEXT_SHOWN, holders, said
@@ -119,6 +120,7 @@ def _waits(package: dict[str, Any]) -> list[str]:
 def status(given: argparse.Namespace) -> int:
     answer = call(given.port, "GET", "/api/status").body
     lines = [_sos_line(each) for each in answer["sos"]["packages"]]
+    lines += check_in_line(answer["checkIn"])
     lines.append(f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s")
     if answer["journal"]["full"]:
         lines.append("the disk is full: make room on it; nothing goes on before")

@@ -268,19 +268,34 @@ def _owe_receipt(
             digest,
         ):
             continue
-        db.execute(
-            "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, person)"
-            " VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
-            sender,
-            sequence,
-            member,
-            now,
-            urgent,
-            digest,
-            int(person),
-        )
-        announce_mail(db, sender)
-        db.announce("satellite")
+        owe_receipt(db, sender, sequence, digest, member, now, urgent=urgent, person=person)
+
+
+def owe_receipt(
+    db: Db,
+    device: int,
+    sequence: int,
+    digest: bytes,
+    member: int,
+    now: float,
+    *,
+    urgent: bool,
+    person: bool = False,
+) -> None:
+    """An urgent one is worth a satellite message of its own."""
+    db.execute(
+        "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, person)"
+        " VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
+        device,
+        sequence,
+        member,
+        now,
+        int(urgent),
+        digest,
+        int(person),
+    )
+    announce_mail(db, device)
+    db.announce("satellite")
 
 
 ANSWERED_AGAIN = 120.0

@@ -11,14 +11,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from fieldagent.hub import check_in, contact, dead_letters, numbering
+from fieldagent.hub import check_in, contact, dead_letters, numbering, slices
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
 from fieldagent.hub.envelope_packing import note_journal
-from fieldagent.hub.ledger import Posting, answer_again, confirm, enter, stored_entry
+from fieldagent.hub.ledger import (
+    THE_HUB,
+    Posting,
+    answer_again,
+    confirm,
+    enter,
+    owe_receipt,
+    stored_entry,
+)
 from fieldagent.hub.mobile_terminated import send_fragments_again
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import SOS_PRIORITY, Item, Location, Waypoint
+from fieldagent.package.package import SOS_PRIORITY, CheckIn, Item, Location, Waypoint
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
 from fieldagent.store.group import NOT_STORED
@@ -282,6 +290,8 @@ class MobileOriginated:
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             _take_receipt(db, entry, content, taken)
+        elif isinstance(content, CheckIn):
+            _take_check_in(db, entry, content, taken)
         elif isinstance(content, Fragment):
             self._take_fragment(db, entry, content, taken)
         elif (taken.doubt and _was_there(db, entry, taken)) or not _is_new(db, entry, taken):
@@ -320,16 +330,17 @@ class MobileOriginated:
             taken.duplicates += 1
             return
         sequence = entry.sequence
-        slices = _keep_slice(db, taken, sequence, part)
+        whose = (taken.device.id, int(bool(taken.doubt)), sequence)
+        kept = slices.keep(db, whose, part, taken.now)
         try:
-            whole = reassemble(sequence, part.count, slices)
+            whole = reassemble(sequence, part.count, kept)
         except RemoteProtocolError as error:
             taken.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            _drop_slices(db, taken, sequence, part.count, but=part.index)
+            slices.drop(db, whose, part.count, but=part.index)
             return
         if whole is None:
             return
-        _drop_slices(db, taken, sequence, part.count)
+        slices.drop(db, whose, part.count)
         for fragment in whole.fragments:
             _is_new(db, fragment, taken)
         for entry in whole.entries:
@@ -401,6 +412,20 @@ def _doubt(db: Db, carrier: Device, neighbour: Device, proved: bool) -> str:
     return ""
 
 
+def _take_check_in(db: Db, entry: Entry, asked: CheckIn, taken: _Taken) -> None:
+    """Its kit is told that the hub has it: somebody relies on that."""
+    device, digest = taken.device.id, digest_of(entry)
+    if taken.doubt:
+        taken.troubles.append(taken.doubt)
+    elif _is_new(db, entry, taken):
+        taken.items += 1
+        check_in.ask(db, device, asked.within, entry.sequence, now=taken.now)
+        owe_receipt(db, device, entry.sequence, digest, THE_HUB, taken.now, urgent=True)
+    else:
+        taken.duplicates += 1
+        answer_again(db, device, entry.sequence, digest, taken.now)
+
+
 def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:
     rows = db.execute(
         "SELECT item.id, item.body, item.sos FROM delivery JOIN item ON item.id = delivery.item"
@@ -458,40 +483,3 @@ def _was_there(db: Db, entry: Entry, taken: _Taken) -> bool:
             fingerprint(entry),
         )
     )
-
-
-def _drop_slices(db: Db, taken: _Taken, sequence: int, count: int, *, but: int = -1) -> None:
-    db.execute(
-        "DELETE FROM slice WHERE device = ? AND origin = ? AND sequence = ? AND count = ?"
-        " AND position <> ?",
-        taken.device.id,
-        int(bool(taken.doubt)),
-        sequence,
-        count,
-        but,
-    )
-
-
-def _keep_slice(db: Db, taken: _Taken, sequence: int, part: Fragment) -> dict[int, bytes]:
-    """Store one fragment; all that are there of the same item come back."""
-    db.execute(
-        "INSERT INTO slice (device, origin, sequence, count, position, slice, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, origin, sequence, count, position)"
-        " DO UPDATE SET slice = excluded.slice, at = excluded.at",
-        taken.device.id,
-        int(bool(taken.doubt)),
-        sequence,
-        part.count,
-        part.index,
-        part.slice,
-        taken.now,
-    )
-    rows = db.execute(
-        "SELECT position, slice FROM slice WHERE device = ? AND origin = ? AND sequence = ?"
-        " AND count = ?",
-        taken.device.id,
-        int(bool(taken.doubt)),
-        sequence,
-        part.count,
-    )
-    return {position: bytes(piece) for position, piece in rows}

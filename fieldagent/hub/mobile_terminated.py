@@ -31,7 +31,6 @@ from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
-    TAG_BYTES,
     Entry,
     Fragment,
     Report,
@@ -42,6 +41,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd import MT_BYTES
+from fieldagent.wire.tag import TAG_BYTES
 
 CALL_SECONDS = 120.0
 """How long a process may keep a message to itself; then another takes it as doubtful."""

@@ -317,7 +317,7 @@ _DEVICE = (
     " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
     " FROM delivery WHERE delivery.device = device.id"
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
-    " every, by_minute, due, warned, check_in.sos"
+    " every, by_minute, kit_every, due, warned, check_in.sos"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -340,7 +340,7 @@ def devices(
 
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
-    latitude, longitude, position_at, key_trouble, waiting, every, by, due, warned, alarm = row[11:]
+    latitude, longitude, position_at, key_trouble, waiting, *rule, due, warned, alarm = row[11:]
     return {
         "id": id_,
         "name": name,
@@ -358,7 +358,7 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         "waiting": waiting,
         "checkIn": None
         if due is None
-        else check_in.shown(every, by, due, warned=warned, sos=alarm),
+        else check_in.shown(check_in.Rule(*rule), due, warned=warned, sos=alarm),
         "trouble": key_trouble or None,
     }
 

@@ -57,11 +57,20 @@ class Data:
 
 
 Item = Message | Location | Waypoint | Data
+"""What travels to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckIn:
+    """To the hub itself: raise the alarm where nothing is heard of this kit for `within` seconds,
+    whole minutes; None ends that."""
+
+    within: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    item: Item
+    item: Item | CheckIn
     id: int | None = None
     channels: frozenset[Channel] | None = None
     """None means every channel that is configured."""
@@ -83,6 +92,6 @@ class Package:
         return self
 
 
-def recorded(item: Item) -> datetime | None:
+def recorded(item: Item | CheckIn) -> datetime | None:
     """When a position was taken; text and data have no time of their own."""
     return item.timestamp if isinstance(item, Location | Waypoint) else None

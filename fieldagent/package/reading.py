@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.package.package import Channel, Data, Location, Message, Package, Waypoint
+from fieldagent.package.package import (
+    Channel,
+    CheckIn,
+    Data,
+    Location,
+    Message,
+    Package,
+    Waypoint,
+)
 from fieldagent.package.strict_json import load_document
 
 ITEM_BYTES_MAX = 65_000
@@ -180,6 +188,24 @@ ITEMS: Items = {
 }
 """Each kind of item: its type, its default priority, its members."""
 
+CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
+"""Seconds."""
+
+
+def read_check_in(value: Any) -> int:
+    """Seconds; on air it is minutes."""
+    seconds = read_int32(value)
+    if not CHECK_IN_MIN <= seconds <= CHECK_IN_MAX or seconds % 60:
+        raise WrongValue(f"must be whole minutes, from {CHECK_IN_MIN} to {CHECK_IN_MAX} seconds")
+    return seconds
+
+
+KINDS: Items = {
+    **ITEMS,
+    "checkIn": (CheckIn, 50, {"within": Field(read_check_in, "within")}),
+}
+"""Beside what a caller posts as a Package, the agent's own: ahead of anything but an SOS."""
+
 ROUTING = {
     "id": Field(read_int32, "id"),
     "channels": Field(_channels, "channels"),
@@ -192,11 +218,11 @@ ROUTING = {
 
 def parse_package(body: bytes) -> Package:
     """Read the body of a POST. Raises NotJson, or InvalidPackage with every fault in it."""
-    return read_package(load_document(body))
+    return read_package(load_document(body), ITEMS)
 
 
-def read_package(document: Any) -> Package:
-    item, priority, routing = read_one_of(document, ITEMS, ROUTING)
+def read_package(document: Any, kinds: Items = KINDS) -> Package:
+    item, priority, routing = read_one_of(document, kinds, ROUTING)
     return Package(item=item, **{"priority": priority, **routing})
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.package.package import Item, Package
-from fieldagent.package.reading import ITEMS
+from fieldagent.package.package import CheckIn, Item, Package
+from fieldagent.package.reading import KINDS
 
-_KINDS: Mapping[type[Item], str] = {build: kind for kind, (build, _, _) in ITEMS.items()}
+_KINDS: Mapping[type[Item | CheckIn], str] = {build: kind for kind, (build, _, _) in KINDS.items()}
 
 
-def kind_of(item: Item) -> str:
+def kind_of(item: Item | CheckIn) -> str:
     return _KINDS[type(item)]
 
 
@@ -32,13 +32,13 @@ def package_json(package: Package) -> dict[str, Any]:
     return document
 
 
-def item_json(item: Item) -> dict[str, Any]:
+def item_json(item: Item | CheckIn) -> dict[str, Any]:
     """The item's members under their names in the interface document; absent ones left out."""
     values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
     return {name: _plain(value) for name, value in values if value is not None}
 
 
-_MEMBERS = {build: tuple(members.items()) for build, _, members in ITEMS.values()}
+_MEMBERS = {build: tuple(members.items()) for build, _, members in KINDS.values()}
 
 
 def _plain(value: str | float | bytes | datetime) -> str | float:
@@ -70,3 +70,8 @@ def write_timestamp(moment: datetime) -> str:
 def clock_time(unix: float) -> str:
     """The same of a Unix time, to the second."""
     return write_timestamp(datetime.fromtimestamp(int(unix), UTC))
+
+
+def minutes_in_words(seconds: int) -> str:
+    """As short as it can be told: `4 h`, `90 min`."""
+    return f"{seconds // 3600} h" if seconds % 3600 == 0 else f"{seconds // 60} min"

@@ -17,7 +17,6 @@ from fieldagent.package.payload import Identity
 from fieldagent.package.writing import item_json, kind_of, write_timestamp
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import (
-    TAG_BYTES,
     Entry,
     Envelope,
     Fragment,
@@ -31,6 +30,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join, split
 from fieldagent.wire.sbd import MT_BYTES
+from fieldagent.wire.tag import TAG_BYTES
 
 ORIGIN = 1
 HOME = Identity("1", "Base camp", "User", "base@example.org", "7")

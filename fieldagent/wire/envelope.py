@@ -16,16 +16,15 @@ from typing import Any
 
 import cbor2
 
-from fieldagent.package.package import Data, Item, Location, Message, Waypoint
+from fieldagent.package.package import CheckIn, Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.tag import TAG_BYTES, is_authentic, tag
 
 VERSION = 1
 EPOCH = 1_735_689_600
 """2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
-TAG_BYTES = 8
-"""HMAC 256/64, RFC 9053 section 3.1."""
 DIGEST_BYTES = 4
 """Of an item, in what confirms it: a number alone may have been another item's."""
 SOS = 0x10
@@ -139,6 +138,7 @@ class JournalNumber:
 
 Content = (
     Item
+    | CheckIn
     | Contact
     | SeenAt
     | Fragment
@@ -212,7 +212,7 @@ def encode(entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = Non
     if key is None:
         return cbor2.dumps(items)
     plain = cbor2.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
-    return plain + _tag(plain, key)
+    return plain + tag(plain, key)
 
 
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
@@ -227,7 +227,7 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     if items[0] != VERSION:
         raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
     tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
-    if keys and not (tagged and _authentic(body, keys)):
+    if keys and not (tagged and is_authentic(body, keys)):
         raise Unauthenticated(missing=not tagged)
     head, entries = items[1:3], items[3 : len(items) - tagged]
     if len(head) < 2 or not _in_range(head[0]) or not _in_range(head[1], low=0):
@@ -243,17 +243,6 @@ def _read_entries(entries: Sequence[Any], *, base: int, origin: int) -> Envelope
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
     return Envelope(tuple(understood), origin, tuple(not_understood))
-
-
-def _tag(plain: bytes, key: bytes) -> bytes:
-    # MAC_structure of RFC 9052 section 6.3; the protected header says algorithm 4.
-    structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", plain])
-    return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
-
-
-def _authentic(body: bytes, keys: Sequence[bytes]) -> bool:
-    plain, tag = body[:-TAG_BYTES], body[-TAG_BYTES:]
-    return any(hmac.compare_digest(_tag(plain, key), tag) for key in keys)
 
 
 def _is_int(value: Any) -> bool:
@@ -465,7 +454,13 @@ def _read_introduction(*members: Any) -> Introduction:
     return Introduction(Identity(*(_read_text(member) for member in members)))
 
 
+def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
+    _expect(minutes is None or _in_range(minutes, low=1), "minutes")
+    return CheckIn(minutes and minutes * 60)
+
+
 _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]] = {
+    0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
     1: (
         Message,
         lambda time, content: Message(_read_text(content)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,15 @@ import pytest
 
 from fieldagent.hub import check_in, directory, reading, sos, sos_desk, webhooks
 from fieldagent.hub.check_in import DAY, PATIENCE, Rule
+from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.package.package import Location, Message
-from fieldagent.wire.envelope import Entry
-from tests.hub.field import START, Field, field_of
+from fieldagent.package.package import CheckIn, Location, Message
+from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, decode, derive_key, digest_of
+from tests.hub.field import MASTER, START, Field, field_of
 from tests.hub.test_read_api import hub_caller
-from tests.processes import administer, hub, until
+from tests.processes import MODULE, Running, administer, agent, hub, until
+from tests.processes import PATIENCE as ENOUGH
 
 TIME = int(START)
 EVERY_HOUR = Rule(every=3600.0)
@@ -35,6 +38,8 @@ def at(text: str) -> float:
         (Rule(by_minute=18 * 60), at("18:00"), at("18:00") + DAY),
         (Rule(by_minute=6 * 60), at("06:00") + DAY, at("06:00") + 2 * DAY),
         (Rule(by_minute=12 * 60), at("12:00") + DAY, at("12:00") + 2 * DAY),
+        (Rule(None, 18 * 60, 3600.0), at("13:00"), at("13:00")),
+        (Rule(7200.0, None, 36_000.0), at("14:00"), at("14:00")),
     ],
 )
 def test_when_it_is_due(rule: Rule, first: float, after: float) -> None:
@@ -164,3 +169,108 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
         assert alarm["kind"] == "overdue"
         assert alarm["item"]["event"]["content"].startswith("No word from kit-ada ever")
         running.expect("No word from kit-ada ever")
+
+
+async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
+    store: Store,
+) -> None:
+    async with field_of(store) as alps:
+        asked = Entry(50_000_000, CheckIn(4 * 3600), TIME)
+        key = derive_key(MASTER, "MO")
+        beginning = Entry(49_999_999, JournalNumber())
+        await alps.sends(3, beginning, asked, way=Bearer.SATELLITE, key=key)
+        found = await standing(alps, 3)
+        assert (found["rule"], found["due"]) == ("every 4 h, as the kit asks", START + 4 * 3600)
+        # It is for the hub: nobody else gets it.
+        assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
+        await alps.satellite()
+        ((_, body),) = alps.sky.taken
+        (answer,) = decode(body, keys=[derive_key(MASTER, "MT")]).entries
+        assert answer.content == Receipt(digest=digest_of(asked))
+        # Brought again, it begins nothing anew, and the answer that was lost goes again.
+        alps.now += 3600
+        await alps.sends(3, asked, way=Bearer.SATELLITE, key=key)
+        assert (await standing(alps, 3))["due"] == START + 4 * 3600
+        await alps.satellite()
+        assert len(alps.sky.taken) == 2
+        alps.now += 3 * 3600
+        (warning,) = await look(alps)
+        assert "check-in every 4 h, as the kit asks" in warning
+
+
+async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Store) -> None:
+    async with field_of(store) as alps:
+        await expect(alps, Rule(every=12 * 3600.0))
+        await alps.sends(1, Entry(1, CheckIn(3600), TIME))
+        found = await standing(alps)
+        assert found["rule"] == "every 12 h; every 1 h, as the kit asks"
+        assert found["due"] == START + 3600
+        alps.now += 1800
+        await alps.sends(1, Entry(2, Message("at the hut"), TIME))
+        assert (await standing(alps))["due"] == START + 1800 + 3600
+        await alps.sends(1, Entry(4, CheckIn(), TIME))
+        found = await standing(alps)
+        assert (found["rule"], found["due"]) == ("every 12 h", START + 1800 + 12 * 3600)
+        # What was asked before the end, and comes after it over a slower way, begins nothing.
+        await alps.sends(1, Entry(3, CheckIn(600), TIME))
+        assert (await standing(alps))["rule"] == "every 12 h"
+        # A new journal has other numbers.
+        await alps.sends(1, Entry(2**24, CheckIn(600), TIME))
+        await alps.sends(1, Entry(7, CheckIn(), TIME))
+        assert (await standing(alps))["rule"] == "every 12 h"
+        await alps.sends(1, Entry(8, CheckIn(600), TIME))
+        await alps.store.commit(lambda db: check_in.end(db, 1, now=alps.now))
+        assert await standing(alps) is None
+
+
+async def test_nobody_asks_for_it_in_anothers_name(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
+        await alps.sends(2, Entry(1, CheckIn(3600), TIME), origin=1)
+        assert await standing(alps) is None
+        ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
+        assert "may not speak" in reason
+
+
+def checkin(kit: int, *how: str) -> str:
+    command = [*MODULE, "checkin", *how, "--port", str(kit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ENOUGH)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_kit_asks_and_sees_that_the_hub_has_it(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    token = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
+    settings: dict[str, str | None] = {"satellite-port": None, "hub-token": token}
+    with hub(tmp_path, {"database": database}) as running:
+        settings |= {"hub-address": running.address}
+        with agent(tmp_path, settings) as kit:
+
+            def told() -> Any:
+                return kit.call("GET", "/api/status").body["checkIn"]
+
+            assert told() is None
+            assert "Delivered" in checkin(kit.port, "--in", "4h")
+            until(lambda: told()["confirmed"])
+            assert told()["due"] > told()["since"] + 4 * 3600 - 1
+            status = [*MODULE, "status", "--port", str(kit.port)]
+            with Running(status, "hears nothing for 4 h; the hub has it; the next word is due by"):
+                pass
+            (sent,) = kit.call("GET", "/api/packages?kind=checkIn").body["packages"]
+            assert (sent["text"], sent["receipts"][0]["kind"]) == ("a word every 4 h", "hub")
+            checkin(kit.port, "--done")
+            until(lambda: told() is None)
+            wrong = kit.call("POST", "/api/check-in", {"within": 10, "extra": 1})
+            assert wrong.status == 422
+            assert [each["pointer"] for each in wrong.body["errors"]] == ["/extra", "/within"]
+
+
+def test_a_kit_that_no_channel_links_to_the_hub_is_told_so(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        refused = kit.call("POST", "/api/check-in", {"within": 3600})
+        assert (
+            refused.status == 409 and "set hub-address or satellite-port" in refused.body["detail"]
+        )

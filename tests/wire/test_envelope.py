@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.package.package import Data, Location, Message, Waypoint
+from fieldagent.package.package import CheckIn, Data, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     EPOCH,
@@ -60,6 +60,8 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         0,
         None,
     ),
+    "check-in 33": ([Entry(33, CheckIn(4 * 3600), TIME)], 0, None),
+    "check-in 34": ([Entry(34, CheckIn(), TIME)], 0, None),
     "data 11": ([Entry(11, Data(b"\x00\xff\x10"), TIME)], 0, None),
     "messages 12": ([Entry(12, Message("a"), TIME), Entry(13, Message("b"), TIME - 30)], 0, None),
     "fragment 1": ([Entry(14, Fragment(1, 3, b"\x01\x02"))], 0, None),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.package.package import Item, Location, Message, Package, Waypoint
-from fieldagent.package.writing import kind_of
+from fieldagent.package.package import CheckIn, Item, Location, Message, Package, Waypoint
+from fieldagent.package.writing import kind_of, minutes_in_words
 
 TEXT_MAX = 500
 """Characters of a text in a list; `GET /api/package/{id}` has all of it."""
@@ -32,9 +32,11 @@ def content(package: Package, most: int | None = None) -> dict[str, Any]:
     }
 
 
-def _text(item: Item) -> str | None:
+def _text(item: Item | CheckIn) -> str | None:
     if isinstance(item, Message):
         return item.content
     if isinstance(item, Waypoint):
         return item.name if item.notes is None else f"{item.name}: {item.notes}"
+    if isinstance(item, CheckIn):
+        return "done" if item.within is None else f"a word every {minutes_in_words(item.within)}"
     return None

@@ -18,11 +18,9 @@ from fieldagent.agent.journal.records import Accepted, Known
 from fieldagent.agent.outbound.settlement import credits_in_words
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Status
-from fieldagent.package.reading import ITEMS
 
 WAITING = "waiting"
 STATES = (WAITING, *Status)
-KINDS = tuple(ITEMS)
 LOOKED_AT_MAX = 10_000
 """Packages that one page looks at."""
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
 
 from fieldagent.agent import page as web_page
-from fieldagent.agent.api import metrics, neighbour_listing, package_listing, queue_listing
+from fieldagent.agent.api import (
+    check_in,
+    metrics,
+    neighbour_listing,
+    package_listing,
+    queue_listing,
+)
 from fieldagent.agent.api.content import content
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
@@ -35,7 +41,7 @@ from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package, Status
-from fieldagent.package.reading import INT32, InvalidPackage, parse_package
+from fieldagent.package.reading import INT32, KINDS, InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
@@ -78,6 +84,8 @@ class LocalApi:
             Route("DELETE", "/api/package/{id}", _guarded(self.cancel)),
             Route("GET", "/api/sos", _guarded(self.distress)),
             Route("DELETE", "/api/sos", _guarded(self.call_off)),
+            Route("POST", "/api/check-in", _guarded(partial(_begin_check_in, self._parts))),
+            Route("DELETE", "/api/check-in", _guarded(partial(_end_check_in, self._parts))),
             Route("GET", "/api/queue", _guarded(self.queue)),
             Route("DELETE", "/api/queue", _guarded(self.clear)),
             Route("GET", "/api/inbound", _guarded(self.inbound)),
@@ -202,7 +210,7 @@ class LocalApi:
     async def packages(self, request: Request) -> Response:
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = one_of(request, "state", package_listing.STATES)
-        kind = one_of(request, "kind", package_listing.KINDS)
+        kind = one_of(request, "kind", tuple(KINDS))
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, PAGE_END))
         found, last = await package_listing.page(
@@ -295,9 +303,26 @@ def _guarded(handler: Handler) -> Handler:
     return guarded
 
 
+async def _begin_check_in(parts: Parts, request: Request) -> Response:
+    with _faults_told():
+        standing = await check_in.begin(parts, request)
+    return json_response(_progress(standing), 202, (_location(standing),))
+
+
+async def _end_check_in(parts: Parts, request: Request) -> Response:
+    standing = await check_in.end(parts)
+    return json_response(_progress(standing), 202, (_location(standing),))
+
+
 def _package(body: bytes) -> Package:
-    try:
+    with _faults_told():
         return parse_package(body)
+
+
+@contextmanager
+def _faults_told() -> Iterator[None]:
+    try:
+        yield
     except NotJson as error:
         raise Problem(400, detail=str(error)) from None
     except InvalidPackage as error:

@@ -21,7 +21,7 @@ from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.proof import is_about
-from fieldagent.package.package import Data, Item, recorded
+from fieldagent.package.package import CheckIn, Data, Item, recorded
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
@@ -289,8 +289,10 @@ class Inbox:
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
             self._store_all(db, origin, whole or (), taken)
-        elif isinstance(content, Ack | RelayRequest | JournalNumber):
-            taken.troubles.append("a word of the air, which nobody says over this channel")
+        elif isinstance(content, Ack | RelayRequest | JournalNumber | CheckIn):
+            taken.troubles.append(
+                "a word of the air, or to the hub, which nobody says over this channel"
+            )
         elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
 

@@ -58,7 +58,12 @@ def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     return str(rows[0][0]) if rows else ""
 
 
-_DONE = {"person": "acknowledged by", "agent": "stored by", "webhook": "taken by a webhook of"}
+_DONE = {
+    "person": "acknowledged by",
+    "agent": "stored by",
+    "hub": "taken by",
+    "webhook": "taken by a webhook of",
+}
 
 
 def _who(receipt: Storage) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
+from fieldagent.agent.journal import check_in as asked
 from fieldagent.agent.journal import dating, sos
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
@@ -21,7 +22,7 @@ from fieldagent.agent.journal.records import (
     crc_of,
 )
 from fieldagent.package.delivery import Leg, terminal_status
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, stranger
 from fieldagent.package.reading import InvalidPackage, read_package
 
@@ -136,17 +137,19 @@ THE_HUB = Identity("0", "the hub", "Integration")
 def receipts(journal: Journal, sequence: int) -> list[Storage]:
     """Persons first, then who was first."""
     rows = journal.read(
-        "SELECT by, at, person, id, name, type, email, account FROM receipt LEFT JOIN identity"
+        "SELECT by, at, person, instr(body, ?), identity.id, name, type, email, account"
+        " FROM receipt JOIN package USING (sequence) LEFT JOIN identity"
         " ON identity.origin = receipt.by WHERE sequence = ? ORDER BY person DESC, at, by",
+        '"checkIn":{',
         sequence,
     )
     return [
         Storage(
             THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who),
             at,
-            "person" if person else "agent" if by else "webhook",
+            "person" if person else "agent" if by else "hub" if to_hub else "webhook",
         )
-        for by, at, person, *who in rows
+        for by, at, person, to_hub, *who in rows
     ]
 
 
@@ -230,6 +233,7 @@ def accept(
     status: Status | None,
     priority: int,
     is_sos: bool,
+    check_in: CheckIn | None = None,
 ) -> Operation[int]:
     """Store a new Package, told by its `canonical` text; its sequence number on air comes back.
 
@@ -265,6 +269,8 @@ def accept(
             dating.mark(db, sequence)
         if is_sos:
             sos.declare(db, sequence)
+        if check_in is not None:
+            asked.note(db, sequence, check_in.within, accepted)
         return sequence
 
     return store

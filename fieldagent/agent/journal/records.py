@@ -113,7 +113,8 @@ class Storage:
     by: Identity
     at: float
     kind: str = "agent"
-    """`person`: they have acknowledged it themselves; `webhook`: the hub gave it to one."""
+    """`person`: they have acknowledged it themselves; `webhook`: the hub gave it to one; `hub`: it
+    has taken a check-in."""
 
     def as_json(self) -> dict[str, str | float]:
         who = self.by

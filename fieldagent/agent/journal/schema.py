@@ -252,6 +252,24 @@ CREATE TRIGGER sos_acknowledged AFTER UPDATE OF person ON receipt BEGIN
 END;
 """
 
+CHECK_IN = """
+CREATE TABLE check_in ( -- what the hub was asked last: to raise the alarm where it hears nothing
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    sequence INTEGER NOT NULL, -- of the Package that asks; it may be forgotten by now
+    within INTEGER, -- seconds; NULL ends it
+    at REAL NOT NULL,
+    confirmed REAL, -- Unix time
+    heard REAL -- when something went to the hub last
+) STRICT;
+CREATE TRIGGER check_in_confirmed AFTER INSERT ON receipt BEGIN
+    UPDATE check_in SET confirmed = new.at WHERE sequence = new.sequence;
+END;
+CREATE TRIGGER check_in_heard AFTER UPDATE OF status ON leg
+    WHEN new.status = 'Delivered' AND new.channel IN ('Satellite', 'Cellular') BEGIN
+    UPDATE check_in SET heard = new.ended WHERE within IS NOT NULL;
+END;
+"""
+
 TABLES = f"""
 {RECEIPT}
 {STORY}
@@ -362,6 +380,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {EVENTS}
 {TALLY}
 {BY_PERSON}
+{CHECK_IN}
 """
 
 STEPS = {
@@ -377,5 +396,6 @@ STEPS = {
     10: EVENTS,
     11: TALLY,
     12: BY_PERSON,
+    13: CHECK_IN,
 }
-JOURNAL = Schema(13, TABLES, STEPS)
+JOURNAL = Schema(14, TABLES, STEPS)

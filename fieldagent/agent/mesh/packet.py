@@ -18,7 +18,7 @@ from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.proof import entry_of
-from fieldagent.package.package import Channel, Item
+from fieldagent.package.package import Channel, CheckIn, Item
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -149,7 +149,7 @@ class PacketReception:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(content, RelayRequest | Report | Receipt | Beside | JournalNumber):
+        if isinstance(content, RelayRequest | Report | Receipt | Beside | JournalNumber | CheckIn):
             return
         if isinstance(content, Ack):
             if content.station == self.station and not packet.namesake:

@@ -19,7 +19,7 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import Leg, delays, legs_of, terminal_status
-from fieldagent.package.package import Channel, Package, Status
+from fieldagent.package.package import Channel, CheckIn, Package, Status
 from fieldagent.package.writing import canonical, digest
 
 
@@ -134,6 +134,7 @@ class Intake:
             status=status,
             priority=package.priority,
             is_sos=package.sos,
+            check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
         with self._replacing(package, id_, legs) as replaced:
             sequence = await self._journal.commit(outbound.with_ends(store, replaced, now))

@@ -22,8 +22,9 @@ from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
 from fieldagent.agent.outbound.proof import entry_of, numbered
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Package
-from fieldagent.wire.envelope import TAG_BYTES, Entry, encode
+from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.fragments import lacking, split
+from fieldagent.wire.tag import TAG_BYTES
 
 log = logging.getLogger(__name__)
 

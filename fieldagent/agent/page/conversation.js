@@ -168,7 +168,7 @@ function sent(each) {
   return element("li", { class: `entry sent${each.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
       each.sos ? element("b", { class: "sos" }, "SOS") : null,
-      `you · ${each.kind} · `, time(each.accepted), ` · ${each.id}`,
+      `you · ${each.kind === "checkIn" ? "check-in" : each.kind} · `, time(each.accepted), ` · ${each.id}`,
       element("span", { class: `pill ${looks}` }, state)),
     ...said(each.text, each.position),
     ways.length ? element("ul", { class: "ways" }, ways) : null,

@@ -59,8 +59,18 @@ function cost(link) {
     element("p", { class: "hint" }, text));
 }
 
+function checkIn(asked) {
+  if (!asked) return [];
+  const what = asked.within === null ? "Check-in done" : "Check-in every "
+    + (asked.within % 3600 ? `${asked.within / 60} min` : `${asked.within / 3600} h`);
+  if (asked.confirmed !== null)
+    return [`${what}: the hub has it, and raises the alarm where it hears nothing by ${clock(asked.due)} UTC.`];
+  return [["Delivered", null].includes(asked.status) ? `${what}: the hub has not confirmed it yet.`
+    : `${what}: it has not reached the hub. Say it again: fieldagent checkin.`];
+}
+
 function notices(status) {
-  const told = [];
+  const told = checkIn(status.checkIn);
   if (status.journal.full)
     told.push("The disk is full: make room on it; nothing goes on before.");
   for (const loss of status.journal.losses) told.push(`${clock(loss.at)}: ${loss.text}`);

@@ -61,6 +61,6 @@ export const counted = (number, what) => `${number} ${what}${number === 1 ? "" :
 /** Who has it, and whether a person has acknowledged it, or an agent or a webhook has it. */
 export const holders = receipts => receipts.map(each => {
   const who = each.name || each.id;
-  const told = { person: `${who} in person`, agent: `${who}'s agent`, webhook: `a webhook of ${who}` };
+  const told = { person: `${who} in person`, agent: `${who}'s agent`, hub: who, webhook: `a webhook of ${who}` };
   return `${told[each.kind]} at ${clock(each.at)}`;
 }).join(", ");

@@ -405,6 +405,12 @@ CREATE INDEX webhook_delivery_of_item ON webhook_delivery (item);
 """From version 8, in which each item that was forgotten looked through all of these: 500 of them
 took 11 s where there were 100 000 deliveries, and 0.03 s since."""
 
+_KIT_CHECK_IN = """
+ALTER TABLE check_in ADD COLUMN kit_every {real}; -- seconds: what the kit asks for itself
+ALTER TABLE contact ADD COLUMN check_in_word {int}; -- the number of what it asked with last
+"""
+"""From version 9, in which administrators alone asked for a check-in."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -417,6 +423,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _RING_ALERTS
         + _READABLE
         + _BY_ITEM
+        + _KIT_CHECK_IN
     )
     steps = {
         1: _CALLERS,
@@ -427,7 +434,8 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         6: _NEW_LEASES,
         7: _READABLE,
         8: _BY_ITEM,
+        9: _KIT_CHECK_IN,
     }
     return Schema(
-        9, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
+        10, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
     )

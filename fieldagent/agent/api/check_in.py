@@ -1,0 +1,52 @@
+"""`POST` and `DELETE /api/check-in`: the hub is asked to raise the alarm where it hears nothing."""
+
+from __future__ import annotations
+
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.outbound.check_in import to_ask
+from fieldagent.agent.outbound.standing import Standing
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.package.reading import (
+    Fault,
+    InvalidPackage,
+    WrongValue,
+    read_check_in,
+)
+from fieldagent.package.strict_json import load_document
+
+
+async def begin(parts: Parts, request: Request) -> Standing:
+    return await _ask(parts, _within(required_body(request)))
+
+
+async def end(parts: Parts) -> Standing:
+    return await _ask(parts, None)
+
+
+async def _ask(parts: Parts, within: int | None) -> Standing:
+    package = to_ask(within, frozenset(parts.queues))
+    if package is None:
+        detail = "no channel leads to the hub: set hub-address or satellite-port and restart"
+        raise Problem(409, detail=detail)
+    return await parts.intake.accept(package)
+
+
+def _within(body: bytes) -> int:
+    """Raises NotJson, InvalidPackage."""
+    document = load_document(body)
+    if not isinstance(document, dict):
+        raise InvalidPackage([Fault('must be an object such as {"within": 14400}', "")])
+    faults = [
+        Fault("is not a known member; known is within", f"/{name[:80]}")
+        for name in document
+        if name != "within"
+    ]
+    try:
+        within = read_check_in(document.get("within"))
+    except WrongValue as wrong:
+        faults.append(Fault(str(wrong), "/within"))
+    if faults:
+        raise InvalidPackage(faults)
+    return within

@@ -1,0 +1,42 @@
+"""What has come of items that are larger than a message, until they are whole."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from fieldagent.hub.store.contract import Db
+from fieldagent.wire.envelope import Fragment
+
+Whose: TypeAlias = tuple[int, int, int]
+"""Device, 1 where somebody else brings it whose word is doubted, and its number."""
+
+
+def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
+    """Store one fragment; all that are there of the same item come back."""
+    db.execute(
+        "INSERT INTO slice (device, origin, sequence, count, position, slice, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, origin, sequence, count, position)"
+        " DO UPDATE SET slice = excluded.slice, at = excluded.at",
+        *whose,
+        part.count,
+        part.index,
+        part.slice,
+        now,
+    )
+    rows = db.execute(
+        "SELECT position, slice FROM slice WHERE device = ? AND origin = ? AND sequence = ?"
+        " AND count = ?",
+        *whose,
+        part.count,
+    )
+    return {position: bytes(piece) for position, piece in rows}
+
+
+def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
+    db.execute(
+        "DELETE FROM slice WHERE device = ? AND origin = ? AND sequence = ? AND count = ?"
+        " AND position <> ?",
+        *whose,
+        count,
+        but,
+    )
