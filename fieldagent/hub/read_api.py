@@ -16,13 +16,14 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub import reading, tracks
+from fieldagent.hub import reading
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller, Purpose
 from fieldagent.hub.contract import NUMBER_MAX, number_of
 from fieldagent.hub.reading import END, ItemFilter, ReadItem
 from fieldagent.hub.standing import STATES, device_standings, is_request_id
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package import tracks
 from fieldagent.package.reading import ITEMS
 
 LISTED, LISTED_MAX = 100, 1_000
@@ -79,14 +80,15 @@ class ReadApi:
 
     async def positions(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
-        named = one_of(request, "format", ("geojson", "gpx"))
+        named = one_of(request, "format", tracks.FORMATS)
         accepts = request.headers.get("accept", "")
         as_gpx = named == "gpx" or (named is None and tracks.GPX in accepts)
         found, following = await self._page(request, caller, _wanted(request, kind="location"))
+        placed = [each.as_placed() for each in found]
         # GPX has no place for where to go on: the header Link has it in both.
-        told = page(request, tracks.geojson(found), "before", following)
+        told = page(request, tracks.geojson(placed), "before", following)
         if as_gpx:
-            told = told._replace(body=tracks.gpx(found).encode("utf-8", "replace"))
+            told = told._replace(body=tracks.gpx(placed).encode("utf-8", "replace"))
         headers = (*told.headers, ("Vary", "Accept"))
         return told._replace(content_type=tracks.GPX if as_gpx else tracks.GEOJSON, headers=headers)
 

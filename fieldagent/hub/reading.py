@@ -17,8 +17,9 @@ from fieldagent.hub.caller import Caller
 from fieldagent.hub.ledger import WAITS, stored_entry, words_of
 from fieldagent.hub.standing import STATES
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Item, recorded
+from fieldagent.package.package import Item, Location, recorded
 from fieldagent.package.payload import Identity, estimated_position, event
+from fieldagent.package.tracks import Placed
 from fieldagent.package.writing import kind_of
 
 END = 2**63 - 1
@@ -184,6 +185,10 @@ class ReadItem(NamedTuple):
     moment: datetime
     item: Item
     estimate: str
+
+    def as_placed(self) -> Placed:
+        assert isinstance(self.item, Location), "positions are asked for by their kind"
+        return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
 
     def as_json(self) -> dict[str, Any]:
         said = event(self.item, self.moment)

@@ -16,6 +16,7 @@ from fieldagent.agent.api import (
     metrics,
     neighbour_listing,
     package_listing,
+    places,
     queue_listing,
 )
 from fieldagent.agent.api.content import content
@@ -90,6 +91,7 @@ class LocalApi:
             Route("DELETE", "/api/queue", _guarded(self.clear)),
             Route("GET", "/api/inbound", _guarded(self.inbound)),
             Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
+            Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
             Route("GET", "/api/neighbours", _guarded(self.neighbours)),
             Route("GET", "/api/health", _guarded(self.health)),
             Route("GET", "/api/status", _guarded(self.status)),

@@ -1,0 +1,70 @@
+"""Where this kit was, what it has marked, and where others are, as the journal has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.package.package import Location, Waypoint
+from fieldagent.package.payload import Identity
+from fieldagent.package.reading import InvalidPackage, read_package, read_timestamp
+from fieldagent.package.tracks import Placed
+
+OWN = Identity("", "this kit", "Device")
+LOOKED_AT = 20_000
+"""Packages, and payloads, that are looked through: however long the journal is."""
+_OWN = (
+    "SELECT sequence, body, accepted FROM package WHERE sequence > (SELECT max(sequence) FROM"
+    " package) - {looked_at} AND sequence NOT IN (SELECT sequence FROM carried)"
+    " AND (instr(body, '\"location\":{{') OR instr(body, '\"waypoint\":{{'))"
+    " ORDER BY sequence DESC LIMIT {limit}"
+)
+_OTHERS = (
+    "SELECT request_id, body FROM inbound WHERE number > (SELECT max(number) FROM inbound)"
+    " - {looked_at} AND instr(body, '\"latitude\":') ORDER BY number DESC LIMIT {limit}"
+)
+
+
+async def newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Placed]]:
+    """Own and others', each the newest first, at most so many. What is damaged is left out here:
+    the lists of what was sent tell it."""
+    own = await journal.read_aside(_OWN.format(limit=limit, looked_at=LOOKED_AT))
+    others = await journal.read_aside(_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
+    return list(_own(journal, own)), list(_received(others))
+
+
+def _own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
+    for sequence, body, accepted in rows:
+        try:
+            package = read_package(json.loads(body))
+        except (InvalidPackage, ValueError):
+            continue
+        place = package.item
+        if isinstance(place, Location | Waypoint):
+            date = datetime.fromtimestamp(int(journal.clock.date(accepted)), UTC)
+            moment = place.timestamp or date
+            yield Placed(str(sequence), OWN, None, moment, place, package.sos)
+
+
+def _received(rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
+    for request_id, body in rows:
+        try:
+            (payload,) = json.loads(body)["payloads"]
+            (event,) = payload["events"]
+            place = _place(event)
+            moment = read_timestamp(event["timestamp"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        identity = payload["identity"]
+        who = Identity(identity["id"], identity["name"] or identity["id"], identity["type"])
+        yield Placed(request_id, who, None, moment, place, bool(event.get("sos")))
+
+
+def _place(event: dict[str, Any]) -> Location | Waypoint:
+    latitude, longitude = float(event["latitude"]), float(event["longitude"])
+    if event["type"] == "Waypoint":
+        return Waypoint(latitude, longitude, event["name"], None, event.get("notes"))
+    return Location(latitude, longitude, None, event.get("altitude"))
