@@ -410,6 +410,13 @@ async def _keep_room(agent: Agent) -> None:
         await trio.sleep(ROOM_EVERY)
 
 
+async def _look_through(agent: Agent) -> None:
+    """Once, and not before it listens."""
+    await trio.sleep(ROOM_FIRST)
+    await agent.parts.journal.look_through()
+    await trio.sleep_forever()
+
+
 async def _keep_sos_going(agent: Agent) -> None:
     every = agent.settings.sos_repeat
     await keep_going(
@@ -455,6 +462,7 @@ KEEPERS = {
     "housekeeping": _keep_house,
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,
+    "the look through the journal": _look_through,
     "the watchdog": _show_life,
     "the time from gpsd": _take_time,
     "the event stream": _tell_events,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import threading
 import time
@@ -17,6 +18,7 @@ from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel
 from fieldagent.package.reading import read_package
 from fieldagent.package.writing import canonical, digest
+from tests.bench.process import processor, resident
 from tests.processes import Agent, agent, until
 
 WAITING = 100_000
@@ -24,7 +26,13 @@ WAITING = 100_000
 
 class LongQueue(NamedTuple):
     start: float
-    """Until it listens, over that of an agent with nothing to send."""
+    """Until it listens, over that of an agent with nothing to send; it was closed in good order."""
+    memory: float
+    """KiB for each that waits."""
+    lists: float
+    """CPU milliseconds of the agent for a list of 50, the dearest of those that its page asks."""
+    sos: float
+    """An SOS accepted while the page is open, over the same with nobody looking."""
     held: float
     """Seconds that a look at its health took at the longest, while all was listed and cleared."""
 
@@ -62,8 +70,10 @@ def long_queue() -> LongQueue:
         none.mkdir()
         fill(many / "state/journal.sqlite3", WAITING)
         began = time.perf_counter()
-        with agent(none, {"satellite-port": "/nonexistent"}):
+        with agent(none, {"satellite-port": "/nonexistent"}) as kit:
             short = time.perf_counter() - began
+            _look(kit)
+            empty = resident(kit.process.pid)
         began = time.perf_counter()
         with agent(many, {"satellite-port": "/nonexistent"}) as kit:
             start = (time.perf_counter() - began) / short
@@ -74,15 +84,68 @@ def long_queue() -> LongQueue:
                     == WAITING
                 )
             )
+            memory = (resident(kit.process.pid) - empty) / WAITING / 1024
+            lists = max(_processor_for(kit, path) for path in LISTS)
+            alone, watched = [], []
+            for _ in range(ROUNDS):
+                alone += _sos_accepted(kit)
+                with _page_open(kit):
+                    watched += _sos_accepted(kit)
+            sos = statistics.median(watched) / statistics.median(alone)
             with _longest(kit) as held:
-                assert kit.call("GET", "/api/queue").body["queued"] == WAITING
-                assert kit.call("DELETE", "/api/queue", {}).body == {"deleted": WAITING}
-    return LongQueue(start, max(held))
+                waiting = WAITING + 2 * ROUNDS * SOS
+                assert kit.call("GET", "/api/queue").body["queued"] == waiting
+                assert kit.call("DELETE", "/api/queue", {}).body == {"deleted": waiting}
+    return LongQueue(start, memory, lists, sos, max(held))
 
 
-def _queued(kit: Agent) -> int:
-    queued: int = kit.call("GET", "/api/status").body["channels"]["Satellite"]["queued"]
-    return queued
+LISTS = ("/api/queue?limit=50", "/api/packages?limit=50", "/api/packages?limit=50&state=waiting")
+PAUSE = 0.5
+"""Seconds between two looks of the page (page.js)."""
+ROUNDS, SOS = 5, 10
+
+
+def _look(kit: Agent) -> None:
+    for path in ("/api/status", "/api/packages?limit=50", "/api/queue?limit=1"):
+        assert kit.call("GET", path).status == 200
+
+
+def _processor_for(kit: Agent, path: str, times: int = 50) -> float:
+    """CPU milliseconds of the agent for one such call."""
+    before = processor(kit.process.pid)
+    for _ in range(times):
+        assert kit.call("GET", path).status == 200
+    return (processor(kit.process.pid) - before) / times * 1000
+
+
+def _sos_accepted(kit: Agent) -> list[float]:
+    """Seconds that each of some takes."""
+    took = []
+    for number in range(SOS):
+        body = {"message": {"content": f"SOS {number}"}, "priority": 100}
+        began = time.perf_counter()
+        assert kit.call("POST", "/api/package/async", body).status == 202
+        took.append(time.perf_counter() - began)
+        time.sleep(0.05)
+    return took
+
+
+@contextmanager
+def _page_open(kit: Agent) -> Iterator[None]:
+    """It looks at each news, as often as the page does."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(PAUSE):
+            _look(kit)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
 
 
 @contextmanager

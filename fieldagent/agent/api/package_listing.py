@@ -6,12 +6,12 @@ little of what is asked for ends early, with the place where the next one goes o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import trio
 
-from fieldagent.agent.api.queue_listing import AT_ONCE, in_list, look
+from fieldagent.agent.api.queue_listing import AT_ONCE, in_list
 from fieldagent.agent.journal import listing, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, Known
@@ -56,22 +56,28 @@ def _rows(
     state: str | None,
     kind: str | None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    for sequence, status in batch:
-        if state not in (None, status or WAITING):
-            continue
-        found = look(journal, sequence)
+    wanted = [sequence for sequence, status in batch if state in (None, status or WAITING)]
+    if not wanted:
+        return
+    packages = outbound.packages(journal, wanted)
+    legs, receipts = outbound.legs_of(journal, wanted), outbound.receipts_of(journal, wanted)
+    sent = listing.transmissions(journal, wanted)
+    for sequence in wanted:
+        found = packages.get(sequence)
         if found is None:
             continue
         said = in_list(found)
         if kind in (None, said["kind"]):
-            yield sequence, _row(journal, waiting, found, said)
+            row = {
+                **_told(journal, found, said),
+                "channels": waiting.legs_json(sequence, legs[sequence]),
+                "credits": _credits(sent[sequence]),
+                "receipts": [each.as_json() for each in receipts[sequence]],
+            }
+            yield sequence, row
 
 
-def _row(
-    journal: Journal, waiting: WaitReasons, found: Accepted | Known, said: dict[str, Any]
-) -> dict[str, Any]:
-    sent = listing.transmissions(journal, found.sequence)
-    receipts = outbound.receipts(journal, found.sequence)
+def _told(journal: Journal, found: Accepted | Known, said: dict[str, Any]) -> dict[str, Any]:
     date, ended = journal.clock.date, found.ended
     return {
         "id": found.id,
@@ -80,7 +86,8 @@ def _row(
         "accepted": date(found.accepted),
         "ended": None if ended is None else date(ended),
         "status": found.status,
-        "channels": waiting.legs_json(found.sequence, outbound.legs(journal, found.sequence)),
-        "credits": round(sum(credits_in_words(detail) * times for detail, times in sent), 2),
-        "receipts": [each.as_json() for each in receipts],
     }
+
+
+def _credits(sent: Sequence[tuple[str, int]]) -> float:
+    return round(sum(credits_in_words(detail) * times for detail, times in sent), 2)

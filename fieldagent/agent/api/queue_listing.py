@@ -1,19 +1,19 @@
 """The pages of `GET /api/queue`: what waits, oldest first.
 
-However much waits, no page holds up anybody: it is read some at a time, and counted aside.
+However much waits, no page holds up anybody: it is read some at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import trio
 
 from fieldagent.agent.api.content import DAMAGED, TEXT_MAX, content
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import listing, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
+from fieldagent.agent.journal.records import Accepted, Known
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel
 
@@ -25,25 +25,24 @@ AT_ONCE = 50
 
 async def page(
     journal: Journal, waiting: WaitReasons, channels: Collection[Channel], after: int, limit: int
-) -> tuple[dict[str, Any], int | None]:
+) -> tuple[list[dict[str, Any]], int | None]:
     """Those behind the place `after`; and the place behind which others follow."""
-    queued = await outbound.count_waiting(journal, channels)
     listed: list[dict[str, Any]] = []
-    sequences = outbound.waiting_behind(journal, channels, after, limit + 1)
+    sequences = listing.waiting_behind(journal, channels, after, limit + 1)
     for begin in range(0, min(limit, len(sequences)), AT_ONCE):
         listed += _rows(journal, waiting, sequences[begin : min(begin + AT_ONCE, limit)])
         await trio.lowlevel.checkpoint()
     last = sequences[limit - 1] if len(sequences) > limit else None
-    return {"queued": queued, "packages": listed}, last
+    return listed, last
 
 
 def _rows(
-    journal: Journal, waiting: WaitReasons, sequences: Collection[int]
+    journal: Journal, waiting: WaitReasons, sequences: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     date = journal.clock.date
+    packages, legs = outbound.packages(journal, sequences), outbound.legs_of(journal, sequences)
     for sequence in sequences:
-        found = look(journal, sequence)
-        if found is not None:
+        if (found := packages.get(sequence)) is not None:
             whole = found if isinstance(found, Accepted) else None
             expires = whole and whole.expires
             yield {
@@ -52,16 +51,8 @@ def _rows(
                 "collapseKey": whole and whole.package.collapse_key,
                 "accepted": date(found.accepted),
                 "expires": None if expires is None else date(expires),
-                "channels": waiting.legs_json(sequence, outbound.legs(journal, sequence)),
+                "channels": waiting.legs_json(sequence, legs[sequence]),
             }
-
-
-def look(journal: Journal, sequence: int) -> Accepted | Known | None:
-    """What is known of it still, where it is damaged: a list that left it out would hide a loss."""
-    try:
-        return outbound.package(journal, sequence)
-    except DamagedPackage:
-        return outbound.by_sequence(journal, sequence)
 
 
 def in_list(found: Accepted | Known) -> dict[str, Any]:

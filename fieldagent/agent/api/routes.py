@@ -204,10 +204,11 @@ class LocalApi:
         limit = number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
         after = number(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
+        queued = await self._parts.resume.count_waiting(channels)
         listed, last = await queue_listing.page(
             self._journal, _waiting(self._parts), channels, after, limit
         )
-        return page(request, listed, "after", last)
+        return page(request, {"queued": queued, "packages": listed}, "after", last)
 
     async def packages(self, request: Request) -> Response:
         refuse_others(request, ("state", "kind", "before", "limit"))

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.agent.journal import high_water, lived
-from fieldagent.agent.journal.opening import open_journal
+from fieldagent.agent.journal import high_water, lived, untouched
+from fieldagent.agent.journal.opening import damage, open_journal
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import reader, transact
 from fieldagent.store.trouble import is_damage
@@ -80,8 +80,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._leaving = trio.Event()
         self._reserve_taken = False
         """In the transaction under way."""
-        self._writer, self._mark = open_journal(path)
+        self._writer, self._mark, self._as_left = open_journal(path)
         self._reader = reader(path)
+        # The system has the file in its memory, too.
+        self._reader.execute("PRAGMA cache_size=-512")
         self.clock = LivedTime(lived.known(self._writer), look or MachineClocks())
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
@@ -100,6 +102,11 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 return aside.execute(sql).fetchall()
 
         return await trio.to_thread.run_sync(ask)
+
+    async def look_through(self) -> None:
+        """What was put off, as it was closed in good order: a disk may have spoiled it since."""
+        if self._as_left and (found := await trio.to_thread.run_sync(damage, self.path)):
+            self.fail(f"the journal is damaged: {found}")
 
     def require_room(self) -> None:
         """Raises StoreFull where nothing should be begun."""
@@ -182,3 +189,5 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 transact(self._writer, [Order(partial(lived.keep, base=self.clock.base()))])
         self._writer.close()
         self._mark.close()
+        if self.failed is None:
+            untouched.note(self.path)

@@ -1,11 +1,13 @@
-"""What was sent, the newest first, whatever became of it."""
+"""What is listed: what was sent, the newest first, and what waits, the oldest first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.package.package import Channel
 
 END = 2**63 - 1
 """The place before which everything is."""
@@ -29,11 +31,40 @@ def newest(journal: Journal, before: int, limit: int) -> Batch:
     return [Listed(*row) for row in rows]
 
 
-def transmissions(journal: Journal, sequence: int) -> list[tuple[str, int]]:
-    """What each that left with something of it cost, in the words of its story, and how often."""
-    return [
-        (detail, times)
-        for detail, times in journal.read(
-            "SELECT detail, times FROM story WHERE sequence = ? AND event = 'sent'", sequence
-        )
-    ]
+def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[tuple[str, int]]]:
+    """Of each Package what each that left with something of it cost, in the words of its story, and
+    how often."""
+    found: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
+    for sequence, detail, times in journal.read(
+        "SELECT sequence, detail, times FROM story WHERE event = 'sent'"
+        " AND sequence IN (SELECT value FROM json_each(?))",
+        json.dumps(sequences),
+    ):
+        found[sequence].append((detail, times))
+    return found
+
+
+def waiting_behind(
+    journal: Journal, channels: Collection[Channel], after: int, limit: int
+) -> list[int]:
+    """The sequences behind that one of what waits on any of these channels, oldest first."""
+    # By the key of the table, in its order: the index has another.
+    rows = journal.read(
+        f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND {_waits(channels)}"
+        " ORDER BY sequence LIMIT ?",
+        after,
+        limit,
+    )
+    return [sequence for (sequence,) in rows]
+
+
+async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
+    rows = await journal.read_aside(
+        f"SELECT count(DISTINCT sequence) FROM leg WHERE {_waits(channels)}"
+    )
+    return int(rows[0][0])
+
+
+def _waits(channels: Collection[Channel]) -> str:
+    names = ", ".join(f"'{channel}'" for channel in channels)
+    return f"status IS NULL AND channel IN ({names})"

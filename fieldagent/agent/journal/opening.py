@@ -12,11 +12,13 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.salvage import Saved, salvage
 from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.agent.journal.untouched import is_as_left
 from fieldagent.store.pages import Pages
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
@@ -36,26 +38,52 @@ class DamageFound(sqlite3.DatabaseError):
     """By a look of our own."""
 
 
-def open_journal(path: Path) -> tuple[sqlite3.Connection, HighWaterFile]:
+class Opened(NamedTuple):
+    connection: sqlite3.Connection
+    mark: HighWaterFile
+    as_left: bool
+    """It was not looked through: nobody has touched it since it was closed in good order."""
+
+
+def open_journal(path: Path) -> Opened:
     """Raises Unusable for what is no damage: a good journal is never set aside."""
     try:
         make_private_folder(path.parent)
         _take_over(path)
         mark = HighWaterFile(_beside(path, "-mark"))
         try:
-            connection = _open(path, mark.mark)
+            as_left = is_as_left(path)
+            connection = _open(path, mark.mark, as_left=as_left)
             mark.follow(high_water.of(connection))
         except BaseException:
             mark.close()
             raise
     except (sqlite3.Error, OSError) as error:
         raise unusable(path, error) from error
-    return connection, mark
+    return Opened(connection, mark, as_left)
 
 
-def _open(path: Path, mark: HighWater) -> sqlite3.Connection:
+def damage(path: Path) -> str:
+    """What a look through all of it finds; empty where it is whole. Changes nothing."""
     try:
-        _look(path, mark)
+        with closing(reader(path)) as looker:
+            _look_through(looker)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return str(error)
+    return ""
+
+
+def _look_through(looker: sqlite3.Connection) -> None:
+    ((found,),) = looker.execute("PRAGMA integrity_check(1)")
+    if found != "ok":
+        raise DamageFound(found)
+
+
+def _open(path: Path, mark: HighWater, *, as_left: bool) -> sqlite3.Connection:
+    try:
+        _look(path, mark, as_left=as_left)
         connection = connect(path, JOURNAL, checked=True)
         try:
             _see_that_all_is_there(connection)
@@ -76,7 +104,7 @@ def _speaks_of_damage(error: sqlite3.Error) -> bool:
     return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
 
 
-def _look(path: Path, mark: HighWater) -> None:
+def _look(path: Path, mark: HighWater, *, as_left: bool) -> None:
     """Without writing anything: the log of a journal that is opened for writing may be gone
     afterwards. Raises what it finds."""
     if path.is_file() and _beside(path, "-journal").exists():
@@ -95,9 +123,8 @@ def _look(path: Path, mark: HighWater) -> None:
         ((version,),) = looker.execute("PRAGMA user_version")
         if version > JOURNAL.version:
             return
-        ((found,),) = looker.execute("PRAGMA integrity_check(1)")
-        if found != "ok":
-            raise DamageFound(found)
+        if not as_left:
+            _look_through(looker)
         if _is_behind(looker, mark):
             raise DamageFound("what was written last is gone: its log was cut or damaged")
 

@@ -34,6 +34,7 @@ _COLUMNS = (
     " origin, origin_sequence, sequence IN (SELECT sequence FROM undated)"
 )
 _PACKAGES = "FROM package LEFT JOIN carried USING (sequence)"
+_AMONG = "(SELECT value FROM json_each(?))"
 _KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
 
 
@@ -59,6 +60,23 @@ def package(journal: Journal, sequence: int) -> Accepted | None:
     """None where it is not kept any more. Raises DamagedPackage."""
     rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
     return _accepted(rows[0]) if rows else None
+
+
+def packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted | Known]:
+    """What is known of each still, where it is damaged: a list that left it out would hide a
+    loss."""
+    rows = journal.read(
+        f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_AMONG}", json.dumps(sequences)
+    )
+    found: dict[int, Accepted | Known] = {}
+    for row in rows:
+        try:
+            found[row[0]] = _accepted(row)
+        except DamagedPackage:
+            known = by_sequence(journal, row[0])
+            if known is not None:
+                found[row[0]] = known
+    return found
 
 
 def package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
@@ -124,10 +142,22 @@ def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
     rows = journal.read(
         "SELECT channel, status, reason FROM leg WHERE sequence = ? ORDER BY channel", sequence
     )
-    return {
-        Channel(channel): Leg(None if status is None else Status(status), reason)
-        for channel, status, reason in rows
-    }
+    return {Channel(channel): _leg(*told) for channel, *told in rows}
+
+
+def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channel, Leg]]:
+    found: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
+    for sequence, channel, *told in journal.read(
+        f"SELECT sequence, channel, status, reason FROM leg WHERE sequence IN {_AMONG}"
+        " ORDER BY sequence, channel",
+        json.dumps(sequences),
+    ):
+        found[sequence][Channel(channel)] = _leg(*told)
+    return found
+
+
+def _leg(status: str | None, reason: str) -> Leg:
+    return Leg(None if status is None else Status(status), reason)
 
 
 THE_HUB = Identity("0", "the hub", "Integration")
@@ -136,21 +166,23 @@ THE_HUB = Identity("0", "the hub", "Integration")
 
 def receipts(journal: Journal, sequence: int) -> list[Storage]:
     """Persons first, then who was first."""
-    rows = journal.read(
-        "SELECT by, at, person, instr(body, ?), identity.id, name, type, email, account"
+    return receipts_of(journal, [sequence])[sequence]
+
+
+def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
+    found: dict[int, list[Storage]] = {sequence: [] for sequence in sequences}
+    for sequence, by, at, person, to_hub, *who in journal.read(
+        "SELECT sequence, by, at, person, instr(body, ?), identity.id, name, type, email, account"
         " FROM receipt JOIN package USING (sequence) LEFT JOIN identity"
-        " ON identity.origin = receipt.by WHERE sequence = ? ORDER BY person DESC, at, by",
+        f" ON identity.origin = receipt.by WHERE sequence IN {_AMONG}"
+        " ORDER BY person DESC, at, by",
         '"checkIn":{',
-        sequence,
-    )
-    return [
-        Storage(
-            THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who),
-            at,
-            "person" if person else "agent" if by else "hub" if to_hub else "webhook",
-        )
-        for by, at, person, to_hub, *who in rows
-    ]
+        json.dumps(sequences),
+    ):
+        whose = THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who)
+        kind = "person" if person else "agent" if by else "hub" if to_hub else "webhook"
+        found[sequence].append(Storage(whose, at, kind))
+    return found
 
 
 def note_receipt(
@@ -191,32 +223,6 @@ def next_waiting(
         )
     sequences = dict.fromkeys(sequence for _, sequence in places if sequence <= up_to)
     return list(sequences), places[-1] if len(places) == limit else None
-
-
-def waiting_behind(
-    journal: Journal, channels: Collection[Channel], after: int, limit: int
-) -> list[int]:
-    """The sequences behind that one of what waits on any of these channels, oldest first."""
-    # By the key of the table, in its order: the index has another.
-    rows = journal.read(
-        f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND {_waits(channels)}"
-        " ORDER BY sequence LIMIT ?",
-        after,
-        limit,
-    )
-    return [sequence for (sequence,) in rows]
-
-
-async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
-    rows = await journal.read_aside(
-        f"SELECT count(DISTINCT sequence) FROM leg WHERE {_waits(channels)}"
-    )
-    return int(rows[0][0])
-
-
-def _waits(channels: Collection[Channel]) -> str:
-    names = ", ".join(f"'{channel}'" for channel in channels)
-    return f"status IS NULL AND channel IN ({names})"
 
 
 def accept(

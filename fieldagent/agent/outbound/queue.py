@@ -1,8 +1,9 @@
 """One channel's queue: priority first, first come first served within it.
 
 Pure: it reads no clock (`now` and other times are seconds of any one clock) and does no I/O. Every
-operation costs O(log n). Entries of the heaps are plain tuples; one that the index no longer
-holds is dead and skipped, and no heap has more than twice the live entries plus 64.
+operation costs O(log n). Entries are plain tuples, which take the least memory: a gateway may have
+100 000 waiting. One in a heap that the index no longer holds is dead and skipped, and no heap has
+more than twice the live entries plus 64.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from typing import NamedTuple
+from typing import Final
 
 from fieldagent.agent.outbound.collapse import CollapseIndex, Kind, yields
 from fieldagent.agent.outbound.swept_heap import SweptHeap
@@ -20,17 +21,12 @@ SLACK = 64
 
 Place = tuple[int, int, int]
 """Negated priority, order (the smaller goes first among equals), key."""
-
-
-class _Terms(NamedTuple):
-    """What most Packages have none of."""
-
-    collapse: Kind | None = None
-    expires: float = inf
-    due: float = -inf
-
-
-_PLAIN = _Terms()
+Entry = tuple[int, int, int, Kind | None, float, float]
+"""A place; then collapseKey, when it expires, and when it is due."""
+_KEY: Final = 2
+_COLLAPSE: Final = 3
+_EXPIRES: Final = 4
+_DUE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +41,34 @@ class Queue:
     """Keys are integers that grow with each Package. A key is waiting, held, taken, or unknown."""
 
     def __init__(self) -> None:
-        self._places: dict[int, Place] = {}
+        self._entries: dict[int, Entry] = {}
         """Of every key that lives: the very tuple that stands, or will stand, in `_ready`."""
-        self._terms: dict[int, _Terms] = {}
+        self._negated: dict[int, int] = {}
+        """Each priority once, not an object of its own for every key."""
         self._taken: set[int] = set()
         """Those that `take` passes over: in flight, or held."""
         self._held: set[int] = set()
         self._overtaken: set[int] = set()
         """Of those in flight the ones of whose collapseKey a newer Package has arrived."""
         self._collapse = CollapseIndex()
-        self._ready: SweptHeap[Place] = SweptHeap(
-            lambda place: self._places.get(place[2]) is place and place[2] not in self._taken
+        self._ready: SweptHeap[Entry] = SweptHeap(
+            lambda entry: self._entries.get(entry[2]) is entry and entry[2] not in self._taken
         )
-        self._delayed = Timers(self._terms, _Terms._fields.index("due"))
-        self._expiries = Timers(self._terms, _Terms._fields.index("expires"))
+        self._delayed = Timers(self._entries, _DUE)
+        self._expiries = Timers(self._entries, _EXPIRES)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._entries)
 
     def __contains__(self, key: int) -> bool:
-        return key in self._places
+        return key in self._entries
 
     def keys(self) -> list[int]:
-        return list(self._places)
+        return list(self._entries)
 
     def place(self, key: int) -> Place:
         """The smaller goes first."""
-        return self._places[key]
+        return self._entries[key][:_COLLAPSE]
 
     def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
         """What a Package that is about to be added replaces. It is not taken meanwhile: `add` of
@@ -86,7 +83,7 @@ class Queue:
     def release(self, key: int) -> None:
         if key in self._held:
             self._held.discard(key)
-            self.put_back(key, self._terms[key].due)
+            self.put_back(key, self._entries[key][_DUE])
 
     def add(
         self,
@@ -108,51 +105,49 @@ class Queue:
         """
         if taken:
             self._taken.add(key)
-        place = (-priority, key, key)
+        negated = self._negated.setdefault(-priority, -priority)
         if collapse_key is None and expires == inf and due == -inf:
             # One live entry more cannot break the bound.
-            self._places[key] = place
-            self._ready.push(place)
+            plain: Entry = (negated, key, key, None, inf, -inf)
+            self._entries[key] = plain
+            self._ready.push(plain)
             return []
         collapse = None if collapse_key is None else (collapse_key, sos)
-        terms = _Terms(collapse, expires, due)
+        entry: Entry = (negated, key, key, collapse, expires, due)
         replaced = self._collapse.replaceable(collapse, self.taken())
         for older in replaced:
-            place, terms = _inherited(
-                place, terms, self._places[older], self._terms.get(older, _PLAIN)
-            )
+            entry = _inherited(entry, self._entries[older])
             self.remove(older)
         self._collapse.note(collapse, key)
-        self._insert(place, terms)
+        self._insert(entry)
         return replaced
 
-    def _insert(self, place: Place, terms: _Terms) -> None:
-        key = place[2]
-        self._places[key] = place
-        self._terms[key] = terms
-        if terms.due > -inf:
-            self._delayed.add((terms.due, key))
+    def _insert(self, entry: Entry) -> None:
+        key, expires, due = entry[_KEY], entry[_EXPIRES], entry[_DUE]
+        self._entries[key] = entry
+        if due > -inf:
+            self._delayed.add((due, key))
         else:
-            self._ready.push(place)
-        if terms.expires < inf:
-            self._expiries.add((terms.expires, key))
+            self._ready.push(entry)
+        if expires < inf:
+            self._expiries.add((expires, key))
         self._bound()
 
     def foremost(self, now: float) -> int | None:
         """What `take` would take."""
         self._promote(now)
-        place = self._ready.first()
-        return None if place is None else place[2]
+        entry = self._ready.first()
+        return None if entry is None else entry[_KEY]
 
     def take(self, now: float) -> int | None:
         """The most urgent Package that is due; it is the taker's until put_back or remove."""
         if self._delayed:
             self._promote(now)
-        place = self._ready.pop()
-        if place is None:
+        entry = self._ready.pop()
+        if entry is None:
             return None
-        self._taken.add(place[2])
-        return place[2]
+        self._taken.add(entry[_KEY])
+        return entry[_KEY]
 
     def taken(self) -> set[int]:
         """Those in flight."""
@@ -161,15 +156,14 @@ class Queue:
     def is_superseded(self, key: int) -> bool:
         """Whether a newer Package has its collapseKey, or had it and arrived: `put_back` would
         forget it."""
-        collapse = self._terms.get(key, _PLAIN).collapse
+        collapse = _kind(self._entries.get(key))
         return key in self._overtaken or self._collapse.newer(collapse, key) is not None
 
     def hasten(self, key: int) -> None:
         """It need not wait for its time any longer; a taken one is left alone."""
-        if key in self._taken or self._terms.get(key, _PLAIN).due == -inf:
-            return
-        terms = self._terms[key] = self._terms[key]._replace(due=-inf)
-        self._insert(self._places[key], terms)
+        entry = self._entries.get(key)
+        if entry is not None and key not in self._taken and entry[_DUE] > -inf:
+            self._insert(_due_at(entry, -inf))
 
     def put_back(self, key: int, due: float = -inf) -> bool:
         """It was not sent: it waits in its old place, until `due`.
@@ -178,24 +172,21 @@ class Queue:
         is forgotten. So is one that would arrive after a newer one.
         """
         self._taken.discard(key)
-        terms = self._terms.get(key, _PLAIN)._replace(due=due)
-        self._terms[key] = terms
-        newer = self._collapse.newer(terms.collapse, key)
+        negated, order, _, collapse, expires, _ = self._entries[key]
+        entry = (negated, order, key, collapse, expires, due)
+        newer = self._collapse.newer(collapse, key)
         if newer is None and key in self._overtaken:
             self.remove(key)
             return False
         if newer is None:
             # One that was newer may have ended meanwhile.
-            self._collapse.note(terms.collapse, key)
-            priority, order, _ = self._places[key]
-            self._insert((priority, order, key), terms)
+            self._collapse.note(collapse, key)
+            self._insert(entry)
             return True
-        place, newer_terms = _inherited(
-            self._places[newer], self._terms[newer], self._places[key], terms
-        )
+        heir = _inherited(self._entries[newer], entry)
         self.remove(key)
         if newer not in self._taken:
-            self._insert(place, newer_terms)
+            self._insert(heir)
         return False
 
     def remove(self, key: int, *, arrived: bool = False) -> bool:
@@ -203,18 +194,20 @@ class Queue:
 
         Where it has `arrived`, older ones of its collapseKey that are in flight are not to follow.
         """
-        if self._places.pop(key, None) is None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return False
-        collapse = self._terms.get(key, _PLAIN).collapse
+        collapse = entry[_COLLAPSE]
         if arrived and collapse is not None:
             older = {other for other in self._taken if other < key}
-            kinds = {other: self._terms.get(other, _PLAIN).collapse for other in older}
-            self._overtaken |= {other for other in older if yields(kinds[other], collapse)}
+            self._overtaken |= {
+                other for other in older if yields(_kind(self._entries.get(other)), collapse)
+            }
         self._taken.discard(key)
         self._held.discard(key)
         self._overtaken.discard(key)
-        if self._terms:
-            self._collapse.drop(self._terms.pop(key, _PLAIN).collapse, key)
+        if collapse is not None:
+            self._collapse.drop(collapse, key)
         if len(self._ready) > SLACK or self._delayed or self._expiries:
             self._bound()
         return True
@@ -237,29 +230,36 @@ class Queue:
     def _promote(self, now: float) -> None:
         for key in self._delayed.due(now):
             if key not in self._taken:
-                self._terms[key] = self._terms[key]._replace(due=-inf)
-                self._ready.push(self._places[key])
+                self._entries[key] = entry = _due_at(self._entries[key], -inf)
+                self._ready.push(entry)
 
     def _bound(self) -> None:
-        live = len(self._places)
+        live = len(self._entries)
         for heap in (self._ready, self._delayed, self._expiries):
             heap.bound(live, SLACK)
 
 
-def _inherited(
-    place: Place, terms: _Terms, older: Place, older_terms: _Terms
-) -> tuple[Place, _Terms]:
-    """What a newer Package gets of the one that it replaces, where their priority is equal."""
-    priority, order, key = place
-    if priority != older[0]:
-        return place, terms
-    due = max(terms.due, older_terms.due)
-    return (priority, min(order, older[1]), key), terms._replace(due=due)
+def _kind(entry: Entry | None) -> Kind | None:
+    return None if entry is None else entry[_COLLAPSE]
+
+
+def _due_at(entry: Entry, due: float) -> Entry:
+    return (*entry[:_DUE], due)
+
+
+def _inherited(newer: Entry, older: Entry) -> Entry:
+    """The newer Package with what it gets of the one that it replaces, where their priority is
+    equal."""
+    negated, order, key, collapse, expires, due = newer
+    if negated != older[0]:
+        return newer
+    return (negated, min(order, older[1]), key, collapse, expires, max(due, older[_DUE]))
 
 
 def due(queue: Queue, key: int) -> float:
     """When one that waits may go; long ago where it may at once."""
-    return queue._terms.get(key, _PLAIN).due
+    entry = queue._entries.get(key)
+    return -inf if entry is None else entry[_DUE]
 
 
 def sizes(queue: Queue) -> Sizes:

@@ -8,11 +8,11 @@ waits, waits for that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import trio
 
-from fieldagent.agent.journal import losses, outbound
+from fieldagent.agent.journal import listing, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, Accepted, DamagedPackage, EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -81,6 +81,15 @@ class Resume:
                 self._ended, self._notes = [], []
             if self._place is None:
                 self._resumed.set()
+
+    async def count_waiting(self, channels: Collection[Channel]) -> int:
+        """Packages that wait on any of these; until all are back, the journal has to count them."""
+        if not self._resumed.is_set():
+            return await listing.count_waiting(self._journal, channels)
+        queues = [self._queues[channel] for channel in channels]
+        if len(queues) == 1:
+            return len(queues[0])
+        return len(set[int]().union(*(queue.waiting() for queue in queues)))
 
     def _put_back_some(self) -> None:
         assert self._place is not None

@@ -16,16 +16,16 @@ Timer = tuple[float, int]
 
 
 class Timers:
-    """`terms` are the keys' own, and their `place`-th member is the moment that counts."""
+    """`entries` are the keys' own, and their `place`-th member is the moment that counts."""
 
-    def __init__(self, terms: Mapping[int, Sequence[Any]], place: int) -> None:
-        self._terms = terms
+    def __init__(self, entries: Mapping[int, Sequence[Any]], place: int) -> None:
+        self._entries = entries
         self._place = place
         self._heap = SweptHeap(self._runs)
 
     def _runs(self, timer: Timer) -> bool:
-        terms = self._terms.get(timer[1])
-        return terms is not None and terms[self._place] == timer[0]
+        entry = self._entries.get(timer[1])
+        return entry is not None and entry[self._place] == timer[0]
 
     def __len__(self) -> int:
         """Of the heap, the dead among them."""

@@ -11,7 +11,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import trio
 
+from fieldagent.agent.journal import losses, untouched
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.resume import SLICE
 from tests.processes import MODULE, Agent, agent, sky
 
@@ -168,6 +171,58 @@ def test_an_end_in_good_order_and_a_kill_are_no_loss(tmp_path: Path) -> None:
             assert kit.call("GET", "/api/queue").body["queued"] == 20
             assert kit.call("GET", "/api/status").body["journal"]["losses"] == []
             assert kit.stop() == 0
+
+
+def spoil_events(path: Path) -> None:
+    """A page that no start reads."""
+    content = bytearray(path.read_bytes())
+    places = [at for at in range(0, len(content), 4096) if content[at] == 13]
+    at = max(places, key=lambda at: content[at : at + 4096].count(b"package"))
+    content[at + 8 : at + 400] = bytes(392)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("by_the_disk", [True, False])
+def test_what_was_closed_in_good_order_is_looked_through_after_the_start(
+    tmp_path: Path, by_the_disk: bool
+) -> None:
+    path = tmp_path / JOURNAL
+    killed(tmp_path, 400)
+    Journal(path).close()
+    spoil_events(path)
+    if by_the_disk:
+        # As it were: nobody has touched the file.
+        untouched.note(path)
+        journal = Journal(path)
+        assert losses.listing(journal.read) == []
+        trio.run(journal.look_through)
+        assert "the journal is damaged" in str(journal.failed)
+        journal.close()
+    journal = Journal(path)
+    (loss,) = losses.listing(journal.read)
+    assert loss.packages == 0
+    journal.close()
+    journal = Journal(path)
+    trio.run(journal.look_through)
+    assert journal.failed is None
+    journal.close()
+
+
+def test_one_that_is_as_it_was_left_is_not_looked_through_before_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / JOURNAL
+    killed(tmp_path, 3)
+    looks: list[object] = []
+    monkeypatch.setattr("fieldagent.agent.journal.opening._look_through", looks.append)
+    for expected in (1, 1, 1):
+        Journal(path).close()
+        assert len(looks) == expected
+    kept = Journal(path)
+    # As after a kill: it was opened, and never closed in good order.
+    Journal(path).close()
+    assert len(looks) == 2
+    kept.close()
 
 
 def command(kit: Agent, *arguments: str) -> str:
