@@ -75,6 +75,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_inbound(commands)
     _add_check(commands)
     _add_provision(commands)
+    _add_update(commands)
     _add_simulate(commands)
     _add_help(commands)
     add_hub(commands, named_alone=called not in ("hub", None))
@@ -256,6 +257,33 @@ def _add_provision(commands: Subparsers) -> None:
         type=Path,
         metavar="FILE",
         help="where they go (/etc/fieldagent/agent.properties)",
+    )
+
+
+def _add_update(commands: Subparsers) -> None:
+    summary = "put a signed program in this one's place, and back where it does not work"
+    update = command(commands, "update", ("update", "update"), summary)
+    update.add_argument(
+        "what", nargs="?", metavar="FILE|URL", help="the program; its signature is beside it"
+    )
+    update.add_argument("--older", action="store_true", help="also one that is no newer")
+    update.add_argument("--last", action="store_true", help="how the last update ended")
+    for name, place, summary in (
+        ("--key", "/etc/fieldagent/update.pub", "public keys of minisign's that are trusted"),
+        ("--config", "/etc/fieldagent/agent.properties", "settings of the agent"),
+        ("--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace"),
+        ("--state", "/var/lib/fieldagent-update", "folder of the update"),
+    ):
+        told = f"{summary} ({place})"
+        update.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=told)
+    update.add_argument(
+        "--within", type=float, default=15, metavar="MINUTES", help="for all to work again (15)"
+    )
+    update.add_argument(
+        "--steady", type=float, default=30, metavar="SECONDS", help="to run in one piece (30)"
+    )
+    update.add_argument(
+        "--go-on", action="store_true", help="for the unit: take what steps are left"
     )
 
 

@@ -7,17 +7,15 @@ boot (and for any later one). Power may fail at any point: what was begun is don
 from __future__ import annotations
 
 import argparse
-import grp
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from fieldagent.agent.settings import INSTALLED, KEYS, parse
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.cli.log_lines import complain
-from fieldagent.system.folder import sync_folder
+from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.properties import InvalidSettings, read, read_file
 
 BOOT = (Path("/boot/firmware"), Path("/boot"))
@@ -56,14 +54,14 @@ def _take(card: Path, target: Path) -> int:
         kept = "Nothing was taken, and the kit goes on with the settings that it has."
         again = f"Correct {card.name} on the card, and start the kit again."
         complain(f"{wrong}\n{kept} {again}")
-        _write(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]))
+        put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
         return SETTINGS
     _put(text, target)
     card.rename(card.with_name(TAKEN))
     sync_folder(card.parent)
     names = ", ".join(sorted(pairs))
     told = f"The kit has taken what was set: {names}. The file itself was erased: it held keys.\n"
-    _write(card.with_name(RESULT), told)
+    put_file(card.with_name(RESULT), told.encode())
     _erase(card.with_name(TAKEN))
     print(f"{target}: {names}")
     return OK
@@ -74,22 +72,7 @@ def _put(text: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists() and target.read_text() != text:
         shutil.copy2(target, target.with_name(f"{target.name}.before"))
-    made = target.with_name(f"{target.name}.new")
-    _write(made, text)
-    with suppress(KeyError, PermissionError):  # no such group, or not root: a trial
-        os.chown(made, -1, grp.getgrnam(GROUP).gr_gid)
-    made.chmod(0o640)
-    made.rename(target)
-    sync_folder(target.parent)
-
-
-def _write(path: Path, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    sync_folder(path.parent)
+    put_file(target, text.encode(), mode=0o640, group=GROUP)
 
 
 def _erase(path: Path) -> None:
@@ -111,5 +94,5 @@ def write_card(folder: Path, pairs: Sequence[tuple[str, str]]) -> Path:
     parse(text, card)
     if card.exists():
         raise FileExistsError(f"{card} is there already: remove it, or name another folder")
-    _write(card, text)
+    put_file(card, text.encode())
     return card

@@ -1,9 +1,31 @@
-"""Names in a folder that outlive a power cut."""
+"""Files and names in a folder that outlive a power cut."""
 
 from __future__ import annotations
 
+import grp
 import os
+from contextlib import suppress
 from pathlib import Path
+
+
+def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
+    """There is what was before, or all of this. Raises OSError.
+
+    `group` gets it where there is such a group, and who calls may give it away.
+    """
+    made = path.with_name(f"{path.name}.new")
+    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(content)
+        if group:
+            with suppress(KeyError, PermissionError):
+                os.fchown(stream.fileno(), -1, grp.getgrnam(group).gr_gid)
+        if mode != 0o600:  # a boot partition knows no modes, and refuses others
+            os.fchmod(stream.fileno(), mode)
+        stream.flush()
+        os.fsync(stream.fileno())
+    made.rename(path)
+    sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:

@@ -32,6 +32,7 @@ INSTALLED = OF_BOTH | {
     "usr/lib/systemd/system/fieldagent.service",
     "usr/lib/systemd/system/fieldagent-track.service",
     "usr/lib/systemd/system/fieldagent-provision.service",
+    "usr/lib/systemd/system/fieldagent-update.service",
     "usr/lib/udev/rules.d/60-fieldagent.rules",
     SETTINGS,
 }
@@ -229,11 +230,17 @@ def test_an_image_starts_the_unit_and_lets_its_user_read_the_settings(
     assert not list((root / "etc/systemd").rglob("*.service"))
 
 
+EXPOSURE = {"fieldagent-update": 19}
+"""In tenths. It stops and starts the agent, asks it, and puts files of root's and of the agent's
+in place: root, AF_UNIX, loopback and three capabilities it cannot do without."""
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_unit_is_shut_in(unit: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
+    most = EXPOSURE.get(unit.stem, 15)
     done = subprocess.run(
-        [analyze, "security", "--offline=true", "--threshold=15", unit],
+        [analyze, "security", "--offline=true", f"--threshold={most}", unit],
         capture_output=True,
         text=True,
     )

@@ -1,0 +1,281 @@
+"""A new program is on trial: the part of an update that outlives whoever ordered it, and the power.
+
+    switch   the agent stops, its journal is copied, the new program is put in place
+    watch    the agent must answer, and bring up each channel that worked before
+    back     only where it does not: the program before, and its journal where the new one's is
+             of a later version, which that cannot read
+
+Each step can be taken again from its beginning, and is on disk before the next begins. The program
+before takes them all: it is known to work. Nothing here sends anything, but for the reason of a way
+back, which costs no credit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fieldagent.agent.settings import load
+from fieldagent.cli.exit_codes import ERROR, OK
+from fieldagent.cli.local_http import CallFailed, call
+from fieldagent.cli.log_lines import complain
+from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.private import make_private_folder
+
+UNIT = "fieldagent-update.service"
+AGENT = "fieldagent.service"
+ANSWERS = 10.0
+"""Seconds in which a living agent answers."""
+SILENT = 120.0
+"""Seconds after which an agent that does not answer is taken for one that does not start."""
+LOOK = 1.0
+BOOTS = 3
+"""So often a kit may start while a program is on trial, before that is held to be its fault."""
+WORKS = {"ready": 2, "busy": 2, "no service": 1}
+"""Of a channel's states, those in which it works; a higher one is better."""
+IN_WORDS = {
+    "switch": "the new program is put in place",
+    "watch": "the new program is on trial",
+    "back": "it does not work: the program before is put back",
+}
+
+
+class Place:
+    """The folder of an update: root's alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.new = folder / "new.pyz"
+        self.previous = folder / "previous.pyz"
+        """Which takes the steps."""
+        self.trial = folder / "trial.json"
+        self.result = folder / "result.json"
+        self.journal = folder / "journal.sqlite3"
+        self.lock = folder / "lock"
+
+    def make(self) -> None:
+        make_private_folder(self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    version: str
+    previous_version: str
+    program: str
+    """The file that is put in place."""
+    settings: str
+    channels: dict[str, str] = field(default_factory=dict)
+    """Those that worked, each with its state."""
+    journal_version: int = 0
+    """Of the journal before; 0 where there was none."""
+    minutes: float = 15.0
+    """In which all must work again."""
+    steady: float = 30.0
+    """Seconds that the agent must have run in one piece."""
+    phase: str = "switch"
+    boots: int = 0
+    why: str = ""
+    """Why it goes back."""
+
+
+def read(place: Place) -> Trial:
+    return Trial(**json.loads(place.trial.read_bytes()))
+
+
+def write(place: Place, trial: Trial) -> None:
+    put_file(place.trial, json.dumps(asdict(trial)).encode())
+
+
+def phase(place: Place) -> str:
+    """Empty where nothing is on trial."""
+    try:
+        return read(place).phase
+    except FileNotFoundError:
+        return ""
+
+
+def go_on(place: Place) -> int:
+    """Take the steps that are left. Raises OSError: at the next start they are taken again."""
+    with place.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        while place.trial.exists():
+            trial = read(place)
+            match trial.phase:
+                case "switch":
+                    write(place, _switched(place, trial))
+                case "watch":
+                    trial = replace(trial, boots=trial.boots + 1)
+                    write(place, trial)
+                    why = _watched(trial)
+                    if not why:
+                        _end(place, trial)
+                        return OK
+                    complain(f"{trial.version} does not work: {why}")
+                    write(place, replace(trial, phase="back", why=why))
+                case _:
+                    _go_back(place, trial)
+                    _end(place, trial)
+                    return ERROR
+    return OK
+
+
+def _switched(place: Place, trial: Trial) -> Trial:
+    _systemctl("stop", AGENT)
+    journal = _journal(trial)
+    # Where power failed below, the new program may have begun: the copy of before is kept.
+    if journal.exists() and journal_version(journal.parent) == trial.journal_version:
+        _copy(journal, place.journal)
+    put_file(Path(trial.program), place.new.read_bytes(), mode=0o644)
+    return replace(trial, phase="watch")
+
+
+def _watched(trial: Trial) -> str:
+    """Why the new program does not work; empty where it does."""
+    if trial.boots > BOOTS:
+        return f"the kit was started {BOOTS} times while it was on trial"
+    _systemctl("start", "--no-block", AGENT)
+    began = time.monotonic()
+    answered = False
+    while True:
+        status = _status(trial)
+        answered = answered or status is not None
+        why = _unfit(status, trial)
+        waited = time.monotonic() - began
+        if not why or waited > 60 * trial.minutes or (waited > SILENT and not answered):
+            return why
+        time.sleep(LOOK)
+
+
+def _unfit(status: Mapping[str, Any] | None, trial: Trial) -> str:
+    if status is None:
+        return f"no agent answers; `journalctl -u {AGENT}` may tell why"
+    if status["version"] != trial.version:
+        return f"what answers is {status['version']}"
+    for name, before in trial.channels.items():
+        channel = status["channels"][name]
+        if WORKS.get(channel["state"], 0) < WORKS[before]:
+            why = f" ({channel['reason']})" if channel["reason"] else ""
+            return f"{name} was {before}, and is {channel['state']}{why}"
+    if status["uptime"] < trial.steady:
+        return f"it does not run for {trial.steady:g} s in one piece"
+    return ""
+
+
+def _status(trial: Trial) -> dict[str, Any] | None:
+    port = load(Path(trial.settings)).api_port
+    try:
+        call(port, "GET", "/api/health", timeout=ANSWERS)
+        status: dict[str, Any] = call(port, "GET", "/api/status", timeout=ANSWERS).body
+    except CallFailed:
+        return None
+    return status
+
+
+def _go_back(place: Place, trial: Trial) -> None:
+    _systemctl("stop", AGENT)
+    put_file(Path(trial.program), place.previous.read_bytes(), mode=0o644)
+    journal = _journal(trial)
+    lost = ""
+    if trial.journal_version and journal_version(journal.parent) > trial.journal_version:
+        kept = _restore(place.journal, journal, trial)
+        lost = f"; what was accepted meanwhile is in {kept}"
+    _systemctl("start", "--no-block", AGENT)
+    _tell_the_hub(trial, lost)
+
+
+def _tell_the_hub(trial: Trial, lost: str) -> None:
+    """As a message of this kit's, over IP alone; it waits there like any other."""
+    began = time.monotonic()
+    while (status := _status(trial)) is None:
+        if time.monotonic() - began > SILENT:
+            complain(f"{trial.previous_version} does not answer: `journalctl -u {AGENT}`")
+            return
+        time.sleep(LOOK)
+    if not status["channels"]["Cellular"]["configured"]:
+        return
+    text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
+    body = {"message": {"content": f"{text} {trial.why}{lost}"}, "channels": ["Cellular"]}
+    port = load(Path(trial.settings)).api_port
+    try:
+        call(port, "POST", "/api/package/async", body, timeout=ANSWERS)
+    except CallFailed as failed:
+        complain(f"the hub was not told: {failed}")
+
+
+def _end(place: Place, trial: Trial) -> None:
+    put_file(place.result, json.dumps(asdict(trial)).encode())
+    for each in (place.new, place.journal, place.trial):
+        each.unlink(missing_ok=True)
+    sync_folder(place.folder)
+
+
+def _systemctl(*arguments: str) -> None:
+    subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, check=True)
+
+
+def _journal(trial: Trial) -> Path:
+    return load(Path(trial.settings)).state_directory / "journal.sqlite3"
+
+
+def journal_version(folder: Path) -> int:
+    """0 where there is none. Raises OSError."""
+    journal = folder / "journal.sqlite3"
+    if not journal.exists():
+        return 0
+    with closing(_opened(journal)) as reader:
+        try:
+            ((version,),) = reader.execute("PRAGMA user_version")
+        except sqlite3.Error as error:
+            raise OSError(f"{journal}: {error}") from None
+    return int(version)
+
+
+def _opened(journal: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{journal.absolute().as_uri()}?mode=rw", uri=True)
+
+
+def _copy(journal: Path, target: Path) -> None:
+    """By SQLite, with what is still in its log. Raises OSError."""
+    made = target.with_name(f"{target.name}.new")
+    made.unlink(missing_ok=True)
+    try:
+        with closing(_opened(journal)) as source, closing(sqlite3.connect(made)) as copy:
+            source.backup(copy)
+    except sqlite3.Error as error:
+        raise OSError(f"{journal} cannot be copied: {error}") from None
+    _sync(made)
+    made.rename(target)
+    sync_folder(target.parent)
+
+
+def _restore(copy: Path, journal: Path, trial: Trial) -> Path:
+    """The present one's name, from now on."""
+    kept = journal.with_name(f"{journal.name}.of-{trial.version}")
+    owner = journal.stat()
+    with closing(_opened(journal)) as writer:
+        # All of it into the one file: its log would be taken for the other's.
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    made = journal.with_name(f"{journal.name}.restored")
+    made.write_bytes(copy.read_bytes())
+    os.chown(made, owner.st_uid, owner.st_gid)
+    made.chmod(owner.st_mode & 0o777)
+    _sync(made)
+    kept.unlink(missing_ok=True)
+    os.link(journal, kept)
+    made.rename(journal)
+    sync_folder(journal.parent)
+    return kept
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

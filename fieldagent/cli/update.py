@@ -1,0 +1,257 @@
+"""`fieldagent update`: a signed program takes the place of this one, and gives it back where it
+does not work.
+
+Here it is read, verified and asked whether it understands the kit; nothing that runs is touched.
+What follows is `trial.py`'s, in a unit of its own: it outlives this command, and the link that
+somebody is logged in by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from fieldagent.agent.settings import load
+from fieldagent.cli import trial
+from fieldagent.cli.exit_codes import ERROR, IO_FAILED, OK, REFUSED, TAKEN
+from fieldagent.cli.local_http import CallFailed, call
+from fieldagent.cli.log_lines import complain
+from fieldagent.cli.terminal import escaped_lines
+from fieldagent.cli.trial import Place, Trial
+from fieldagent.system.folder import put_file
+from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
+from fieldagent.system.properties import InvalidSettings
+
+MOST_BYTES = 20_000_000
+FETCH = 60.0
+"""Seconds without a byte after which a download is given up."""
+STARTS = 120.0
+"""Seconds in which the new program is to have said who it is, and to have checked the kit."""
+
+
+class NotTaken(Exception):
+    """Nothing was changed; the text says why, and what to do."""
+
+    def __init__(self, text: str, code: int = REFUSED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def update(given: argparse.Namespace) -> int:
+    place = Place(given.state)
+    try:
+        if given.go_on:
+            return trial.go_on(place)
+        if given.last:
+            return _last(place)
+        offered = _offer(given, place)
+    except NotTaken as refused:
+        complain(f"nothing was changed: {escaped_lines(str(refused))}")
+        return refused.code
+    except OSError as error:
+        complain(f"the update stopped: {error}{_as_root(error)}")
+        return IO_FAILED
+    return _follow(place, offered)
+
+
+def _as_root(error: OSError) -> str:
+    return "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
+
+
+def _offer(given: argparse.Namespace, place: Place) -> Trial:
+    """Raises NotTaken, OSError."""
+    if not given.what:
+        raise NotTaken("name the new program, a file or an address: `fieldagent update FILE|URL`")
+    _can_be_replaced(given.program)
+    if place.trial.exists():
+        version = trial.read(place).version
+        raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
+    content = _verified(given.what, given.key)
+    place.make()
+    put_file(place.new, content)
+    put_file(place.previous, given.program.read_bytes())
+    now, next_ = _version(place.previous), _version(place.new)
+    _is_newer(now, next_, older_too=given.older)
+    faults = [each for each in _faults(place.new, given.config) if each]
+    known = set(_faults(place.previous, given.config)) if faults else set()
+    if new := [each for each in faults if each not in known]:
+        raise NotTaken(f"{next_} finds faults that {now} does not:\n" + "\n".join(new))
+    try:
+        settings = load(given.config)
+    except InvalidSettings as wrong:
+        raise NotTaken(f"{wrong}\nCorrect the settings first") from None
+    offered = Trial(
+        version=next_,
+        previous_version=now,
+        program=str(given.program),
+        settings=str(given.config),
+        channels=_channels(settings.api_port),
+        journal_version=trial.journal_version(settings.state_directory),
+        minutes=given.within,
+        steady=given.steady,
+    )
+    place.result.unlink(missing_ok=True)
+    trial.write(place, offered)
+    start = ["systemctl", "start", "--no-block", trial.UNIT]
+    if subprocess.run(start, stdin=subprocess.DEVNULL).returncode != 0:
+        place.trial.unlink()
+        raise NotTaken(f"{trial.UNIT} cannot be started: run systemd/install of this version again")
+    print(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
+    return offered
+
+
+def _can_be_replaced(program: Path) -> None:
+    if program.is_file():
+        return
+    if (program.parent / "__main__.py").exists():
+        raise NotTaken("fieldagent is here as a Debian package: `sudo apt install` updates it")
+    raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
+
+
+def _verified(what: str, key: Path) -> bytes:
+    try:
+        keys = read_keys(key.read_text())
+    except FileNotFoundError:
+        raise NotTaken(
+            f"{key} is not there: put minisign's public key of who builds your programs in it"
+        ) from None
+    except (NotSigned, UnicodeDecodeError) as wrong:
+        raise NotTaken(f"{key}: {wrong}") from None
+    content = _fetched(what)
+    signature = f"{what}.minisig"
+    try:
+        comment = verify(content, read_signature(_fetched(signature).decode()), keys)
+    except UnicodeDecodeError:
+        raise NotTaken(f"{signature}: it is no signature of minisign's") from None
+    except NotSigned as wrong:
+        raise NotTaken(f"{signature}: {wrong}") from None
+    except FileNotFoundError:
+        raise NotTaken(
+            "openssl is missing, which verifies signatures: apt install openssl"
+        ) from None
+    print(escaped_lines(f"signed: {comment}"))
+    return content
+
+
+def _fetched(what: str) -> bytes:
+    """Raises NotTaken."""
+    try:
+        if not what.startswith(("https://", "http://")):
+            return Path(what).read_bytes()
+        with urllib.request.urlopen(what, timeout=FETCH) as answer:
+            content: bytes = answer.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise NotTaken(f"{what} cannot be read: {error}") from None
+    if len(content) > MOST_BYTES:
+        raise NotTaken(f"{what} is larger than {MOST_BYTES:,} bytes: it is no program of ours")
+    return content
+
+
+def _version(program: Path) -> str:
+    done = _run(program, "--version")
+    words = done.stdout.split()
+    if done.returncode != 0 or len(words) != 2 or words[0] != "fieldagent":
+        last = (done.stderr.strip().splitlines() or ["it is no fieldagent"])[-1]
+        raise NotTaken(f"the new program does not start here: {last}")
+    return words[1]
+
+
+def _is_newer(now: str, next_: str, *, older_too: bool) -> None:
+    if older_too or order(next_) > order(now):
+        return
+    what = "is what runs" if next_ == now else f"is older than {now}, which runs"
+    raise NotTaken(f"{next_} {what}: --older takes it all the same")
+
+
+STAGES = ("dev", "a", "b", "rc", None)
+"""Before a release, in their order (PEP 440)."""
+
+
+def order(version: str) -> tuple[tuple[int, ...], int, int]:
+    """By which versions compare: 0.2.0.dev1 is before 0.2.0. Raises NotTaken."""
+    read = re.match(r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?", version, re.ASCII)
+    if read is None:
+        raise NotTaken(f"{version!r} is no version: is this a fieldagent?")
+    release, stage, number = read.groups()
+    numbers = tuple(int(each) for each in release.split("."))
+    return numbers, STAGES.index(stage), int(number or 0)
+
+
+def _faults(program: Path, settings: Path) -> list[str]:
+    done = _run(program, "check", "--json", "--config", str(settings))
+    try:
+        found = json.loads(done.stdout)["findings"]
+        return [str(each["text"]) for each in found if not each["good"]]
+    except (ValueError, KeyError, TypeError):
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return [f"its check of the settings fails: {last}"]
+
+
+def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            [sys.executable, program, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=STARTS,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotTaken(f"{program} {arguments[0]} did not end within {STARTS:g} s") from None
+
+
+def _channels(port: int) -> dict[str, str]:
+    """How each that works does now; none where no agent runs."""
+    try:
+        status = call(port, "GET", "/api/status", timeout=trial.ANSWERS).body
+    except CallFailed:
+        print("no agent runs: it is tried whether the new one does")
+        return {}
+    found: dict[str, Any] = status["channels"]
+    return {name: each["state"] for name, each in found.items() if each["state"] in trial.WORKS}
+
+
+def _follow(place: Place, offered: Trial) -> int:
+    """Until the unit has ended, which does not need us."""
+    until = time.monotonic() + 60 * offered.minutes + 2 * trial.SILENT
+    phase = ""
+    try:
+        while not place.result.exists():
+            if time.monotonic() > until:
+                complain(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
+                return ERROR
+            now = trial.phase(place) or phase
+            if now != phase:
+                print(trial.IN_WORDS[now], flush=True)
+            phase = now
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        print("It goes on without you: `fieldagent update --last` tells how it ended.")
+        raise
+    return _last(place)
+
+
+def _last(place: Place) -> int:
+    if now := trial.phase(place):
+        print(f"under way: {trial.IN_WORDS[now]}")
+        return OK
+    try:
+        result = json.loads(place.result.read_bytes())
+    except FileNotFoundError:
+        print("nothing was updated yet")
+        return OK
+    if not result["why"]:
+        print(f"{result['version']} runs (before: {result['previous_version']})")
+        return OK
+    complain(
+        f"{result['version']} did not work, and {result['previous_version']} runs again:"
+        f" {escaped_lines(result['why'])}"
+    )
+    return ERROR

@@ -1,0 +1,113 @@
+"""Signatures of files as minisign makes them (jedisct1.github.io/minisign, "Signature format").
+
+Of the two lines of text in a signature, one is signed too: the trusted comment. The mathematics of
+Ed25519 (RFC 8032) are OpenSSL's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+PLAIN, HASHED = b"Ed", b"ED"
+"""What is signed: the file, or its BLAKE2b-512 (the default since minisign 0.11)."""
+COMMENT = "trusted comment: "
+DER = bytes.fromhex("302a300506032b6570032100")
+"""What stands before the 32 bytes of a public key (RFC 8410, section 4)."""
+
+
+class NotSigned(Exception):
+    """The signature does not hold, or there is none that can be read."""
+
+
+class TrustedKey(NamedTuple):
+    id: bytes
+    """8 bytes."""
+    key: bytes
+    """32 bytes."""
+
+    def named(self) -> str:
+        """As minisign shows it."""
+        return self.id[::-1].hex().upper()
+
+
+class Signature(NamedTuple):
+    algorithm: bytes
+    key: bytes
+    """The id of the key that made it, 8 bytes."""
+    of_file: bytes
+    comment: str
+    of_comment: bytes
+
+
+def read_keys(text: str) -> list[TrustedKey]:
+    """Of a file with one key or several, each as `minisign -G` writes it: what else there is, is
+    comment. Raises NotSigned where there is none."""
+    found = []
+    for line in text.splitlines():
+        raw = _decoded(line)
+        if len(raw) == 42 and raw[:2] == PLAIN:
+            found.append(TrustedKey(raw[2:10], raw[10:]))
+    if not found:
+        raise NotSigned("no public key of minisign's is in it")
+    return found
+
+
+def read_signature(text: str) -> Signature:
+    """Raises NotSigned."""
+    lines = text.splitlines()
+    if len(lines) < 4 or not lines[2].startswith(COMMENT):
+        raise NotSigned("it is no signature of minisign's")
+    raw, of_comment = _decoded(lines[1]), _decoded(lines[3])
+    if len(raw) != 74 or raw[:2] not in (PLAIN, HASHED) or len(of_comment) != 64:
+        raise NotSigned("it is no signature of minisign's")
+    return Signature(raw[:2], raw[2:10], raw[10:], lines[2].removeprefix(COMMENT), of_comment)
+
+
+def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> str:
+    """The trusted comment. Raises NotSigned, and OSError where there is no `openssl`."""
+    known = list(keys)
+    key = next((each for each in known if each.id == signature.key), None)
+    if key is None:
+        by = TrustedKey(signature.key, b"").named()
+        trusted = ", ".join(each.named() for each in known)
+        raise NotSigned(f"it was signed by key {by}; trusted here: {trusted}")
+    signed = content
+    if signature.algorithm == HASHED:
+        signed = hashlib.blake2b(content).digest()
+    if not _holds(signed, signature.of_file, key):
+        raise NotSigned("the file is not the one that was signed: it was changed, or cut short")
+    if not _holds(signature.of_file + signature.comment.encode(), signature.of_comment, key):
+        raise NotSigned("the signature's comment was changed")
+    return signature.comment
+
+
+def _holds(signed: bytes, signature: bytes, key: TrustedKey) -> bool:
+    pem = base64.b64encode(DER + key.key).decode()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        (place / "key").write_text(f"-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n")
+        (place / "signature").write_bytes(signature)
+        (place / "signed").write_bytes(signed)
+        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "key", "-rawin"]
+        done = subprocess.run(
+            [*command, "-in", "signed", "-sigfile", "signature"],
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+        )
+    return done.returncode == 0
+
+
+def _decoded(line: str) -> bytes:
+    try:
+        return base64.b64decode(line.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,126 @@
+"""Power fails at each step of an update: whole programs, and the journal that fits, whatever is
+left. The real steps run; systemd and the agent's answers are stood in for."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.cli import trial
+from fieldagent.cli.trial import Place, Trial
+
+OLD, NEW = b"the program before\n", b"the new program\n"
+STEPS = 40
+"""More than there are: the last ones are cut nowhere."""
+
+
+class PowerCut(BaseException):
+    pass
+
+
+class Kit:
+    """`works`: whether the new program does."""
+
+    def __init__(self, folder: Path, *, works: bool) -> None:
+        self.works = works
+        self.place = Place(folder / "update")
+        self.place.make()
+        self.program = folder / "fieldagent.pyz"
+        self.program.write_bytes(OLD)
+        self.place.new.write_bytes(NEW)
+        self.place.previous.write_bytes(OLD)
+        self.settings = folder / "agent.properties"
+        self.settings.write_text(f"state-directory={folder}\n")
+        self.journal = folder / "journal.sqlite3"
+        with closing(sqlite3.connect(self.journal)) as db:
+            db.executescript(
+                "PRAGMA journal_mode=WAL; CREATE TABLE package (text);"
+                "INSERT INTO package VALUES ('SOS'); PRAGMA user_version=13;"
+            )
+        trial.write(
+            self.place,
+            Trial("2", "1", str(self.program), str(self.settings), {}, 13, minutes=0, steady=0),
+        )
+
+    def systemctl(self, *words: str) -> None:
+        """What the agent does when it is started: the new one brings its journal to its version."""
+        if words[0] == "start" and self.program.read_bytes() == NEW:
+            with closing(sqlite3.connect(self.journal)) as db:
+                db.execute("PRAGMA user_version=14")
+
+    def status(self, _: Trial) -> dict[str, Any] | None:
+        new = self.program.read_bytes() == NEW
+        if new and not self.works:
+            return None
+        channels = {"Cellular": {"configured": False}}
+        return {"version": "2" if new else "1", "uptime": 60.0, "channels": channels}
+
+    def rows(self) -> list[Any]:
+        with closing(sqlite3.connect(self.journal)) as db:
+            return [*db.execute("SELECT text FROM package"), *db.execute("PRAGMA user_version")]
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
+@pytest.mark.parametrize("step", range(STEPS))
+def test_power_may_fail_at_any_step(
+    tmp_path: Path, step: int, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = Kit(tmp_path, works=works)
+    steps = iter(range(1000))
+
+    def cut(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any, **named: Any) -> Any:
+            if next(steps) == step:
+                raise PowerCut
+            return call(*given, **named)
+
+        return counted
+
+    monkeypatch.setattr(trial, "_systemctl", kit.systemctl)
+    monkeypatch.setattr(trial, "_status", kit.status)
+    with monkeypatch.context() as breaking, suppress(PowerCut):
+        for owner, name in (
+            (os, "fsync"),
+            (os, "link"),
+            (Path, "rename"),
+            (Path, "unlink"),
+            (trial, "_systemctl"),
+        ):
+            breaking.setattr(owner, name, cut(getattr(owner, name)))
+        trial.go_on(kit.place)
+    if step == STEPS - 1:
+        assert next(steps) < STEPS, "there are more steps than this test cuts"
+    assert kit.program.read_bytes() in (OLD, NEW)
+    # The next start of the kit begins with whatever program is there.
+    kit.systemctl("start")
+    trial.go_on(kit.place)
+    assert not kit.place.trial.exists()
+    assert kit.place.result.exists()
+    assert kit.program.read_bytes() == (NEW if works else OLD)
+    assert kit.rows() == [("SOS",), (14 if works else 13,)]
+    assert not kit.place.journal.exists()
+
+
+def test_a_kit_that_starts_again_and_again_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = Kit(tmp_path, works=True)
+    monkeypatch.setattr(trial, "_systemctl", kit.systemctl)
+
+    def dies(_: Trial) -> None:
+        raise PowerCut
+
+    monkeypatch.setattr(trial, "_status", dies)
+    for _ in range(trial.BOOTS):
+        with pytest.raises(PowerCut):
+            trial.go_on(kit.place)
+    monkeypatch.setattr(trial, "_status", kit.status)
+    assert trial.go_on(kit.place) == 1
+    assert kit.program.read_bytes() == OLD
+    assert "was started 3 times" in kit.place.result.read_text()

@@ -1,0 +1,164 @@
+"""A program is updated, and goes back: real agents and the real unit's command; systemd alone is
+stood in for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.journal.schema import JOURNAL
+from tests.processes import sky, until
+from tests.shipping.update_kit import Kit, kit, rebuilt, version
+
+SOON = ("--within", "3", "--steady", "1")
+MUTE = {
+    "fieldagent/agent/channels/sbd_modem.py": (
+        "await modem.set_up()",
+        "raise ModemSilent('this version cannot')",
+    )
+}
+NOW = JOURNAL.version
+LATER = {
+    "fieldagent/agent/journal/schema.py": (
+        f"JOURNAL = Schema({NOW}, TABLES, STEPS)",
+        f"JOURNAL = Schema({NOW + 1}, TABLES, {{**STEPS, {NOW}: 'CREATE TABLE later (x);'}})",
+    )
+}
+DEAD = {
+    "fieldagent/cli/run.py": (
+        "    start_logging(given.verbose)\n",
+        "    raise SystemExit('no')\n",
+    )
+}
+STRICT = {"fieldagent/agent/settings.py": ('"inbound-hook"', '"incoming-hook"')}
+
+
+@pytest.fixture
+def programs(zipapp: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def ready(zipapp: Path, tmp_path: Path) -> Iterator[Kit]:
+    """An agent at work with its modem."""
+    (tmp_path / "kit").mkdir()
+    settings = {"satellite-port": str(tmp_path / "modem"), "inbound-hook": "cat"}
+    with sky(tmp_path), kit(tmp_path / "kit", zipapp, settings) as made:
+        made.systemctl("start", "fieldagent.service")
+        until(lambda: made.state_of("Satellite") == "ready")
+        yield made
+
+
+def signed(made: Kit, program: Path) -> Path:
+    made.signer.sign(program, "-t", f"fieldagent {program.stem}")
+    return program
+
+
+def test_a_newer_program_takes_over_with_queue_and_settings(
+    ready: Kit, zipapp: Path, programs: Path
+) -> None:
+    sent = ready.call("POST", "/api/package", {"message": {"content": "before"}})
+    new = rebuilt(zipapp, programs / "9.0.0.pyz", version("9.0.0") | LATER)
+    done = ready.update(signed(ready, new), *SOON)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "signed: fieldagent 9.0.0" in done.stdout
+    assert "9.0.0 runs" in done.stdout
+    assert ready.version() == "9.0.0"
+    assert ready.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
+    assert sorted(each.name for each in (ready.home / "update").iterdir()) == [
+        "lock", "previous.pyz", "result.json",
+    ]  # fmt: skip
+    again = ready.update(new)
+    assert again.returncode == 65
+    assert "9.0.0 is what runs" in again.stderr
+
+
+def test_one_that_does_not_start_gives_way_to_the_one_before(
+    ready: Kit, zipapp: Path, programs: Path
+) -> None:
+    before = ready.version()
+    new = rebuilt(zipapp, programs / "9.0.1.pyz", version("9.0.1") | DEAD)
+    done = ready.update(signed(ready, new), "--within", "0.1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"9.0.1 did not work, and {before} runs again: no agent answers" in done.stderr
+    until(lambda: ready.version() == before)
+    assert "no agent answers" in ready.update("--last").stderr
+
+
+def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
+    ready: Kit, zipapp: Path, programs: Path
+) -> None:
+    before = ready.version()
+    sent = ready.call("POST", "/api/package", {"message": {"content": "delivered before"}})
+    new = rebuilt(zipapp, programs / "9.0.2.pyz", version("9.0.2") | MUTE | LATER)
+    done = ready.update(signed(ready, new), "--within", "0.15", "--steady", "1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Satellite was ready, and is absent" in done.stderr
+    until(lambda: ready.version() == before)
+    assert ready.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
+    assert (ready.home / "state/journal.sqlite3.of-9.0.2").exists()
+    until(lambda: ready.state_of("Satellite") == "ready")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (version("0.0.9"), "0.0.9 is older than"),
+        (version("9.1.0") | STRICT, "inbound-hook"),
+        ({"fieldagent/__main__.py": ("def main", "raise SystemExit('bang')\ndef main")}, "bang"),
+    ],
+    ids=["older", "settings", "start"],
+)
+def test_what_would_not_do_is_refused_before_anything_is_touched(
+    zipapp: Path, programs: Path, tmp_path: Path, changes: dict[str, tuple[str, str]], told: str
+) -> None:
+    new = rebuilt(zipapp, programs / "new.pyz", changes)
+    (tmp_path / "kit").mkdir()
+    with kit(tmp_path / "kit", zipapp, {"inbound-hook": "cat"}) as made:
+        done = made.update(signed(made, new))
+        assert done.returncode == 65, done.stdout + done.stderr
+        assert told in done.stderr
+        assert "nothing was changed" in done.stderr
+        assert made.program.read_bytes() == zipapp.read_bytes()
+        assert not (made.home / "update/trial.json").exists()
+
+
+def test_what_nobody_trusted_has_signed_is_refused(zipapp: Path, tmp_path: Path) -> None:
+    (tmp_path / "kit").mkdir()
+    new = tmp_path / "new.pyz"
+    new.write_bytes(zipapp.read_bytes())
+    with kit(tmp_path / "kit", zipapp, {}) as made:
+        unsigned = made.update(new)
+        assert f"{new}.minisig cannot be read" in unsigned.stderr
+        signed(made, new)
+        new.write_bytes(zipapp.read_bytes() + b"!")
+        changed = made.update(new)
+        assert "changed, or cut short" in changed.stderr
+        (made.home / "update.pub").unlink()
+        nobody = made.update(new)
+        assert "put minisign's public key" in nobody.stderr
+        assert {unsigned.returncode, changed.returncode, nobody.returncode} == {65}
+
+
+def test_a_debian_package_is_left_to_apt(zipapp: Path, tmp_path: Path) -> None:
+    (tmp_path / "kit").mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/__main__.py").touch()
+    with kit(tmp_path / "kit", zipapp, {}) as made:
+        done = made.update("new.pyz", "--program", tmp_path / "lib/fieldagent.pyz")
+        assert "apt install" in done.stderr
+
+
+def test_nothing_was_updated_yet(zipapp: Path, tmp_path: Path) -> None:
+    (tmp_path / "kit").mkdir()
+    with kit(tmp_path / "kit", zipapp, {}) as made:
+        assert "nothing was updated yet" in made.update("--last").stdout
+        result = {"version": "2", "previous_version": "1", "why": ""}
+        (made.home / "update").mkdir()
+        (made.home / "update/result.json").write_text(json.dumps(result))
+        assert "2 runs (before: 1)" in made.update("--last").stdout

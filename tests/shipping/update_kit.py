@@ -1,0 +1,175 @@
+"""A kit whose program is updated: a stand-in for systemctl runs what the units would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from tests.processes import PATIENCE, until
+from tests.shipping.conftest import ROOT
+from tests.signer import Signer
+
+SYSTEMCTL = """\
+#!{python}
+import os, pathlib, signal, subprocess, sys, time
+home = pathlib.Path({home!r})
+words = [word for word in sys.argv[1:] if not word.startswith("--")]
+pids = home / (words[1] + ".pid")
+commands = {{
+    "fieldagent.service": [str(home / "fieldagent.pyz"), "run", "--config", {settings!r}],
+    "fieldagent-update.service": [
+        str(home / "update/previous.pyz"), "update", "--go-on", "--state", str(home / "update")
+    ],
+}}
+def alive():
+    try:
+        pid = int(pids.read_text())
+        return pid if pathlib.Path(f"/proc/{{pid}}/stat").read_text().split()[2] != "Z" else 0
+    except (OSError, ValueError):
+        return 0
+if words[0] == "stop" and (pid := alive()):
+    os.kill(pid, signal.SIGTERM)
+    while alive():
+        time.sleep(0.05)
+if words[0] == "start" and not alive():
+    log = open(home / (words[1] + ".log"), "ab")
+    made = subprocess.Popen(
+        [sys.executable, *commands[words[1]]], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        start_new_session=True, env={{**os.environ, "PATH": {path!r}}},
+    )
+    pids.write_text(str(made.pid))
+"""
+
+
+def rebuilt(zipapp: Path, target: Path, changes: Mapping[str, tuple[str, str]]) -> Path:
+    """The program with other lines in some of its modules: (what stands there, what shall)."""
+    compiled = f"{sys.implementation.cache_tag}/"
+    with zipfile.ZipFile(zipapp) as before, zipfile.ZipFile(target, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            if change := changes.get(name.removeprefix(compiled).removesuffix("c")):
+                source = name.removeprefix(compiled).removesuffix("c")
+                text = before.read(source).decode()
+                assert change[0] in text, (source, change[0])
+                content = text.replace(*change).encode()
+                if name.startswith(compiled):
+                    content = _compiled(content, source)
+            after.writestr(name, content, zipfile.ZIP_DEFLATED)
+    return target
+
+
+COMPILE = """
+import sys
+from bytecode import compile_one
+sys.stdout.buffer.write(compile_one(sys.stdin.buffer.read(), sys.argv[1]))
+"""
+
+
+def _compiled(source: bytes, name: str) -> bytes:
+    run = [sys.executable, "-c", COMPILE, name]
+    where = {**os.environ, "PYTHONPATH": str(ROOT / "build")}
+    return subprocess.run(run, input=source, env=where, check=True, capture_output=True).stdout
+
+
+def version(number: str) -> dict[str, tuple[str, str]]:
+    """For `rebuilt`."""
+    source = (ROOT / "fieldagent/__init__.py").read_text()
+    (now,) = re.findall(r'__version__ = "(.+)"', source)
+    return {"fieldagent/__init__.py": (now, number)}
+
+
+class Kit:
+    def __init__(self, home: Path, program: Path, settings: Mapping[str, str]) -> None:
+        self.home = home
+        self.signer = Signer(home / "keys")
+        (home / "update.pub").write_text(self.signer.public)
+        self.program = home / "fieldagent.pyz"
+        self.program.write_bytes(program.read_bytes())
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.settings = home / "agent.properties"
+        given = {"api-port": str(self.port), "state-directory": str(home / "state"), **settings}
+        self.settings.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        tools = home / "bin"
+        tools.mkdir()
+        self.path = f"{tools}:{os.environ['PATH']}"
+        script = SYSTEMCTL.format(
+            python=sys.executable, home=str(home), settings=str(self.settings), path=self.path
+        )
+        (tools / "systemctl").write_text(script)
+        (tools / "systemctl").chmod(0o755)
+
+    def systemctl(self, *words: str) -> None:
+        subprocess.run([self.home / "bin/systemctl", *words], check=True)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        content = None if body is None else json.dumps(body)
+        connection.request(method, path, content, {"Content-Type": "application/json"})
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        return answer
+
+    def version(self) -> str:
+        """Of the agent that answers; empty where none does."""
+        try:
+            told: str = self.call("GET", "/api/status")["version"]
+        except OSError:
+            return ""
+        return told
+
+    def state_of(self, channel: str) -> str:
+        with suppress(OSError):
+            told: str = self.call("GET", "/api/status")["channels"][channel]["state"]
+            return told
+        return ""
+
+    def update(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        places = {
+            "--program": self.program,
+            "--config": self.settings,
+            "--key": self.home / "update.pub",
+            "--state": self.home / "update",
+        }
+        named = [str(each) for pair in places.items() for each in pair]
+        return subprocess.run(
+            [sys.executable, self.program, "update", *named, *arguments],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": self.path},
+            timeout=PATIENCE,
+        )
+
+    def end(self) -> None:
+        for pids in self.home.glob("*.pid"):
+            pid = int(pids.read_text())
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            until(partial(_has_ended, pid))
+
+
+def _has_ended(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    return True
+
+
+@contextmanager
+def kit(home: Path, program: Path, settings: Mapping[str, str]) -> Iterator[Kit]:
+    made = Kit(home, program, settings)
+    try:
+        yield made
+    finally:
+        made.end()

@@ -1,0 +1,23 @@
+"""Signs files with the real minisign."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.machine import tool
+
+
+class Signer:
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._minisign = tool("minisign", "minisign")
+        self._secret, public = folder / "secret", folder / "public"
+        keys = ["-p", str(public), "-s", str(self._secret)]
+        subprocess.run([self._minisign, "-G", "-W", *keys], check=True, stdout=subprocess.DEVNULL)
+        self.public = public.read_text()
+
+    def sign(self, file: Path, *how: str) -> str:
+        made = ["-Sm", str(file), "-s", str(self._secret), *how]
+        subprocess.run([self._minisign, *made], check=True, stdout=subprocess.DEVNULL)
+        return file.with_name(f"{file.name}.minisig").read_text()

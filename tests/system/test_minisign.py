@@ -1,0 +1,75 @@
+"""Signatures of the real minisign, and what has become of them on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
+from tests.signer import Signer
+
+CONTENT = b"a program\n" * 1000
+
+
+@pytest.fixture
+def signer(tmp_path: Path) -> Signer:
+    return Signer(tmp_path / "keys")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "program.pyz"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.mark.parametrize("how", [(), ("-l",)], ids=["hashed", "legacy"])
+def test_what_was_signed_is_known_with_its_comment(
+    signer: Signer, file: Path, how: tuple[str, ...]
+) -> None:
+    signature = read_signature(signer.sign(file, "-t", "0.2.0 of today", *how))
+    assert verify(CONTENT, signature, read_keys(signer.public)) == "0.2.0 of today"
+
+
+def test_any_of_several_keys_may_have_signed(signer: Signer, file: Path, tmp_path: Path) -> None:
+    other = Signer(tmp_path / "other")
+    keys = read_keys(f"{other.public}\n{signer.public}")
+    assert verify(CONTENT, read_signature(signer.sign(file)), keys)
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "new", "told"),
+    [
+        (CONTENT[:-1], "", "", "changed, or cut short"),
+        (CONTENT[:-1] + b"!", "", "", "changed, or cut short"),
+        (CONTENT, "0.2.0", "9.9.9", "comment was changed"),
+        (CONTENT, "trusted comment: ", "", "no signature"),
+        (CONTENT, "\nR", "\nA", "no signature"),
+    ],
+)
+def test_what_was_changed_is_refused(
+    signer: Signer, file: Path, content: bytes, old: str, new: str, told: str
+) -> None:
+    text = signer.sign(file, "-t", "0.2.0")
+    assert old in text
+    with pytest.raises(NotSigned, match=told):
+        verify(content, read_signature(text.replace(old, new)), read_keys(signer.public))
+
+
+def test_another_s_signature_is_refused_with_both_names(
+    signer: Signer, file: Path, tmp_path: Path
+) -> None:
+    other = Signer(tmp_path / "other")
+    trusted = read_keys(signer.public)
+    with pytest.raises(NotSigned) as refused:
+        verify(CONTENT, read_signature(other.sign(file)), trusted)
+    assert trusted[0].named() in str(refused.value)
+    assert trusted[0].named() in signer.public
+    assert read_keys(other.public)[0].named() in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "untrusted comment: x\nAAAA\n", "-----BEGIN PUBLIC KEY-----"])
+def test_what_is_no_key_is_told(text: str) -> None:
+    with pytest.raises(NotSigned, match="no public key"):
+        read_keys(text)
