@@ -29,9 +29,9 @@ from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound import check_in
-from fieldagent.agent.outbound.distress import distress
 from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.sos_repeat import keep_going
+from fieldagent.agent.outbound.sos_status import sos_status
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
@@ -74,7 +74,7 @@ class Agent:
     def status(self) -> dict[str, Any]:
         journal, queues, outboxes = self.parts.journal, self.parts.queues, self.parts.outboxes
         return {
-            "sos": distress(journal, queues, outboxes, every=self.settings.sos_repeat),
+            "sos": sos_status(journal, queues, outboxes, every=self.settings.sos_repeat),
             "checkIn": check_in.standing(journal),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),

@@ -25,13 +25,13 @@ def say(line: str) -> None:
 
 def node(given: argparse.Namespace) -> int:
     seed = SystemRandom().getrandbits(32) if given.seed is None else given.seed
-    weather = Impairments(
+    impairments = Impairments(
         loss=given.loss,
         duplicates=given.duplicates,
         bit_errors=given.bit_errors,
         delay=given.delay,
     )
-    air = SharedAir(Random(seed), weather, given.bitrate)
+    air = SharedAir(Random(seed), impairments, given.bitrate)
     if given.topology is not None:
         try:
             air.losses = read_topology(given.topology.read_text(), given.nodes)
@@ -107,8 +107,8 @@ def _reboot(nodes: Nodes, rest: list[str]) -> str:
 
 
 def _loss(nodes: Nodes, rest: list[str]) -> str:
-    nodes.air.weather.loss = _chance(rest)
-    return f"{nodes.air.weather.loss:.0%} of the packets are lost"
+    nodes.air.impairments.loss = _chance(rest)
+    return f"{nodes.air.impairments.loss:.0%} of the packets are lost"
 
 
 def _busy(nodes: Nodes, rest: list[str]) -> str:

@@ -81,11 +81,11 @@ class Mailbox(Protocol):
     async def load(self, room: int) -> OutgoingMessage | None:
         """What waits next, in at most `room` bytes, and is not already loaded on this way."""
 
-    async def stored(self, parcel: OutgoingMessage) -> None:
+    async def stored(self, outgoing: OutgoingMessage) -> None:
         """The agent has it on disk: this delivery has ended, and its sender gets a receipt."""
 
     async def returned(
-        self, parcel: OutgoingMessage, *, reason: str, retry_after: float = 0.0
+        self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
         """It did not leave, or nobody knows: it waits again."""
 

@@ -163,9 +163,9 @@ class _MailboxPost:
         while True:
             news = self.mailbox.news()
             with trio.CancelScope(shield=True), _or_later():
-                parcel = await self.mailbox.load(BODY_BYTES)
-            if parcel is not None:
-                return parcel
+                outgoing = await self.mailbox.load(BODY_BYTES)
+            if outgoing is not None:
+                return outgoing
             await news.wait()
 
     async def stored(self, item: OutgoingMessage) -> None:
@@ -173,8 +173,8 @@ class _MailboxPost:
             await self.mailbox.stored(item)
 
     async def returned(self, items: list[OutgoingMessage], reason: str) -> None:
-        for parcel in items:
-            await self.mailbox.returned(parcel, reason=reason or "the link ended")
+        for outgoing in items:
+            await self.mailbox.returned(outgoing, reason=reason or "the link ended")
 
     async def take_in(self, body: bytes) -> None:
         with _or_later():

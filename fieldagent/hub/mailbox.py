@@ -88,8 +88,8 @@ class IpMailbox:
             room,
         )
 
-    async def stored(self, parcel: OutgoingMessage) -> None:
-        load = self._loads[parcel.number]
+    async def stored(self, outgoing: OutgoingMessage) -> None:
+        load = self._loads[outgoing.number]
         now = self._clock()
 
         def settle(db: Db) -> None:
@@ -101,12 +101,12 @@ class IpMailbox:
             mark_receipts_sent(db, load.receipts, now)
 
         await self._store.commit(settle)
-        del self._loads[parcel.number]
+        del self._loads[outgoing.number]
 
     async def returned(
-        self, parcel: OutgoingMessage, *, reason: str, retry_after: float = 0.0
+        self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
-        del self._loads[parcel.number]
+        del self._loads[outgoing.number]
 
     async def take_in(self, body: bytes) -> None:
         await self._mobile_originated.take_in(self.device, body, Bearer.IP)

@@ -62,7 +62,7 @@ class _Taken:
     """Whose items these are."""
     way: Bearer
     now: float
-    carrier: Device | None = None
+    relaying: Device | None = None
     """Whose link brought them, where that is another's."""
     estimate: Estimate | None = None
     proved: bool = True
@@ -259,11 +259,11 @@ class MobileOriginated:
                 text = f"items of {envelope.origin}, which is no device of this workspace"
                 taken.troubles.append(text)
                 return taken
-            taken.carrier, taken.device = taken.device, neighbour
-            taken.doubt = _doubt(db, taken.carrier, neighbour, taken.proved)
-            contact.note(db, taken.carrier.id, taken.way, taken.now)
+            taken.relaying, taken.device = taken.device, neighbour
+            taken.doubt = _doubt(db, taken.relaying, neighbour, taken.proved)
+            contact.note(db, taken.relaying.id, taken.way, taken.now)
         if not taken.doubt:
-            way = taken.way if taken.carrier is None else contact.RADIO
+            way = taken.way if taken.relaying is None else contact.RADIO
             contact.note(db, taken.device.id, way, taken.now)
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
@@ -271,12 +271,12 @@ class MobileOriginated:
 
     def _take_entry(self, db: Db, entry: Entry, taken: _Taken) -> None:
         content, device = entry.content, taken.device
-        if taken.carrier is not None and isinstance(content, Report | Receipt):
+        if taken.relaying is not None and isinstance(content, Report | Receipt):
             taken.troubles.append("a confirmation in the name of another device")
         elif taken.doubt and isinstance(content, Item) and not entry.sos:
             taken.troubles.append(taken.doubt)
         elif isinstance(content, JournalNumber):
-            if taken.carrier is None:
+            if taken.relaying is None:
                 note_journal(db, device.id, entry.sequence, anew=content.asks)
         elif isinstance(content, Introduction):
             taken.troubles.append("an introduction: the hub knows who is who")
@@ -306,9 +306,9 @@ class MobileOriginated:
             item, _ = enter(db, posting, now=taken.now, grace=self._grace)
             if isinstance(content, Location) and not taken.doubt:
                 contact.note_position(db, taken.device.id, content, entry.time, taken.now)
-            if taken.carrier is not None:
+            if taken.relaying is not None:
                 # Who carried it has it.
-                confirm(db, item, taken.carrier.id, taken.way, taken.now)
+                confirm(db, item, taken.relaying.id, taken.way, taken.now)
 
     def _posting(self, entry: Entry, item: Item, taken: _Taken) -> Posting:
         device = taken.device
@@ -377,36 +377,37 @@ def _note_key(db: Db, device: Device, trouble: str) -> None:
 def _estimate_beside(item: Item, taken: _Taken) -> Estimate | None:
     """Where its sender was, when it does not say so itself and sent it over its own modem."""
     has_position = isinstance(item, Location | Waypoint)
-    return None if has_position or taken.carrier is not None else taken.estimate
+    return None if has_position or taken.relaying is not None else taken.estimate
 
 
-def _neighbour(db: Db, carrier: Device, number: int) -> Device | None:
+def _neighbour(db: Db, relaying: Device, number: int) -> Device | None:
     """The device whose items another of its workspace brings."""
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
         " AND disabled IS NULL",
         number,
-        carrier.workspace,
+        relaying.workspace,
     )
     return Device(*rows[0]) if rows else None
 
 
-def _doubt(db: Db, carrier: Device, neighbour: Device, proved: bool) -> str:
-    """Why what `carrier` brings is not taken for the neighbour's; empty where it is."""
+def _doubt(db: Db, relaying: Device, neighbour: Device, proved: bool) -> str:
+    """Why what `relaying` brings is not taken for the neighbour's; empty where it is."""
     ((relay, tagged),) = db.execute(
-        "SELECT carrier.relay, neighbour.air_key IS NOT NULL FROM device carrier, device neighbour"
-        " WHERE carrier.id = ? AND neighbour.id = ?",
-        carrier.id,
+        "SELECT relaying.relay, neighbour.air_key IS NOT NULL"
+        " FROM device relaying, device neighbour"
+        " WHERE relaying.id = ? AND neighbour.id = ?",
+        relaying.id,
         neighbour.id,
     )
     if not relay:
         return (
-            f"an item of {neighbour.name}, for which {carrier.name} may not speak: `fieldagent hub"
-            f" device relay {carrier.id}` lets it, and takes in what it brought"
+            f"an item of {neighbour.name}, for which {relaying.name} may not speak: `fieldagent hub"
+            f" device relay {relaying.id}` lets it, and takes in what it brought"
         )
     if tagged and not proved:
         return (
-            f"an item of {neighbour.name}, whose messages bear a tag, in one of {carrier.name}"
+            f"an item of {neighbour.name}, whose messages bear a tag, in one of {relaying.name}"
             " without: give that one a satellite-key too"
         )
     return ""

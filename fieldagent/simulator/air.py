@@ -87,7 +87,7 @@ class SharedAir:
     `losses` each hears every other."""
 
     random: Random
-    weather: Impairments = field(default_factory=Impairments)
+    impairments: Impairments = field(default_factory=Impairments)
     bitrate: float = 9600.0
     stations: list[int] = field(default_factory=list)
     losses: Losses | None = None
@@ -156,23 +156,23 @@ class SharedAir:
                 self._carry(flight, listener)
 
     def _carry(self, flight: _Flight, station: int) -> None:
-        copies = 1 + (self.random.random() < self.weather.duplicates)
+        copies = 1 + (self.random.random() < self.impairments.duplicates)
         for _ in range(copies):
             packet = self._disturbed(flight.packet)
             way = (flight.station, station)
-            kept = (1 - self.weather.loss) * (1 - (self.losses or {}).get(way, 0.0))
+            kept = (1 - self.impairments.loss) * (1 - (self.losses or {}).get(way, 0.0))
             if packet is not None and self.random.random() < kept:
                 self._order += 1
-                at = flight.ends + self.random.random() * self.weather.delay
+                at = flight.ends + self.random.random() * self.impairments.delay
                 heappush(self._arrivals, _Arrival(at, self._order, station, packet))
 
     def _disturbed(self, packet: bytes) -> bytes | None:
         bits = len(packet) * 8
-        if not self.weather.bit_errors:
+        if not self.impairments.bit_errors:
             return packet
-        if self.random.random() < (1 - self.weather.bit_errors) ** bits:
+        if self.random.random() < (1 - self.impairments.bit_errors) ** bits:
             return packet
-        if self.random.random() >= self.weather.unnoticed:
+        if self.random.random() >= self.impairments.unnoticed:
             return None
         damaged = bytearray(packet)
         bit = self.random.randrange(bits)

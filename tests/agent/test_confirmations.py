@@ -105,7 +105,7 @@ async def standing(agent: Agent, id_: int) -> dict[str, Any]:
     return dict((await in_thread(agent.call, "GET", f"/api/package/{id_}")).body)
 
 
-async def distress(agent: Agent) -> dict[str, Any]:
+async def sos_status(agent: Agent) -> dict[str, Any]:
     return dict((await in_thread(agent.call, "GET", "/api/status")).body["sos"])
 
 
@@ -142,11 +142,11 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
                 first = await declare(agent)
                 entry = await air.sos()
                 recording = ack(entry, digest_of(entry))
-                told = await distress(agent)
+                told = await sos_status(agent)
                 assert (told["active"], told["packages"][0]["confirmedBy"]) == (1, [])
                 await air.say(recording)
                 assert await ended(agent, first) == "Delivered"
-                told = await distress(agent)
+                told = await sos_status(agent)
                 assert told["active"] == 0
                 (holder,) = told["packages"][0]["confirmedBy"]
                 assert (holder["id"], told["packages"][0]["nextTry"]) == (str(BEN), None)

@@ -199,7 +199,7 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "cost": ("POST", "/api/package/cost", {"message": {"content": "x"}}),
     "look": ("GET", "/api/package/1", None),
     "cancel": ("POST", "/api/package/1/cancel", None),
-    "distress": ("GET", "/api/sos", None),
+    "sos_status": ("GET", "/api/sos", None),
     "call_off": ("DELETE", "/api/sos", None),
     "queue": ("GET", "/api/queue", None),
     "packages": ("GET", "/api/packages", None),

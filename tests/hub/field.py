@@ -110,14 +110,14 @@ class Field:
 async def collect(mailbox: IpMailbox, room: int = 65_536) -> list[Envelope]:
     """Take and confirm all that waits, as a link does."""
     found = []
-    while (parcel := await mailbox.load(room)) is not None:
-        found.append(read(parcel))
-        await mailbox.stored(parcel)
+    while (outgoing := await mailbox.load(room)) is not None:
+        found.append(read(outgoing))
+        await mailbox.stored(outgoing)
     return found
 
 
-def read(parcel: OutgoingMessage) -> Envelope:
-    return decode(parcel.body)
+def read(outgoing: OutgoingMessage) -> Envelope:
+    return decode(outgoing.body)
 
 
 def said(envelopes: list[Envelope]) -> list[tuple[int, str]]:

@@ -63,18 +63,18 @@ class MemoryMailbox:
         self.loaded.append(self.waiting.popleft())
         return self.loaded[-1]
 
-    async def stored(self, parcel: OutgoingMessage) -> None:
+    async def stored(self, outgoing: OutgoingMessage) -> None:
         await trio.lowlevel.checkpoint()
-        self.loaded.remove(parcel)
-        self.delivered.append(parcel.body)
+        self.loaded.remove(outgoing)
+        self.delivered.append(outgoing.body)
 
     async def returned(
-        self, parcel: OutgoingMessage, *, reason: str, retry_after: float = 0.0
+        self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
         await trio.lowlevel.checkpoint()
-        self.loaded.remove(parcel)
+        self.loaded.remove(outgoing)
         self.reasons.append(reason)
-        self.waiting.append(parcel)
+        self.waiting.append(outgoing)
         self.waiting = deque(sorted(self.waiting, key=lambda waiting: waiting.number))
         self._wake()
 

@@ -149,10 +149,10 @@ async def test_what_is_not_confirmed_waits_and_an_sos_goes_first(store: Store) -
         await alps.sends(1, Entry(1, Message("first"), TIME))
         await alps.sends(3, Entry(1, Message("help"), TIME, sos=True))
         mailbox = alps.mailbox(2)
-        parcel = await mailbox.load(65_536)
-        assert parcel is not None
-        assert said([read(parcel)]) == [(3, "help")]
-        await mailbox.returned(parcel, reason="the link ended")
+        outgoing = await mailbox.load(65_536)
+        assert outgoing is not None
+        assert said([read(outgoing)]) == [(3, "help")]
+        await mailbox.returned(outgoing, reason="the link ended")
         assert said(await collect(alps.mailbox(2))) == [(3, "help"), (1, "first")]
 
 

@@ -110,7 +110,7 @@ async def test_mail_goes_out_a_few_at_a_time_and_ends_when_acknowledged() -> Non
         assert await peer.receive() == [1, 5, note(5)]
         assert hub.mailbox.delivered == [note(1), note(2)]
     await until_async(lambda: len(hub.mailbox.reasons) == 3)
-    assert [parcel.body for parcel in hub.mailbox.waiting] == [note(n) for n in range(3, 8)]
+    assert [outgoing.body for outgoing in hub.mailbox.waiting] == [note(n) for n in range(3, 8)]
     assert hub.mailbox.loaded == []
 
 

@@ -28,7 +28,7 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import Unreachable
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import missing_fragments as gaps
-from fieldagent.agent.outbound import sos_repeat as distress
+from fieldagent.agent.outbound import sos_repeat
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.settings import parse
 from fieldagent.http import link_session as ip_link
@@ -150,13 +150,13 @@ class World:
         self.operator = Operator(self.tell)
         self.modem = SimulatedModem(self.operator, imei="300234010000001")
         self.port = PtyPort(self.modem, self.home / "modem", latency=self.chance.uniform(5, 40))
-        weather = Impairments(
+        impairments = Impairments(
             loss=self.chance.choice([0, 0.1, 0.4]),
             duplicates=self.chance.choice([0, 0.2]),
             bit_errors=self.chance.choice([0, 0.0003]),
             delay=self.chance.choice([0, 2.0]),
         )
-        air = SharedAir(random.Random(self.seed), weather)
+        air = SharedAir(random.Random(self.seed), impairments)
         links = [self.home / f"node-{station}" for station in (1, 2, 3)]
         self.nodes = Nodes(air, links, lambda line: None)
         self.neighbours = [
@@ -376,7 +376,7 @@ class World:
         self.port.plug()
         self.port.poke()
         self.linked = True
-        self.nodes.air.weather.loss = min(self.nodes.air.weather.loss, 0.1)
+        self.nodes.air.impairments.loss = min(self.nodes.air.impairments.loss, 0.1)
         for socket in self.nodes.sockets:
             socket.node.busy = False
             self.nodes.plug(socket)
@@ -673,7 +673,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(reopening, "REOPEN_AFTER", (1.0, 10.0, 600.0))
         put(cellular, "PAUSE_MAX", 1800.0)
         put(cellular, "URGENT_PAUSE", 300.0)
-        put(distress, "LOOK_EVERY", 600.0)
+        put(sos_repeat, "LOOK_EVERY", 600.0)
         put(gaps, "ASK_AFTER", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)

@@ -15,8 +15,8 @@ from fieldagent.simulator.air import (
 )
 
 
-def air(**weather: float) -> SharedAir:
-    return SharedAir(Random(7), Impairments(**weather), 9600.0, [1, 2, 3])
+def air(**impairments: float) -> SharedAir:
+    return SharedAir(Random(7), Impairments(**impairments), 9600.0, [1, 2, 3])
 
 
 def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
@@ -54,7 +54,7 @@ def test_a_radio_notices_another_after_a_moment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weather", "expected"),
+    ("impairments", "expected"),
     [
         ({"loss": 1.0}, 0),
         ({"duplicates": 1.0}, 400),
@@ -64,14 +64,14 @@ def test_a_radio_notices_another_after_a_moment() -> None:
         ({"bit_errors": 0.01}, range(60, 120)),
     ],
 )
-def test_weather(weather: dict[str, float], expected: int | range) -> None:
-    shared = air(**weather)
+def test_impairments(impairments: dict[str, float], expected: int | range) -> None:
+    shared = air(**impairments)
     packets = []
     for number in range(100):
         shared.transmit(number * 10, 1, b"packet 10b")
         packets += heard(shared)
     assert len(packets) in (expected if isinstance(expected, range) else [expected])
-    if weather.get("unnoticed"):
+    if impairments.get("unnoticed"):
         assert all(packet != b"packet 10b" for _, packet in packets)
 
 

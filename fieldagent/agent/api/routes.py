@@ -83,7 +83,7 @@ class LocalApi:
             Route("GET", "/api/package/{id}", _guarded(self.look)),
             Route("POST", "/api/package/{id}/cancel", _guarded(self.cancel)),
             Route("DELETE", "/api/package/{id}", _guarded(self.cancel)),
-            Route("GET", "/api/sos", _guarded(self.distress)),
+            Route("GET", "/api/sos", _guarded(self.sos_status)),
             Route("DELETE", "/api/sos", _guarded(self.call_off)),
             Route("POST", "/api/check-in", _guarded(partial(_begin_check_in, self._parts))),
             Route("DELETE", "/api/check-in", _guarded(partial(_end_check_in, self._parts))),
@@ -175,7 +175,7 @@ class LocalApi:
             }
         )
 
-    async def distress(self, request: Request) -> Response:
+    async def sos_status(self, request: Request) -> Response:
         declared = [standing_of(self._journal, each) for each in sos.declared(self._journal)]
         return json_response({"packages": [_progress(each) for each in declared]})
 

@@ -149,22 +149,22 @@ class RadioDriver:
 
     async def _transmit(self, transmission: Transmission, flights: trio.Nursery) -> None:
         began = trio.current_time()
-        fate = TransmitResult.UNKNOWN
+        result = TransmitResult.UNKNOWN
         settled = False
         try:
             self.link.state = LinkState.BUSY
             self.said.append(transmission.body)
             with trio.move_on_after(TRANSMIT_MAX):
-                fate = await self.air.transmit(transmission.body, urgent=transmission.urgent)
-            if fate is not TransmitResult.DROPPED and transmission.answerable:
+                result = await self.air.transmit(transmission.body, urgent=transmission.urgent)
+            if result is not TransmitResult.DROPPED and transmission.answerable:
                 self.waiting += 1
                 flights.start_soon(self._await_answer, transmission)
                 settled = True
         finally:
             if not settled:
-                sent = fate is not TransmitResult.DROPPED and not transmission.answerable
+                sent = result is not TransmitResult.DROPPED and not transmission.answerable
                 await self._settle(transmission, sent, "the radio gave it up", BUSY)
-        busy = fate is TransmitResult.DROPPED
+        busy = result is TransmitResult.DROPPED
         if busy:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
         else:

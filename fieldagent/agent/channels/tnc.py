@@ -75,13 +75,13 @@ class TncModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
         await self._give(kiss.encode(frame))
-        fate = await self._fate()
-        if fate is not TransmitResult.DROPPED:
+        result = await self._result()
+        if result is not TransmitResult.DROPPED:
             # A frame leaves the buffer when its transmission begins.
             await waits.sleep(LEAD + len(frame) * 8 / BITRATE)
-        return fate
+        return result
 
-    async def _fate(self) -> TransmitResult:
+    async def _result(self) -> TransmitResult:
         with trio.move_on_after(KEPT_MAX):
             while self._knows_the_question is not False:
                 waiting = await self._ask()

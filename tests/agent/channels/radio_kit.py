@@ -151,7 +151,7 @@ async def station(
 @asynccontextmanager
 async def on_air(
     path: Path,
-    weather: Mapping[str, float] | None = None,
+    impairments: Mapping[str, float] | None = None,
     count: int = 2,
     *,
     topology: str | None = None,
@@ -160,7 +160,7 @@ async def on_air(
     """Nodes and the air between them; stations are opened by the test."""
     log: list[str] = []
     losses = None if topology is None else read_topology(topology, count)
-    air = SharedAir(Random(seed), Impairments(**(weather or {})), losses=losses)
+    air = SharedAir(Random(seed), Impairments(**(impairments or {})), losses=losses)
     nodes = Nodes(air, [path / f"node-{n}" for n in range(1, count + 1)], log.append)
     async with trio.open_nursery() as nursery:
         await nursery.start(nodes.run)

@@ -59,7 +59,7 @@ async def test_delivered_means_that_a_neighbour_has_it(tmp_path: Path, clock: An
 
 
 @pytest.mark.parametrize(
-    "weather",
+    "impairments",
     [
         {},
         {"loss": 0.3},
@@ -69,12 +69,12 @@ async def test_delivered_means_that_a_neighbour_has_it(tmp_path: Path, clock: An
     ],
 )
 async def test_both_ways_at_once_over_a_bad_air(
-    tmp_path: Path, clock: Any, weather: dict[str, float]
+    tmp_path: Path, clock: Any, impairments: dict[str, float]
 ) -> None:
     # What passes the radio's own check damaged is caught by the tag.
     keys = (KEY,)
     async with (
-        on_air(tmp_path, weather),
+        on_air(tmp_path, impairments),
         station(tmp_path, 1, tmp_path / "node-1", keys=keys) as ada,
         station(tmp_path, 2, tmp_path / "node-2", keys=keys) as ben,
     ):
@@ -89,12 +89,12 @@ async def test_both_ways_at_once_over_a_bad_air(
         assert sorted(ada.messages()) == [f"2.{number}" for number in range(10)]
 
 
-@pytest.mark.parametrize("weather", [{}, {"loss": 0.3, "duplicates": 0.2}])
+@pytest.mark.parametrize("impairments", [{}, {"loss": 0.3, "duplicates": 0.2}])
 async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_again(
-    tmp_path: Path, clock: Any, weather: dict[str, float]
+    tmp_path: Path, clock: Any, impairments: dict[str, float]
 ) -> None:
     async with (
-        on_air(tmp_path, weather) as sky,
+        on_air(tmp_path, impairments) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
         station(tmp_path, 2, tmp_path / "node-2") as ben,
     ):
@@ -102,7 +102,7 @@ async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_agai
         sequence = await ada.post(data=data(2000))
         assert await ada.outcome(sequence) is Status.DELIVERED
         assert ben.messages() == [data(2000)["payload"]]
-        if not weather:
+        if not impairments:
             sizes = [line for line in sky.log if line.startswith("node 1 transmits")]
             assert len(sizes) == ada.cost(_package(2000), ada.outbox.channel).parts
 

@@ -110,7 +110,7 @@ async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clo
 
 
 @pytest.mark.parametrize(
-    ("waits", "fate", "asked"),
+    ("waits", "result", "asked"),
     [
         (lambda asked: max(0, 400 - 100 * asked), TransmitResult.TRANSMITTED, 4),
         (lambda asked: None, TransmitResult.UNKNOWN, 1),
@@ -118,10 +118,10 @@ async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clo
     ],
 )
 async def test_a_packet_is_sent_when_nothing_waits_any_more(
-    tmp_path: Path, clock: Any, waits: Any, fate: TransmitResult, asked: int
+    tmp_path: Path, clock: Any, waits: Any, result: TransmitResult, asked: int
 ) -> None:
     async with tnc("tcp", tmp_path, waits) as (scripted, air, _):
-        assert await air.transmit(b"x", urgent=False) is fate
+        assert await air.transmit(b"x", urgent=False) is result
         assert scripted.asked == asked
 
 

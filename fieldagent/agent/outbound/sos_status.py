@@ -18,7 +18,7 @@ CONFIRMED_FOR = 86_400.0
 """Seconds for which one that somebody has confirmed is shown still: help is on its way."""
 
 
-def distress(
+def sos_status(
     journal: Journal,
     queues: Mapping[Channel, ChannelQueue],
     outboxes: Mapping[Channel, ChannelOutbox],
