@@ -50,6 +50,11 @@ UNUSED = (
     "websockets/proxy.py",
     "websockets/speedups.c",
     "websockets/__main__.py",
+    # Of Leaflet, the library itself is what is used.
+    "XStatic_*.pth",
+    "xstatic/pkg/leaflet/data/images",
+    "xstatic/pkg/leaflet/data/*.map",
+    "xstatic/pkg/leaflet/data/leaflet-src*",
     # Nobody's command is called, and no host name is a codec.
     "cbor2/tool.py",
     "idna/cli.py",
@@ -81,6 +86,7 @@ UNUSED = (
     "**/*.dist-info/direct_url.json",
     "**/*.dist-info/entry_points.txt",
     "**/*.dist-info/top_level.txt",
+    "**/*.dist-info/namespace_packages.txt",
 )
 MAIN = """\
 import sys
@@ -103,6 +109,9 @@ def install(tree: Path) -> None:
     install_dependencies(tree)
     shutil.copytree(ROOT / "fieldagent", tree / "fieldagent")
     remove_unused(tree)
+    for folder in ("xstatic", "xstatic/pkg"):
+        # A package without a file of its own is not found in a zip file before Python 3.13.
+        (tree / folder / "__init__.py").touch()
     refuse_native(tree)
 
 

@@ -18,6 +18,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import gps_time
+from fieldagent.agent.api import map_tiles
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels import satellite
@@ -273,7 +274,8 @@ async def _serve_api(
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
     port = port_of(listeners)
-    judge = router(LocalApi(agent.parts, agent).routes())
+    served = LocalApi(agent.parts, agent).routes() + map_tiles.routes(agent.settings.map_file)
+    judge = router(served)
     async with trio.open_nursery() as nursery:
         note_fault = agent.supervisor.notes("the local API")
         await nursery.start(

@@ -73,6 +73,7 @@ class Settings:
     keep_ended_count: int
     keep_ended_days: int
     gpsd: tuple[str, int] | None
+    map_file: Path | None
     api_port: int
 
 
@@ -362,6 +363,13 @@ KEYS = (
         "HOST:PORT of a gpsd that is asked for the time while the system's clock is not trusted;"
         " none for never (127.0.0.1:2947)",
     ),
+    Key(
+        "map-file",
+        absolute_path,
+        None,
+        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the page draws its map with; a"
+        " grid otherwise",
+    ),
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )
 
@@ -383,6 +391,7 @@ EXAMPLES = {
     "radio-name": "Hut",
     "radio-carry": "cellular",
     "state-directory": "/var/lib/fieldagent",
+    "map-file": "/var/lib/fieldagent/alps.mbtiles",
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
 

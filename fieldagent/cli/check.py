@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from fieldagent.agent import map_file
+from fieldagent.agent.map_file import UnusableMap
 from fieldagent.agent.settings import Settings, load
 from fieldagent.cli.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.cli.local_http import CallFailed, call
@@ -80,6 +82,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield _hub(settings, settings.hub_address)
     if settings.inbound_hook is not None:
         yield _command("inbound-hook", settings.inbound_hook)
+    if settings.map_file is not None:
+        yield _map(settings.map_file)
     if settings.cellular_recovery_command is not None:
         yield _command("cellular-recovery-command", settings.cellular_recovery_command)
     if settings.inbound_hook is None and settings.webhook_address is None:
@@ -118,6 +122,14 @@ def _running(settings: Settings) -> Running:
         mend = "was api-port changed since it began? Restart it"
         return Running(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
     return Running()
+
+
+def _map(path: Path) -> Finding:
+    try:
+        found = map_file.about(path)
+    except UnusableMap as unusable:
+        return Finding(False, str(unusable))
+    return Finding(True, f"{path} has a map, zoom {found.lowest} to {found.highest}")
 
 
 def _state_directory(directory: Path) -> Finding:

@@ -5,6 +5,7 @@ No page of another site can frame it, and the policy lets nothing in that is not
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 
 from fieldagent.http.message import Request, Response
@@ -25,8 +26,10 @@ _TYPES = {
 def page_file(request: Request, package: str, name: str) -> Response:
     """One of the files beside the sources of that package."""
     content = read_data(package, name)
-    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    packed = "gzip" in request.headers.get("accept-encoding", "")
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}{"-gzip" if packed else ""}"'
     headers = (
+        ("Vary", "Accept-Encoding"),
         ("Content-Security-Policy", POLICY),
         ("ETag", tag),
         ("Cache-Control", "no-cache"),
@@ -36,4 +39,7 @@ def page_file(request: Request, package: str, name: str) -> Response:
     known = request.headers.get("if-none-match", "").replace("W/", "")
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
-    return Response(200, content, _TYPES[name.rpartition(".")[2]], headers)
+    if packed:
+        content = gzip.compress(content, 6, mtime=0)
+    encoded = (("Content-Encoding", "gzip"),) if packed else ()
+    return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))

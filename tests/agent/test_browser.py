@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.test_map_file import write_map
 from tests.browser import SCREENS, browser, faults, keep, page
 from tests.processes import Agent, Running, administer, agent, hub, sky
 
@@ -71,6 +72,8 @@ def test_every_control(chromium: Any, world: World, screen: str) -> None:
         what_is_wrong_stands_beside_its_field(shown)
         what_comes_in_shows_by_itself(shown, world, f"hello {screen} <b>\u202e")
         choices_and_story(shown)
+        the_map_shows_who_is_where(shown, world)
+        keep(shown, f"map-{screen}")
         keep(shown, f"page-{screen}")
         assert not faults(shown)
         raise_and_call_off(shown, screen)
@@ -138,6 +141,44 @@ def choices_and_story(shown: Any) -> None:
     shown.keyboard.press("Enter")
     entry.locator(".story", has_text="accepted").wait_for()
     shown.keyboard.press("Enter")
+
+
+def the_map_shows_who_is_where(shown: Any, world: World) -> None:
+    world.sky.type("mt-location 46.5 7.25")
+    places = shown.locator("#places li")
+    places.filter(has_text="this kit 47.37690, 8.54170").wait_for()
+    there = places.filter(has_text="46.50000, 7.25000")
+    there.wait_for()
+    shown.locator("#map path.track.own").wait_for(state="attached")
+    shown.locator("#map path.grid").first.wait_for(state="attached")
+    shown.locator("#map .degree", has_text="°").first.wait_for()
+    assert shown.locator("#map .leaflet-control-scale").inner_text().endswith("m")
+    there.get_by_role("button").focus()
+    shown.keyboard.press("Enter")
+    shown.locator("#map .name", has_text="Hut").first.wait_for(state="attached")
+    shown.locator("#map").focus()
+    shown.keyboard.press("+")
+    with shown.expect_download() as saved:
+        shown.locator("#chart a", has_text="GPX").first.click()
+    assert saved.value.suggested_filename == "fieldagent.gpx"
+
+
+def test_the_map_that_the_kit_carries(chromium: Any, tmp_path: Path) -> None:
+    place = tmp_path / "alps.mbtiles"
+    write_map(place)
+    settings: dict[str, str | None] = {"satellite-port": None, "map-file": str(place)}
+    with agent(tmp_path, settings) as kit, page(chromium, kit.port, "1280-dark") as shown:
+        kit.post("nothing yet")
+        shown.locator("#map img.leaflet-tile-loaded").first.wait_for()
+        shown.locator("#map-source", has_text="Alps a surveyor").wait_for()
+        kit.call("POST", "/api/package/async", {"location": {"latitude": 47, "longitude": 8}})
+        shown.locator("#places li", has_text="47.00000, 8.00000").wait_for()
+        # Beyond what the map has, its last level is made larger.
+        shown.locator("#map .leaflet-control-zoom-in").click()
+        shown.locator("#map img.leaflet-tile-loaded").first.wait_for()
+        shown.locator("#map").scroll_into_view_if_needed()
+        keep(shown, "map")
+        assert not faults(shown)
 
 
 def raise_and_call_off(shown: Any, screen: str) -> None:

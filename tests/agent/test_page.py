@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import sys
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from fieldagent.agent import page
-from tests.processes import ZIPAPP, Agent, agent
+from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-PATHS = ["/", *(f"/page/{name}" for name in page.NAMES)]
+FILES = (*page.NAMES, *page.LIBRARY)
+PATHS = ["/", *(f"/page/{name}" for name in FILES)]
 FOLDER = Path(str(files(page)))
 
 
@@ -25,17 +28,24 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 
 def test_all_of_it_is_small(kit: Agent) -> None:
-    answers = [kit.call("GET", path) for path in PATHS]
-    assert {answer.status for answer in answers} == {200}
-    heads = [sum(len(name) + len(text) + 4 for name, text in a.headers.items()) for a in answers]
-    assert sum(heads) + sum(len(answer.body.encode()) for answer in answers) <= WIRE_MAX
+    size = 0
+    for path in PATHS:
+        connection = HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)
+        connection.request("GET", path, headers={"Accept-Encoding": "gzip, br"})
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["content-encoding"]) == (200, "gzip")
+        content = answer.read()
+        assert gzip.decompress(content).decode() == kit.call("GET", path).body
+        size += len(content) + len(answer.headers.as_bytes())
+        connection.close()
+    assert size <= WIRE_MAX
 
 
 def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:
     there = {path.name for path in FOLDER.iterdir() if path.suffix not in ("", ".py")}
     assert there == {*page.NAMES, "index.html"}
     path = kit.call("GET", "/openapi.json").body["paths"]["/page/{name}"]["get"]
-    assert set(path["parameters"][0]["schema"]["enum"]) == set(page.NAMES)
+    assert set(path["parameters"][0]["schema"]["enum"]) == set(FILES)
     for name in ("index.html", "__init__.py", "..", "%2e%2e%2fagent.py", "nothing.js"):
         assert kit.call("GET", f"/page/{name}").status == 404, name
 

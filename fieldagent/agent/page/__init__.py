@@ -18,10 +18,13 @@ NAMES = (
     "conversation.js",
     "icon.svg",
     "links.js",
+    "map.js",
     "send.js",
     "sos.js",
     "text.js",
 )
+LIBRARY = {"leaflet.css": "data/leaflet.css", "leaflet.js": "data/leaflet.js"}
+"""What the map is drawn with, by the name of its file in the package that holds it."""
 
 
 def routes() -> list[Route]:
@@ -34,6 +37,8 @@ async def _index(request: Request) -> Response:
 
 
 async def _file(request: Request, name: str) -> Response:
+    if name in LIBRARY:
+        return page_file(request, "xstatic.pkg.leaflet", LIBRARY[name])
     if name not in NAMES:
         raise Problem(404, detail=f"the page has no file {name[:40]!r}")
     return page_file(request, __name__, name)

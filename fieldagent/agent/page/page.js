@@ -3,6 +3,7 @@
 import { Away, call, listen, onAnswer, seldom } from "./agent.js";
 import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
 import { showLinks } from "./links.js";
+import { lookAtMap, setUpMap } from "./map.js";
 import { setUpForm, showChoice } from "./send.js";
 import { setUpSos, showAlarms, staleAt } from "./sos.js";
 import { by, clock, tell } from "./text.js";
@@ -40,7 +41,10 @@ const lookAtConversation = seldom(async () => {
   if (came.length) tell("news", came.map(sentence).join(". "));
 }, PAUSE, refused);
 
+const lookAtPlaces = seldom(lookAtMap, PAUSE, refused);
+
 function lookAtAll() {
+  lookAtPlaces();
   lookAtState();
   lookAtConversation();
 }
@@ -48,9 +52,11 @@ function lookAtAll() {
 setUpSos(lookAtAll);
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
+setUpMap().catch(refused).finally(lookAtPlaces);
 listen((what, told) => {
   if (what !== "inbound") lookAtState();
   if (what !== "away") lookAtConversation();
+  if (!["away", "link"].includes(what)) lookAtPlaces();
   if (what === "package") lookAt(told.id).catch(() => {});
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) lookAtAll(); });

@@ -1,0 +1,46 @@
+"""The map of `map-file`, for the page."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from fieldagent.agent import map_file
+from fieldagent.agent.map_file import UnusableMap
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+
+
+def routes(path: Path | None) -> list[Route]:
+    return [
+        Route("GET", "/api/map", partial(_about, path)),
+        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, path)),
+    ]
+
+
+async def _about(path: Path | None, request: Request) -> Response:
+    """Where it cannot be used, the page has a grid, and says why."""
+    if path is None:
+        return json_response({"map": None, "trouble": None})
+    try:
+        found = await trio.to_thread.run_sync(map_file.about, path)
+    except UnusableMap as unusable:
+        return json_response({"map": None, "trouble": str(unusable)})
+    return json_response({"map": found._asdict(), "trouble": None})
+
+
+async def _tile(path: Path | None, request: Request, zoom: str, x: str, y: str) -> Response:
+    place = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in (zoom, x, y)]
+    if path is None or not 0 <= place[0] <= map_file.ZOOM_MAX or min(place) < 0:
+        raise Problem(404, "the map has no such tile: /map/ZOOM/X/Y, with a map-file")
+    try:
+        found = await trio.to_thread.run_sync(partial(map_file.tile, path, *place))
+    except UnusableMap as unusable:
+        raise Problem(404, str(unusable)) from None
+    if found is None:
+        raise Problem(404, "the map has no such tile")
+    content, kind = found
+    return Response(200, content, kind, (("Cache-Control", "max-age=86400"),))

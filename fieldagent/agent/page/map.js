@@ -1,0 +1,141 @@
+// Where this kit was, what was marked, and where others are: over the map that it carries, or a grid.
+
+import { call } from "./agent.js";
+import { by, clock, element, plain, put, tell } from "./text.js";
+
+const NEWEST = 500;
+const LINES = 5;
+const STEPS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45];
+const OWN = "";
+
+let chart, marks, grid;
+let fitted = false;
+
+/** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. */
+export async function setUpMap() {
+  if (typeof L === "undefined") {
+    tell("map-trouble", "The map is not there: its library did not load.");
+    return;
+  }
+  chart = L.map("map", { attributionControl: false, maxZoom: 18 }).setView([0, 0], 1);
+  L.control.scale({ imperial: false }).addTo(chart);
+  const north = L.control({ position: "topright" });
+  north.onAdd = () => element("p", { class: "north" }, "N ↑");
+  north.addTo(chart);
+  marks = L.layerGroup().addTo(chart);
+  const { map, trouble } = await call("GET", "/api/map");
+  tell("map-trouble", trouble ?? "");
+  if (map) {
+    tiles(map).addTo(chart);
+    tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
+    if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));
+  } else {
+    grid = L.layerGroup().addTo(chart);
+    chart.on("moveend", drawGrid);
+    drawGrid();
+  }
+}
+
+const boundsOf = ({ bounds: [west, south, east, north] }) => [[south, west], [north, east]];
+
+function tiles(map) {
+  // Leaflet's own way to stop a tile puts a picture from nowhere in its place.
+  const Quiet = L.TileLayer.extend({
+    _abortLoading() {},
+    _removeTile(key) { return L.GridLayer.prototype._removeTile.call(this, key); },
+  });
+  return new Quiet("/map/{z}/{x}/{y}", {
+    minNativeZoom: map.lowest, maxNativeZoom: map.highest, maxZoom: 18,
+    bounds: map.bounds ? boundsOf(map) : undefined,
+  });
+}
+
+/** Meridians and parallels, so many degrees apart as make a few lines. */
+function drawGrid() {
+  grid.clearLayers();
+  const seen = chart.getBounds();
+  const [south, north] = [Math.max(-85, seen.getSouth()), Math.min(85, seen.getNorth())];
+  const [west, east] = [seen.getWest(), seen.getEast()];
+  const step = STEPS.find(each => (east - west) / each <= LINES) ?? 90;
+  const edge = chart.containerPointToLatLng([4, chart.getSize().y - 44]);
+  for (let at = Math.ceil(west / step) * step; at < east; at += step)
+    line([[south, at], [north, at]], [edge.lat, at], degrees(at, step));
+  for (let at = Math.ceil(south / step) * step; at < north; at += step)
+    line([[at, west], [at, east]], [at, edge.lng], degrees(at, step));
+}
+
+const degrees = (at, step) => `${at.toFixed(Math.max(0, -Math.floor(Math.log10(step))))}°`;
+
+function line(ends, place, text) {
+  L.polyline(ends, { className: "grid", interactive: false, weight: 1 }).addTo(grid).bringToBack();
+  label(place, text, "degree").addTo(grid);
+}
+
+function label(place, text, name) {
+  const html = element("span", {}, text);
+  const icon = L.divIcon({ className: name, html, iconSize: null });
+  return L.marker(place, { icon, interactive: false, keyboard: false });
+}
+
+/** Looks again at who is where. */
+export async function lookAtMap() {
+  const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
+  const people = new Map();
+  for (const each of features) {
+    const { sender, name } = each.properties;
+    if (!people.has(sender)) people.set(sender, { name, track: [], marked: [] });
+    const known = people.get(sender);
+    (each.properties.waypoint === undefined ? known.track : known.marked).push(placed(each));
+  }
+  for (const { track } of people.values()) track.sort((one, other) => one.at - other.at);
+  put("places", [...people].flatMap(([sender, known]) => entries(sender, known)));
+  by("map-nobody").hidden = people.size > 0;
+  if (chart) draw(people);
+}
+
+const placed = ({ geometry: { coordinates: [longitude, latitude] }, properties }) => ({
+  place: [latitude, longitude], at: Date.parse(properties.timestamp) / 1000, sos: properties.sos,
+  name: properties.waypoint, notes: properties.notes,
+});
+
+function draw(people) {
+  marks.clearLayers();
+  const all = [];
+  for (const [sender, { name, track, marked }] of people) {
+    const whose = sender === OWN ? "own" : "other";
+    const places = track.map(each => each.place);
+    all.push(...places, ...marked.map(each => each.place));
+    L.polyline(places, { className: `track ${whose}`, interactive: false }).addTo(marks);
+    const last = track.at(-1);
+    if (last) spot(last.place, last.sos ? "alarm" : whose, 8, last.sos ? `SOS ${name}` : name);
+    for (const each of marked) spot(each.place, "mark", 6, each.name);
+  }
+  if (all.length && !fitted) {
+    fitted = true;
+    chart.fitBounds(all, { maxZoom: 14, padding: [30, 30] });
+  }
+}
+
+function spot(place, name, radius, text) {
+  L.circleMarker(place, { className: `spot ${name}`, radius, interactive: false }).addTo(marks);
+  label(place, text, "name").addTo(marks);
+}
+
+/** The same in words: who is where, with a button that shows it. */
+function entries(sender, { name, track, marked }) {
+  const last = track.at(-1);
+  return [
+    ...(last ? [entry(`${sender}@`, last.sos ? `SOS ${name}` : name, last)] : []),
+    ...marked.map(each => entry(`${sender}@${each.at}@${each.name}`, each.name, each)),
+  ];
+}
+
+function entry(key, name, each) {
+  const where = each.place.map(degree => degree.toFixed(5)).join(", ");
+  const button = element("button", { type: "button", id: `place-${plain(key)}` }, "Show");
+  button.setAttribute("aria-label", `Show ${plain(name)} on the map`);
+  button.onclick = () => chart?.setView(each.place, Math.max(chart.getZoom(), 13));
+  const words = element("span", {}, element("b", {}, name), ` ${where} · ${clock(each.at)} UTC`,
+    each.notes ? ` · ${each.notes}` : "");
+  return element("li", {}, words, button);
+}
