@@ -193,36 +193,29 @@ def user_list(given: argparse.Namespace) -> int:
 
 
 def disable(given: argparse.Namespace) -> int:
-    def change(db: Db, now: float) -> int:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         find = directory.member_of if given.what == "member" else directory.device_named
         id_ = find(db, workspace, given.named)
-        directory.set_disabled(db, given.what, id_, None if given.enable else now, now=now)
-        return show(given, {"id": id_, "disabled": not given.enable})
+        when = None if given.enable else now
+        devices = directory.set_disabled(db, given.what, id_, when, now=now)
+        return devices, {"id": id_, "disabled": not given.enable}
 
-    def enable(db: Db, now: float) -> tuple[int, Row]:
-        workspace = directory.workspace_of(db, given.workspace)
-        id_ = directory.device_named(db, workspace, given.named)
-        directory.set_disabled(db, "device", id_, None, now=now)
-        return id_, {"id": id_, "disabled": False}
-
-    if given.enable and given.what == "device":
-        return taking_dead_letters(given, enable)
-    return once(given, change)
+    return taking_dead_letters(given, change)
 
 
 def taking_dead_letters(
-    given: argparse.Namespace, change: Callable[[Db, float], tuple[int, Row]]
+    given: argparse.Namespace, change: Callable[[Db, float], tuple[Sequence[int], Row]]
 ) -> int:
-    """`change` a device, and take in what it sent before: in one transaction, so once. Its number
-    comes back, and what to show."""
+    """`change` devices, and take in what they sent before: in one transaction, so once. Their
+    numbers come back, and what to show."""
 
     def carry_out(settings: HubSettings, store: Store) -> int:
         taking = _mobile_originated(settings, store)
 
         def both(db: Db) -> Row:
-            device, text = change(db, time.time())
-            if taken := _replay(db, taking, device):
+            devices, text = change(db, time.time())
+            if taken := sum(_replay(db, taking, device) for device in devices):
                 text["deadLettersTaken"] = taken
             return text
 
@@ -291,12 +284,12 @@ def dead_letter_remove(given: argparse.Namespace) -> int:
 
 
 def device_imei(given: argparse.Namespace) -> int:
-    def change(db: Db, now: float) -> tuple[int, Row]:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
         device = directory.device_named(
             db, directory.workspace_of(db, given.workspace), given.device
         )
         directory.set_imei(db, device, given.imei, now=now)
-        return device, {"id": device, "imei": given.imei}
+        return [device], {"id": device, "imei": given.imei}
 
     return taking_dead_letters(given, change)
 
@@ -305,7 +298,7 @@ def device_key(given: argparse.Namespace) -> int:
     """A new one, the one that the kit has (read, never an argument), or none."""
     key = None if given.remove else _given_key() if given.given else secret.new_air_key()
 
-    def change(db: Db, now: float) -> tuple[int, Row]:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
         device = directory.device_named(
             db, directory.workspace_of(db, given.workspace), given.device
         )
@@ -313,7 +306,7 @@ def device_key(given: argparse.Namespace) -> int:
         text: Row = {"id": device, "tagged": key is not None}
         if key is not None and not given.given:
             text["satellite-key"] = key.hex()
-        return device, text
+        return [device], text
 
     return taking_dead_letters(given, change)
 
@@ -341,11 +334,11 @@ def device_token(given: argparse.Namespace) -> int:
 
 
 def device_relay(given: argparse.Namespace) -> int:
-    def change(db: Db, now: float) -> tuple[int, Row]:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
         directory.set_relay(db, device, not given.off, now=now)
-        return device, {"id": device, "relay": not given.off}
+        return [device], {"id": device, "relay": not given.off}
 
     return taking_dead_letters(given, change)
 

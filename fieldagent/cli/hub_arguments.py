@@ -73,6 +73,9 @@ def _add_workspace(actions: Subparsers) -> None:
     add.add_argument("name")
     _add_listing(add)
     _add_listing(command(workspace, "list", ("hub", "workspace_list"), "list workspaces"))
+    gone = command(workspace, "delete", ("hub_deletion", "delete"), _DELETES.format("workspace"))
+    _add_deleting(gone, "workspace")
+    _add_listing(gone)
 
 
 def _add_user(actions: Subparsers) -> None:
@@ -102,6 +105,7 @@ def _add_user(actions: Subparsers) -> None:
         help="a dispatcher sees all, and acknowledges an SOS",
     )
     _add_disabling(user, "member", "user")
+    _add_deletion(user, "user")
     _action(user, "list", "user_list", "list users")
 
 
@@ -118,6 +122,21 @@ def _add_disabling(actions: Subparsers, what: str, named: str) -> None:
         parser = _action(actions, verb, "disable", f"{verb} a {named}")
         parser.add_argument("named", metavar=named.upper())
         parser.set_defaults(what=what, enable=verb == "enable")
+
+
+_DELETES = "delete a {} for good; without --yes, say what goes and what stays"
+
+
+def _add_deletion(actions: Subparsers, what: str) -> None:
+    parser = _action(actions, "delete", "delete", _DELETES.format(what))
+    parser.set_defaults(carry_out=("hub_deletion", "delete"))
+    _add_deleting(parser, what)
+
+
+def _add_deleting(parser: CommandParser, what: str) -> None:
+    parser.add_argument("named", metavar=what.upper())
+    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.set_defaults(what=what)
 
 
 def _add_device(actions: Subparsers) -> None:
@@ -168,6 +187,7 @@ def _add_device(actions: Subparsers) -> None:
     rule.add_argument("--by", type=_minute, metavar="18:00", help="of each day, in UTC")
     rule.add_argument("--off", action="store_true", help="nothing is expected of it any more")
     _add_disabling(device, "device", "device")
+    _add_deletion(device, "device")
     _action(device, "list", "device_list", "list devices")
 
 

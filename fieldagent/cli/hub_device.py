@@ -14,7 +14,7 @@ from fieldagent.system.properties import InvalidSettings
 
 
 def device_add(given: argparse.Namespace) -> int:
-    def add(db: Db, now: float) -> tuple[int, Row]:
+    def add(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         air_key = secret.new_air_key() if given.tagged else None
         id_, token = directory.add_device(
@@ -37,7 +37,7 @@ def device_add(given: argparse.Namespace) -> int:
             if given.address is None:
                 raise Refused("--card needs --address: the https:// address that the kit calls")
             _put_on(given.card, given.address, text)
-        return id_, text
+        return [id_], text
 
     return taking_dead_letters(given, add)
 

@@ -10,12 +10,13 @@ RADIO = "radio"
 
 
 def note(db: Db, device: int, way: str, now: float) -> None:
+    """Nothing, of a device that was deleted meanwhile."""
     db.execute(
-        "INSERT INTO contact (device, at, way) VALUES (?, ?, ?)"
+        "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
         " ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way",
-        device,
         now,
         way,
+        device,
     )
 
 

@@ -251,13 +251,48 @@ def device_named(db: Db, workspace: int, named: str) -> int:
     raise Refused(f"no device {named!r} is in that workspace; `fieldagent hub device list`")
 
 
-def set_disabled(db: Db, table: str, id_: int, when: float | None, *, now: float) -> None:
-    """Take a `member` or `device` out of use, or (None) back into it."""
+def set_disabled(db: Db, table: str, id_: int, when: float | None, *, now: float) -> list[int]:
+    """Take a `member` or `device` out of use, or (None) back into it; the devices that this
+    changed. Those of a member go out of use with them, and come back unless they were before."""
     assert table in ("member", "device")
-    db.execute(f"UPDATE {table} SET disabled = ? WHERE id = ?", when, id_)
     if table == "device":
-        lease.end(db, id_)
+        devices = _disable_device(db, id_, when)
+    else:
+        devices = _disable_devices_of(db, id_, when)
+        db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
+        db.execute("DELETE FROM session WHERE member = ?", id_)
+    for device in devices:
+        lease.end(db, device)
     note(db, ADMINISTRATION, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
+    return devices
+
+
+def _disable_device(db: Db, device: int, when: float | None) -> list[int]:
+    if when is None and (
+        whose := db.execute(
+            "SELECT member.id FROM member JOIN device ON device.member = member.id"
+            " WHERE device.id = ? AND member.disabled IS NOT NULL",
+            device,
+        )
+    ):
+        raise Refused(
+            f"its user is disabled, and their devices with them: `fieldagent hub user enable"
+            f" {whose[0][0]}`"
+        )
+    db.execute("UPDATE device SET disabled = ? WHERE id = ?", when, device)
+    return [device]
+
+
+def _disable_devices_of(db: Db, member: int, when: float | None) -> list[int]:
+    which = (
+        "disabled IS NULL"
+        if when is not None
+        else "disabled = (SELECT disabled FROM member WHERE member.id = device.member)"
+    )
+    changed = db.execute(
+        f"UPDATE device SET disabled = ? WHERE member = ? AND {which} RETURNING id", when, member
+    )
+    return [device for (device,) in changed]
 
 
 def add_key(

@@ -145,7 +145,26 @@ def fill(
         if not _add(db, device, load, entry.content.by, [entry], room):
             break
         load.receipts.append(id_)
+    if load.entries:
+        for member in _unnamed(db, device):
+            _add(db, device, load, member, [], room)
     return load
+
+
+UNNAMED = b""
+"""Stands for what a device was told of somebody who was deleted, until it is told otherwise."""
+
+
+def forget_name(db: Db, member: int) -> None:
+    """Who knows them by name is told that there is none, with the next message."""
+    db.execute("UPDATE introduced SET digest = ? WHERE member = ?", UNNAMED, member)
+
+
+def _unnamed(db: Db, device: Device) -> list[int]:
+    rows = db.execute(
+        "SELECT member FROM introduced WHERE device = ? AND digest = ? LIMIT 4", device.id, UNNAMED
+    )
+    return [member for (member,) in rows]
 
 
 def _add(db: Db, device: Device, load: Load, member: int, added: list[Entry], room: int) -> bool:

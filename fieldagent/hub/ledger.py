@@ -252,8 +252,8 @@ def _owe_receipt(
 ) -> None:
     """The agent that sent it, if one did, is to be told that `member` has stored it."""
     rows = db.execute(
-        "SELECT source_device, source_sequence, sos, body FROM item WHERE id = ?"
-        " AND source_sequence IS NOT NULL",
+        "SELECT device.id, source_sequence, sos, body FROM item JOIN device"
+        " ON device.id = item.source_device WHERE item.id = ? AND source_sequence IS NOT NULL",
         item,
     )
     for sender, sequence, urgent, body in rows:

@@ -404,12 +404,12 @@ def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
 def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
     if count > 1:
         db.execute(
-            "INSERT INTO fragment_sent (item, device, count, position) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT DO NOTHING",
-            item,
+            "INSERT INTO fragment_sent (item, device, count, position) SELECT id, ?, ?, ? FROM item"
+            " WHERE id = ? ON CONFLICT DO NOTHING",
             device,
             count,
             position,
+            item,
         )
         ((gone,),) = db.execute(
             "SELECT count(*) FROM fragment_sent WHERE item = ? AND device = ? AND count = ?",

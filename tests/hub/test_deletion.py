@@ -1,0 +1,229 @@
+"""What an operator has to delete is gone from every table, while a hub runs, on both engines."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub import contact, deletion, directory
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.deletion import Doomed
+from fieldagent.hub.ledger import confirm
+from fieldagent.hub.store.contract import Db, Store, insert
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import Field
+from tests.hub.field import field_of as field
+from tests.processes import MODULE, PATIENCE, Agent, administer, hub, until
+
+
+def kit_of(home: Path, name: str, token: str, address: str) -> Agent:
+    (home / name).mkdir()
+    settings = {"satellite-port": None, "hub-token": token, "hub-address": address}
+    return Agent(home / name, settings)
+
+
+def test_a_user_is_deleted_with_all_that_is_theirs(database: str, tmp_path: Path) -> None:
+    administer(database, "init", "Alps")
+    for name in ("Ada", "Ben"):
+        administer(database, "user", "add", name, "--email", f"{name}@example.org")
+    tokens = {
+        name: administer(database, "device", "add", f"kit of {name}", "--user", name)["hub-token"]
+        for name in ("Ada", "Ben")
+    }
+    with ExitStack() as stack:
+        running = stack.enter_context(hub(tmp_path, {"database": database}))
+        adas, bens = (
+            stack.enter_context(kit_of(tmp_path, name, token, running.address))
+            for name, token in tokens.items()
+        )
+        for kit in (adas, bens):
+            kit.expect("linked to the hub")
+        assert adas.post("the word of hers").body["status"] == "Delivered"
+        until(lambda: inbound(bens))
+        assert identities(tmp_path / "Ben") == {2: "Ada"}
+
+        asked = [*MODULE, "hub", "user", "delete", "Ada", "--database", database]
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE)
+        assert told.returncode == 65
+        assert "kit of Ada" in told.stdout
+        assert "what kits and webhooks were given" in told.stdout
+        assert "--yes" in told.stderr
+        assert len(administer(database, "user", "list")) == 3
+
+        plan = administer(database, "user", "delete", "Ada", "--yes")
+        assert (plan["deleted"], plan["items"]) == (True, 1)
+        adas.expect("the hub ended the link for good")
+        assert [each["name"] for each in administer(database, "user", "list")] == ["push", "Ben"]
+        assert "Ada" not in str(administer(database, "audit"))
+        held = whole(database)
+        for word in ("Ada", "the word of hers"):
+            assert word not in held, word
+        assert "Ben@example.org" in held
+
+        # What goes to Ben anyway brings along that number 2 has no name.
+        administer(database, "user", "add", "Cleo")
+        token = administer(database, "device", "add", "kit of Cleo", "--user", "Cleo")["hub-token"]
+        cleos = stack.enter_context(kit_of(tmp_path, "Cleo", token, running.address))
+        assert cleos.post("and then").body["status"] == "Delivered"
+        until(lambda: len(inbound(bens)) == 2)
+        assert identities(tmp_path / "Ben") == {2: "", 4: "Cleo"}
+        assert running.stop() == 0
+    assert [line for line in running.lines if "Traceback" in line or "mistake" in line] == []
+
+
+def inbound(kit: Agent) -> list[Any]:
+    listed: list[Any] = kit.call("GET", "/api/inbound").body["payloads"]
+    return listed
+
+
+def identities(home: Path) -> dict[int, str]:
+    with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as look:
+        return dict(look.execute("SELECT origin, name FROM identity WHERE origin > 0"))
+
+
+def whole(database: str) -> str:
+    """Each row of each table, as one text."""
+    store = open_store(database)
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    if not database.startswith("postgresql"):
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
+    def read(db: Db) -> str:
+        found = []
+        for (table,) in db.execute(tables):
+            for row in db.execute(f"SELECT * FROM {table}"):
+                values = (bytes(v).decode("latin-1") if is_bytes(v) else str(v) for v in row)
+                found.append(" ".join(values))
+        return "\n".join(found)
+
+    try:
+        return store.once(read)
+    finally:
+        store.close()
+
+
+def is_bytes(value: Any) -> bool:
+    return isinstance(value, bytes | bytearray | memoryview)
+
+
+def test_a_disabled_user_ends_links_and_intake_and_comes_back(
+    database: str, tmp_path: Path
+) -> None:
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    add = ("device", "add", "--user", "Ada")
+    token = administer(database, *add, "kit")["hub-token"]
+    administer(database, *add, "old kit")
+    administer(database, "device", "disable", "old kit")
+    with ExitStack() as stack:
+        running = stack.enter_context(hub(tmp_path, {"database": database}))
+        kit = stack.enter_context(kit_of(tmp_path, "kit", token, running.address))
+        kit.expect("linked to the hub")
+        administer(database, "user", "disable", "Ada")
+        kit.expect("the hub ended the link for good")
+        with pytest.raises(AssertionError, match=r"its user is disabled.*user enable 2"):
+            administer(database, "device", "enable", "kit")
+        administer(database, "user", "enable", "Ada")
+        kit.expect("linked to the hub")
+    listed = administer(database, "device", "list")
+    assert [each["disabled"] is None for each in listed] == [True, False]
+
+
+SOME = 20
+MANY = 2 * SOME + 1
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "AT_ONCE", SOME)
+
+
+async def many(alps: Field) -> None:
+    """What Ada pushes to all, and what her device sent."""
+    for number in range(MANY):
+        await alps.push(Message(f"note {number}"))
+    rows = [(1, 0, number, b"d", alps.now) for number in range(MANY)]
+    columns = ("device", "origin", "sequence", "digest", "at")
+    await alps.store.commit(lambda db: insert(db, "arrived", columns, rows))
+
+
+async def delete(alps: Field, doomed: Doomed) -> int:
+    """As the command does it; how many transactions it took."""
+    store, steps = alps.store, 2
+    await store.commit(lambda db: deletion.begin(db, doomed, alps.now))
+    place: int | None = 0
+    while place is not None:
+        step = partial(deletion.delete_items, doomed=doomed, after=place)
+        place, steps = await store.commit(step), steps + 1
+    for device in await store.commit(lambda db: deletion.devices(db, doomed)):
+        while await store.commit(partial(deletion.empty_device, device=device)):
+            steps += 1
+    await store.commit(lambda db: deletion.end(db, doomed, alps.now))
+    return steps
+
+
+async def counts(alps: Field, *tables: str) -> list[int]:
+    return [(await alps.rows(f"SELECT count(*) FROM {table}"))[0][0] for table in tables]
+
+
+async def test_a_user_with_much_goes_in_slices(store: Store) -> None:
+    async with field(store) as alps:
+        await many(alps)
+        await alps.push(Message("of Ben to all"), sender=2)
+        await alps.push(Message("of Ben to Ada"), sender=2, target=1)
+        assert await delete(alps, Doomed("user", 1, "Ada")) >= 2 + 3 + 3
+        assert await counts(alps, "item", "delivery", "arrived", "device") == [1, 1, 0, 2]
+
+
+async def test_a_device_goes_and_what_it_sent_stays(store: Store) -> None:
+    """Also where a colleague confirms it afterwards, whose confirmation nobody waits for."""
+    async with field(store) as alps:
+        await many(alps)
+        await alps.sends(1, Entry(7, Message("of the kit"), int(alps.now)))
+        await delete(alps, Doomed("device", 1, "kit 1"))
+        assert await counts(alps, "item", "arrived", "device") == [MANY + 1, 0, 2]
+        ((last,),) = await alps.rows("SELECT max(id) FROM item")
+        await store.commit(lambda db: confirm(db, last, 2, Bearer.IP, alps.now))
+        await store.commit(lambda db: contact.note(db, 1, Bearer.IP, alps.now))
+        assert await counts(alps, "receipt") == [0]
+
+
+async def test_a_workspace_goes_and_who_is_in_another_stays(store: Store) -> None:
+    async with field(store) as alps:
+        await many(alps)
+
+        def join(db: Db) -> None:
+            db.execute("INSERT INTO workspace (id, name, created) VALUES (9, 'Andes', 0)")
+            directory.join(db, 9, 2, over_satellite=False, now=alps.now)
+
+        await store.commit(join)
+        plan = await store.commit(
+            lambda db: deletion.plan(db, deletion.find(db, "workspace", "", "Alps"))
+        )
+        assert plan["deletes"]["users"] == ["Ada", "Cleo"]
+        assert plan["items"] == MANY
+        await delete(alps, Doomed("workspace", 1, "Alps"))
+        assert await counts(alps, "item", "device", "delivery", "workspace") == [0, 0, 0, 1]
+        assert await alps.rows("SELECT name FROM member") == [("Ben",)]
+
+
+@pytest.mark.parametrize(("kind", "named"), [("user", "Ada"), ("device", "1"), ("workspace", "1")])
+async def test_nothing_goes_while_an_sos_is_not_closed(store: Store, kind: str, named: str) -> None:
+    async with field(store) as alps:
+        await alps.sends(1, Entry(7, Message("help"), int(alps.now), sos=True))
+
+        def ask(db: Db) -> Any:
+            return deletion.plan(db, deletion.find(db, kind, "", named))
+
+        with pytest.raises(directory.Refused, match=r"SOS 1 .* is not closed: `fieldagent hub sos"):
+            await store.commit(ask)
+        await store.commit(lambda db: db.execute("UPDATE sos SET state = 'closed'"))
+        assert (await store.commit(ask))["sos"] == 1
