@@ -268,6 +268,7 @@ def _add_update(commands: Subparsers) -> None:
     )
     update.add_argument("--older", action="store_true", help="also one that is no newer")
     update.add_argument("--last", action="store_true", help="how the last update ended")
+    update.add_argument("--json", action="store_true", help="print how it ended as JSON")
     for name, place, summary in (
         ("--key", "/etc/fieldagent/update.pub", "public keys of minisign's that are trusted"),
         ("--config", "/etc/fieldagent/agent.properties", "settings of the agent"),

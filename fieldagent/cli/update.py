@@ -50,7 +50,7 @@ def update(given: argparse.Namespace) -> int:
         if given.go_on:
             return trial.go_on(place)
         if given.last:
-            return _last(place)
+            return _last(place, given.json)
         offered = _offer(given, place)
     except NotTaken as refused:
         complain(f"nothing was changed: {escaped_lines(str(refused))}")
@@ -58,7 +58,12 @@ def update(given: argparse.Namespace) -> int:
     except OSError as error:
         complain(f"the update stopped: {error}{_as_root(error)}")
         return IO_FAILED
-    return _follow(place, offered)
+    return _follow(place, offered, given.json)
+
+
+def _tell(text: str) -> None:
+    """How far it is; what has become of it goes to standard output."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _as_root(error: OSError) -> str:
@@ -103,7 +108,7 @@ def _offer(given: argparse.Namespace, place: Place) -> Trial:
     if subprocess.run(start, stdin=subprocess.DEVNULL).returncode != 0:
         place.trial.unlink()
         raise NotTaken(f"{trial.UNIT} cannot be started: run systemd/install of this version again")
-    print(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
+    _tell(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
     return offered
 
 
@@ -136,7 +141,7 @@ def _verified(what: str, key: Path) -> bytes:
         raise NotTaken(
             "openssl is missing, which verifies signatures: apt install openssl"
         ) from None
-    print(escaped_lines(f"signed: {comment}"))
+    _tell(escaped_lines(f"signed: {comment}"))
     return content
 
 
@@ -212,13 +217,13 @@ def _channels(port: int) -> dict[str, str]:
     try:
         status = call(port, "GET", "/api/status", timeout=trial.ANSWERS).body
     except CallFailed:
-        print("no agent runs: it is tried whether the new one does")
+        _tell("no agent runs: it is tried whether the new one does")
         return {}
     found: dict[str, Any] = status["channels"]
     return {name: each["state"] for name, each in found.items() if each["state"] in trial.WORKS}
 
 
-def _follow(place: Place, offered: Trial) -> int:
+def _follow(place: Place, offered: Trial, as_json: bool) -> int:
     """Until the unit has ended, which does not need us."""
     until = time.monotonic() + 60 * offered.minutes + 2 * trial.SILENT
     phase = ""
@@ -229,16 +234,18 @@ def _follow(place: Place, offered: Trial) -> int:
                 return ERROR
             now = trial.phase(place) or phase
             if now != phase:
-                print(trial.IN_WORDS[now], flush=True)
+                _tell(trial.IN_WORDS[now])
             phase = now
             time.sleep(0.5)
     except KeyboardInterrupt:
-        print("It goes on without you: `fieldagent update --last` tells how it ended.")
+        _tell("It goes on without you: `fieldagent update --last` tells how it ended.")
         raise
-    return _last(place)
+    return _last(place, as_json)
 
 
-def _last(place: Place) -> int:
+def _last(place: Place, as_json: bool) -> int:
+    if as_json:
+        return _last_as_json(place)
     if now := trial.phase(place):
         print(f"under way: {trial.IN_WORDS[now]}")
         return OK
@@ -255,3 +262,17 @@ def _last(place: Place) -> int:
         f" {escaped_lines(result['why'])}"
     )
     return ERROR
+
+
+def _last_as_json(place: Place) -> int:
+    """`phase` where it is under way; `why` where it went back."""
+    found = {"phase": trial.phase(place) or None, "version": None, "before": None, "why": None}
+    if not found["phase"] and place.result.exists():
+        result = json.loads(place.result.read_bytes())
+        found |= {
+            "version": result["version"],
+            "before": result["previous_version"],
+            "why": result["why"] or None,
+        }
+    print(json.dumps(found))
+    return ERROR if found["why"] else OK

@@ -66,7 +66,7 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     new = rebuilt(zipapp, programs / "9.0.0.pyz", version("9.0.0") | LATER)
     done = ready.update(signed(ready, new), *SOON)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "signed: fieldagent 9.0.0" in done.stdout
+    assert "signed: fieldagent 9.0.0" in done.stderr
     assert "9.0.0 runs" in done.stdout
     assert ready.version() == "9.0.0"
     assert ready.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
@@ -162,3 +162,5 @@ def test_nothing_was_updated_yet(zipapp: Path, tmp_path: Path) -> None:
         (made.home / "update").mkdir()
         (made.home / "update/result.json").write_text(json.dumps(result))
         assert "2 runs (before: 1)" in made.update("--last").stdout
+        told = json.loads(made.update("--last", "--json").stdout)
+        assert told == {"phase": None, "version": "2", "before": "1", "why": None}
