@@ -27,9 +27,10 @@ def binaries() -> Path | None:
 class Server:
     """It has its data in `folder`; `where` is that of PostgreSQL's programs."""
 
-    def __init__(self, where: Path, folder: Path) -> None:
+    def __init__(self, where: Path, folder: Path, *, durable: bool = False) -> None:
         self._where = where
         self._folder = folder
+        self._durable = durable
         self._as_account: list[str] = []
         if os.geteuid() == 0:
             shutil.chown(folder, ACCOUNT)
@@ -40,7 +41,9 @@ class Server:
 
     def start(self) -> None:
         # Tests kill its processes and never the machine: what the kernel has is kept.
-        settings = f"-k {self._folder} -c listen_addresses= -c max_connections=200 -c fsync=off"
+        settings = f"-k {self._folder} -c listen_addresses= -c max_connections=200"
+        if not self._durable:
+            settings += " -c fsync=off"
         self._control("-o", settings, "start")
 
     def restart(self) -> None:
@@ -66,12 +69,13 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(*, durable: bool = False) -> Iterator[Server]:
+    """`durable`: what it has committed is on the disk, as what it costs is measured."""
     where = binaries()
     if where is None:
         lacking("no PostgreSQL server: apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="fieldagent-postgres-"))
-    running = Server(where, folder)
+    running = Server(where, folder, durable=durable)
     running.start()
     try:
         yield running

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub import ledger
-from fieldagent.hub.audit import note
+from fieldagent.hub.audit import note, note_all
 from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.caller import Caller, Purpose, not_allowed, over_rate
+from fieldagent.hub.caller import Caller, Purpose, members_of, not_allowed, over_rate
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.standing import push_standing
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
@@ -31,6 +31,29 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 class PushCounts:
     accepted: int = 0
     refused: int = 0
+
+
+Name = tuple[int, int, str]
+"""Of a push: key, member and Idempotency-Key."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PushRequest:
+    """A push that is to be decided on; or what is wrong with its body, which is told to those alone
+    who may push at all."""
+
+    caller: Caller
+    parsed: Push | Problem
+    key: str | None
+
+    @property
+    def push(self) -> Push:
+        assert isinstance(self.parsed, Push)
+        return self.parsed
+
+    @property
+    def name(self) -> Name | None:
+        return None if self.key is None else (self.caller.key, self.caller.member, self.key)
 
 
 class HubApi:
@@ -91,7 +114,9 @@ class HubApi:
         key = idempotency_key(request.headers)
         parsed = _parsed(request)
         try:
-            decided = await self._store.commit(lambda db: self._decide(db, caller, parsed, key))
+            decided = await self._store.commit_together(
+                self._decide, PushRequest(caller, parsed, key)
+            )
         except StoreFull as full:
             raise Problem(507, f"nothing was accepted: {full}; push it again later") from None
         except (StoreFailed, StoreUnavailable):
@@ -101,55 +126,59 @@ class HubApi:
             raise decided
         return decided
 
-    def _decide(
-        self,
-        db: Db,
-        caller: Caller,
-        parsed: Push | Problem,
-        key: str | None,
-    ) -> Problem | str:
+    def _decide(self, db: Db, asked: Sequence[PushRequest]) -> list[Problem | str]:
         """All of it in one transaction. A refusal is returned: what it has counted must stay."""
         now = self._clock()
-        if problem := over_rate(db, caller, now):
-            return problem
-        if isinstance(parsed, Problem):
-            return parsed
-        if problem := not_allowed(db, caller, parsed):
-            note(db, str(caller.member), "push refused", problem.detail, now)
-            return problem
-        if key is not None and (known := _earlier(db, caller, key)) is not None:
-            digest, request_id = known
-            same = digest == _digest(parsed)
-            return request_id if same else Problem(422, f"Idempotency-Key {key!r} had another body")
-        request_id = self._enter(db, caller, parsed, now)
-        if key is not None:
-            _remember(db, caller, key, parsed, request_id, now)
-        return request_id
+        too_many = over_rate(db, [each.caller for each in asked], now)
+        members = members_of(db, [each.push for each in asked if isinstance(each.parsed, Push)])
+        refusals = [
+            problem or _refusal(db, each, members, now)
+            for problem, each in zip(too_many, asked, strict=True)
+        ]
+        taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
+        known = _earlier(db, taken)
+        # Of those under one Idempotency-Key the first is entered, and the others are its repeats.
+        fresh: dict[Name | PushRequest, PushRequest] = {}
+        for each in taken:
+            if each.name not in known:
+                fresh.setdefault(each.name or each, each)
+        entered = self._enter(db, list(fresh.values()), now)
+        _remember(db, entered, now)
+        known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
+        requests = dict(entered)
+        return [
+            refusal or (_as_before(each, *known[each.name]) if each.name else requests[each])
+            for each, refusal in zip(asked, refusals, strict=True)
+        ]
 
-    def _enter(self, db: Db, caller: Caller, push: Push, now: float) -> str:
+    def _enter(
+        self, db: Db, asked: Sequence[PushRequest], now: float
+    ) -> list[tuple[PushRequest, str]]:
+        """With the requestId of each."""
+        postings = [self._posting(each.push, now) for each in asked]
+        entered = ledger.enter_all(db, postings, now=now, grace=self._grace)
+        lines = [
+            (str(each.caller.member), "push", f"item {item}, {_in_words(each)}")
+            for each, (item, _) in zip(asked, entered, strict=True)
+        ]
+        note_all(db, lines, now)
+        return [(each, request) for each, (_, request) in zip(asked, entered, strict=True)]
+
+    def _posting(self, push: Push, now: float) -> ledger.Posting:
         timestamp = push.timestamp or recorded(push.item)
         life = push.time_to_live or self._time_to_live
-        item, request_id = ledger.enter(
-            db,
-            ledger.Posting(
-                push.workspace,
-                push.source,
-                push.item,
-                int(now if timestamp is None else timestamp.timestamp()),
-                priority=push.priority,
-                sos=push.sos,
-                target=push.target,
-                collapse_key=push.collapse_key,
-                expires=None if push.sos else now + life,
-                contact=push.contact,
-            ),
-            now=now,
-            grace=self._grace,
+        return ledger.Posting(
+            push.workspace,
+            push.source,
+            push.item,
+            int(now if timestamp is None else timestamp.timestamp()),
+            priority=push.priority,
+            sos=push.sos,
+            target=push.target,
+            collapse_key=push.collapse_key,
+            expires=None if push.sos else now + life,
+            contact=push.contact,
         )
-        whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
-        detail = f"item {item}, a {push.kind} of {push.source} to {whom}, key {caller.key_name!r}"
-        note(db, str(caller.member), "push", detail, now)
-        return request_id
 
 
 def _parsed(request: Request) -> Push | Problem:
@@ -165,31 +194,54 @@ def _parsed(request: Request) -> Push | Problem:
         return Problem(422, f"nothing was accepted: {len(faults)} fault(s)", errors=faults)
 
 
-def _digest(push: Push) -> bytes:
-    return hashlib.blake2b(repr(push).encode("utf-8", "replace"), digest_size=16).digest()
+def _refusal(
+    db: Db, each: PushRequest, members: Collection[tuple[int, int]], now: float
+) -> Problem | None:
+    if isinstance(each.parsed, Problem):
+        return each.parsed
+    problem = not_allowed(each.caller, each.push, members)
+    if problem is not None:
+        note(db, str(each.caller.member), "push refused", problem.detail, now)
+    return problem
 
 
-def _earlier(db: Db, caller: Caller, key: str) -> tuple[bytes, str] | None:
-    """Digest and requestId of the push that came under this key before."""
+def _in_words(each: PushRequest) -> str:
+    push = each.push
+    whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
+    return f"a {push.kind} of {push.source} to {whom}, key {each.caller.key_name!r}"
+
+
+def _as_before(each: PushRequest, digest: bytes, request_id: str) -> Problem | str:
+    if digest == _digest(each):
+        return request_id
+    return Problem(422, f"Idempotency-Key {each.key!r} had another body")
+
+
+def _digest(each: PushRequest) -> bytes:
+    return hashlib.blake2b(repr(each.push).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _earlier(db: Db, asked: Sequence[PushRequest]) -> dict[Name | None, tuple[bytes, str]]:
+    """Digest and requestId of what came before under the keys of these."""
+    names = {each.name for each in asked if each.name is not None}
+    if not names:
+        return {}
     rows = db.execute(
-        "SELECT digest, request_id FROM idempotency"
-        " WHERE credential = ? AND member = ? AND key = ?",
-        caller.key,
-        caller.member,
-        key,
+        "SELECT credential, member, key, digest, request_id FROM idempotency"
+        f" WHERE (credential, member, key) IN (VALUES {', '.join(['(?, ?, ?)'] * len(names))})",
+        *(part for name in names for part in name),
     )
-    return (bytes(rows[0][0]), rows[0][1]) if rows else None
+    return {(*name,): (bytes(digest), request_id) for *name, digest, request_id in rows}
 
 
-def _remember(db: Db, caller: Caller, key: str, push: Push, request_id: str, now: float) -> None:
-    """Nobody else remembers the same meanwhile: `over_rate` has locked the caller's key."""
-    db.execute(
-        "INSERT INTO idempotency (credential, member, key, digest, at, request_id)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        caller.key,
-        caller.member,
-        key,
-        _digest(push),
-        now,
-        request_id,
-    )
+_REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
+
+
+def _remember(db: Db, entered: Sequence[tuple[PushRequest, str]], now: float) -> None:
+    """Nobody else remembers the same meanwhile: `over_rate` has locked the callers' keys."""
+    rows = [
+        (*each.name, _digest(each), now, request_id)
+        for each, request_id in entered
+        if each.name is not None
+    ]
+    insert(db, "idempotency", _REMEMBERED, rows)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, insert
 
 
 def note(db: Db, actor: str, action: str, detail: str, now: float) -> None:
     """`actor` is a member's number, or `administration`; secrets never come here."""
-    db.execute(
-        "INSERT INTO audit (at, actor, action, detail) VALUES (?, ?, ?, ?)",
-        now,
-        actor,
-        action,
-        detail,
-    )
+    note_all(db, [(actor, action, detail)], now)
+
+
+def note_all(db: Db, lines: Sequence[tuple[str, str, str]], now: float) -> None:
+    insert(db, "audit", ("at", "actor", "action", "detail"), [(now, *line) for line in lines])
 
 
 def latest(db: Db, limit: int) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub import attempts, sessions
 from fieldagent.hub.caller import (
+    Call,
     Caller,
     Proof,
     Purpose,
@@ -60,7 +61,7 @@ class Authentication:
             return await self._signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._member(proof, source, now)
-        found = await self._store.read(lambda db: admitted(db, proof, member, now, purpose))
+        found = await self._store.read_together(admitted, Call(proof, member, now, purpose))
         if found is None:
             raise await self._wrong(source, now)
         if isinstance(found, Problem):

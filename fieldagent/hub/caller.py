@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import NamedTuple
 
 from fieldagent.http.address import Network, is_in
 from fieldagent.http.message import Request
@@ -21,7 +21,7 @@ from fieldagent.hub import secret
 from fieldagent.hub.attempts import too_many
 from fieldagent.hub.push import Push
 from fieldagent.hub.rate import Rate
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, marks
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""
@@ -108,64 +108,105 @@ def address_of(request: Request, trusted: Sequence[Network]) -> str:
     return address
 
 
-def identify(db: Db, proof: Proof, proven: int | None, now: float) -> Caller | None:
-    """Who calls; None when something of it is wrong. `proven` is whose password was right."""
-    key = _credential(db, "key", proof.key, now)
-    if proof.token is not None:
-        token = _credential(db, "token", proof.token, now)
-        proven = None if token is None else token["member"]
-    if key is None or proven is None:
-        return None
-    rows = db.execute(
-        "SELECT type, name, role, may_push FROM member LEFT JOIN membership"
-        " ON membership.member = member.id AND membership.workspace = ?"
-        " WHERE member.id = ? AND disabled IS NULL",
-        key["workspace"],
-        proven,
-    )
-    if not rows:
-        return None
-    type_, name, role, may_push = rows[0]
-    scopes = frozenset(key["scopes"].split())
-    return Caller(
-        key["id"],
-        key["name"],
-        key["workspace"],
-        scopes,
-        proven,
-        type_,
-        name,
-        role or "",
-        bool(may_push),
-    )
+class Call(NamedTuple):
+    """One that is to be let in, or not."""
+
+    proof: Proof
+    proven: int | None
+    """Whose password was right."""
+    now: float
+    purpose: Purpose
+
+
+class _Credential(NamedTuple):
+    kind: str
+    id: int
+    name: str
+    workspace: int | None
+    member: int | None
+    scopes: str
+    expires: float | None
+    per_minute: int
+    burst: int
+    tat: float
 
 
 def knows_key(db: Db, proof: Proof, now: float) -> bool:
-    return _credential(db, "key", proof.key, now) is not None
+    return _in_force(_credentials(db, [proof.key]), "key", proof.key, now) is not None
 
 
-def _credential(db: Db, kind: str, presented: str, now: float) -> dict[str, Any] | None:
-    # Found by its hash: the time that takes tells nothing of the secret.
+def _credentials(db: Db, presented: Collection[str]) -> dict[str, _Credential]:
+    # Found by their hashes: the time that takes tells nothing of the secret.
+    secrets = {secret.lookup(each): each for each in presented}
     rows = db.execute(
-        "SELECT id, name, workspace, member, scopes FROM credential WHERE lookup = ?"
-        " AND kind = ? AND revoked IS NULL AND (expires IS NULL OR expires > ?)",
-        secret.lookup(presented),
-        kind,
-        now,
+        "SELECT lookup, kind, id, name, workspace, member, scopes, expires, per_minute, burst, tat"
+        f" FROM credential WHERE lookup IN ({marks(secrets)}) AND revoked IS NULL",
+        *secrets,
     )
-    names = ("id", "name", "workspace", "member", "scopes")
-    return dict(zip(names, rows[0], strict=True)) if rows else None
+    return {secrets[lookup]: _Credential(*row) for lookup, *row in rows}
 
 
-def admitted(
-    db: Db, proof: Proof, proven: int | None, now: float, purpose: Purpose
-) -> Caller | Problem | None:
-    """Who may send a body, or what stands against it whatever that holds; None for a stranger."""
-    caller = identify(db, proof, proven, now)
-    if caller is None:
+def _in_force(
+    known: Mapping[str, _Credential], kind: str, presented: str, now: float
+) -> _Credential | None:
+    found = known.get(presented)
+    if found is None or found.kind != kind or (found.expires is not None and found.expires <= now):
         return None
-    _, problem = _rate(db, caller, now)
-    return problem or stands_against(caller, purpose) or caller
+    return found
+
+
+def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
+    """Of each call who may send a body, or what stands against it whatever that holds; None for a
+    stranger, where something of the proof is wrong. By two statements, however many they are."""
+    known = _credentials(
+        db, {each for call in calls for each in (call.proof.key, call.proof.token) if each}
+    )
+    keys, whose = [], []
+    for proof, proven, now, _ in calls:
+        key = _in_force(known, "key", proof.key, now)
+        if proof.token is not None:
+            token = _in_force(known, "token", proof.token, now)
+            proven = None if token is None else token.member
+        keys.append(key)
+        whose.append((0, 0) if key is None else (key.workspace or 0, proven or 0))
+    members = _members(db, set(whose) - {(0, 0)})
+    return [
+        None if key is None or where not in members else _admitted(key, where, members[where], call)
+        for key, where, call in zip(keys, whose, calls, strict=True)
+    ]
+
+
+_Member = tuple[str, str, str | None, int | None]
+"""Type and name; role and right to push, where they are a member of the workspace."""
+
+
+def _members(db: Db, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], _Member]:
+    """By workspace and member."""
+    if not wanted:
+        return {}
+    workspaces, members = ({pair[place] for pair in wanted} for place in (0, 1))
+    rows = db.execute(
+        "SELECT workspace.id, member.id, member.type, member.name, role, may_push"
+        " FROM workspace CROSS JOIN member LEFT JOIN membership"
+        " ON membership.member = member.id AND membership.workspace = workspace.id"
+        f" WHERE workspace.id IN ({marks(workspaces)}) AND member.id IN ({marks(members)})"
+        " AND disabled IS NULL",
+        *workspaces,
+        *members,
+    )
+    return {(workspace, member): tuple(told) for workspace, member, *told in rows}
+
+
+def _admitted(
+    key: _Credential, where: tuple[int, int], member: _Member, call: Call
+) -> Caller | Problem:
+    type_, name, role, may_push = member
+    scopes = frozenset(key.scopes.split())
+    caller = Caller(
+        key.id, key.name, where[0], scopes, where[1], type_, name, role or "", bool(may_push)
+    )
+    _, problem = _rate(key.per_minute, key.burst, key.tat, call.now)
+    return problem or stands_against(caller, call.purpose) or caller
 
 
 _WHERE = {
@@ -195,42 +236,63 @@ def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
     return None
 
 
-def over_rate(db: Db, caller: Caller, now: float) -> Problem | None:
-    """Count this call of the key; every hub process counts in the same place."""
-    tat, problem = _rate(db, caller, now, locked=db.for_update)
-    if problem is not None:
-        return problem
-    db.execute("UPDATE credential SET tat = ? WHERE id = ?", tat, caller.key)
-    return None
-
-
-def _rate(db: Db, caller: Caller, now: float, *, locked: str = "") -> tuple[float, Problem | None]:
-    """The `tat` of the key after one more call, or why that may not be yet."""
-    ((per_minute, burst, tat),) = db.execute(
-        "SELECT per_minute, burst, tat FROM credential WHERE id = ?" + locked, caller.key
+def over_rate(db: Db, callers: Sequence[Caller], now: float) -> list[Problem | None]:
+    """Count these calls of their keys, one after the other; every hub process counts in the same
+    place. Keys are locked in the order of their numbers."""
+    keys = sorted({caller.key for caller in callers})
+    rows = db.execute(
+        f"SELECT id, per_minute, burst, tat FROM credential WHERE id IN ({marks(keys)})"
+        f" ORDER BY id{db.for_update}",
+        *keys,
     )
+    rates = {id_: (per_minute, burst) for id_, per_minute, burst, _ in rows}
+    before = {id_: tat for id_, _, _, tat in rows}
+    tats, problems = dict(before), []
+    for caller in callers:
+        tats[caller.key], problem = _rate(*rates[caller.key], tats[caller.key], now)
+        problems.append(problem)
+    for key, tat in tats.items():
+        if tat != before[key]:
+            db.execute("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
+    return problems
+
+
+def _rate(per_minute: float, burst: int, tat: float, now: float) -> tuple[float, Problem | None]:
+    """The `tat` of the key after one more call, or why that may not be yet."""
     tat, wait = Rate(per_minute, burst).admit(tat, now)
     return tat, too_many("this key has been used too often", wait) if wait else None
 
 
-def not_allowed(db: Db, caller: Caller, push: Push) -> Problem | None:
+Place = tuple[int, int]
+"""A workspace and one who may be a member."""
+
+
+def members_of(db: Db, pushes: Collection[Push]) -> set[Place]:
+    """Of those whom these pushes name, who is a member of their workspace."""
+    workspaces = {push.workspace for push in pushes}
+    named = {each for push in pushes for each in (push.source, push.target) if each is not None}
+    if not named:
+        return set()
+    rows = db.execute(
+        "SELECT workspace, member FROM membership"
+        f" WHERE workspace IN ({marks(workspaces)}) AND member IN ({marks(named)})",
+        *workspaces,
+        *named,
+    )
+    return {(workspace, member) for workspace, member in rows}
+
+
+def not_allowed(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:
     """Whether somebody who was `admitted` may push this item, in that name, to that target."""
     if push.workspace != caller.workspace:
         return Problem(403, f"the key is not for workspace {push.workspace}")
     if push.kind not in caller.scopes:
         return Problem(403, f"the key may not push a {push.kind}")
     target = push.source if push.target is None else push.target
-    rows = db.execute(
-        "SELECT member FROM membership WHERE workspace = ? AND member IN (?, ?)",
-        push.workspace,
-        push.source,
-        target,
-    )
-    members = {member for (member,) in rows}
     if push.source != caller.member and caller.type == "User":
         return Problem(403, "a User pushes in their own name: sourceUserId must be their number")
-    if push.source not in members:
+    if (push.workspace, push.source) not in members:
         return Problem(403, f"the source {push.source} is not in workspace {push.workspace}")
-    if target not in members:
+    if (push.workspace, target) not in members:
         return Problem(403, f"the target {push.target} is not in workspace {push.workspace}")
     return None

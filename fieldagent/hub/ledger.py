@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from fieldagent.hub import ring_alerts, sos
 from fieldagent.hub.contract import Bearer, Estimate
-from fieldagent.hub.store.contract import Db, insert
+from fieldagent.hub.store.contract import Db, Overtaken, insert, marks
 from fieldagent.package.package import Item, Message, Waypoint
 from fieldagent.package.writing import kind_of
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
@@ -74,109 +75,127 @@ class Entered(NamedTuple):
 
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
-    """Store the item with its deliveries, by as many statements for one device as for 1 000.
+    """One of an agent goes to webhooks too."""
+    (entered,) = enter_all(db, [posting], now=now, grace=grace)
+    source = posting.source
+    if source is not None:
+        _deliver_to_webhooks(db, posting.workspace, entered.item, now, urgent=posting.sos)
+        if posting.sos:
+            sos.raise_of(db, posting.workspace, source.station, entered.item, now)
+    return entered
+
+
+def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[Entered]:
+    """Store the items with their deliveries to devices, by as many statements for one item and one
+    device as for 100 and 1 000.
 
     `grace` is how many seconds the IP link has before a satellite message is paid for.
     """
-    if posting.collapse_key is not None:
-        _collapse(db, posting, now)
-    source = posting.source
-    item, request_id = _store(db, posting, None if source is None else source.station, now)
-    _deliver_to_devices(db, item, posting, now, grace)
-    if source is not None:
-        _deliver_to_webhooks(db, posting.workspace, item, now, urgent=posting.sos)
-        if posting.sos:
-            sos.raise_of(db, posting.workspace, source.station, item, now)
-    return Entered(item, request_id)
+    if not postings:
+        return []
+    rows = [
+        (posting, None if posting.source is None else posting.source.station)
+        for posting in postings
+    ]
+    entered = _store(db, rows, now)
+    _deliver_to_devices(db, postings, entered, now, grace)
+    _collapse(db, postings, entered, now)
+    return entered
 
 
 def raise_overdue(db: Db, posting: Posting, device: int, now: float) -> int:
     """Nothing was heard of the device: the alarm, which goes to webhooks; its number."""
-    item, _ = _store(db, posting, device, now)
+    ((item, _),) = _store(db, [(posting, device)], now)
     _deliver_to_webhooks(db, posting.workspace, item, now, urgent=True)
     return sos.raise_of(db, posting.workspace, device, item, now, kind="overdue")
 
 
-def _store(db: Db, posting: Posting, device: int | None, now: float) -> Entered:
-    """`device` is whose item it is, or without a `source`, of whom it tells."""
-    source = posting.source
-    request_id = str(uuid.uuid4())
-    ((item,),) = db.execute(
-        "INSERT INTO item (request_id, workspace, sender, target, body, sos, priority,"
-        " collapse_key, accepted, expires, source_device, source_sequence, contact, estimate,"
-        " unauthenticated, kind, words)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        request_id,
-        posting.workspace,
-        posting.sender,
-        posting.target,
-        encode([Entry(0, posting.item, posting.time, posting.sos)]),
-        int(posting.sos),
-        posting.priority,
-        posting.collapse_key,
-        now,
-        posting.expires,
-        device,
-        source.sequence if source else None,
-        posting.contact,
-        "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
-        int(posting.unauthenticated),
-        kind_of(posting.item),
-        words_of(posting.item),
-    )
+_ITEM = (
+    *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
+    *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),
+    *("unauthenticated", "kind", "words"),
+)
+
+
+def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
+    """With each the device whose item it is, or without a `source`, of which it tells."""
+    rows = [
+        (
+            str(uuid.uuid4()),
+            posting.workspace,
+            posting.sender,
+            posting.target,
+            encode([Entry(0, posting.item, posting.time, posting.sos)]),
+            int(posting.sos),
+            posting.priority,
+            posting.collapse_key,
+            now,
+            posting.expires,
+            device,
+            posting.source.sequence if posting.source else None,
+            posting.contact,
+            "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
+            int(posting.unauthenticated),
+            kind_of(posting.item),
+            words_of(posting.item),
+        )
+        for posting, device in postings
+    ]
+    numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
     db.announce(sos.EVENTS)
-    return Entered(item, request_id)
+    return [Entered(numbers[row[0]], row[0]) for row in rows]
 
 
-def satellite_from(
-    posting: Posting, subscribed: bool | None, now: float, grace: float
-) -> float | None:
-    """When a delivery may be paid for; None is never. `subscribed`: whether its member asks for
-    relays over satellite, None when the device has no satellite modem."""
-    if subscribed is None:
-        return None
-    if posting.sos:
-        return now
-    relayed = posting.source is not None
-    return now + grace if subscribed or not relayed else None
+_ADDRESSED = (
+    "item.workspace = device.workspace"
+    " AND (item.target = device.member OR (item.target IS NULL AND item.sender <> device.member))"
+)
+_MEMBER = "membership.member = device.member AND membership.workspace = device.workspace"
 
 
-def _deliver_to_devices(db: Db, item: int, posting: Posting, now: float, grace: float) -> None:
-    satellite = False
-    rows = []
-    for device, sequence, asks in _numbered_addressees(db, posting):
-        subscribed = None if asks is None else bool(asks)
-        due = satellite_from(posting, subscribed, now, grace)
-        rows.append((item, device, sequence, "waiting", due))
+def _deliver_to_devices(
+    db: Db, postings: Sequence[Posting], entered: Sequence[Entered], now: float, grace: float
+) -> None:
+    """Two steps: devices are locked as they count on the numbers that items have on air to them,
+    and in the order of their own, so that who locks several does so without a deadlock."""
+    items = [each.item for each in entered]
+    these = f"item.id IN ({marks(items)})"
+    targets = {posting.target for posting in postings}
+    among: tuple[str, set[int | None]] = ("member", targets)
+    if None in targets:
+        among = ("workspace", {posting.workspace for posting in postings})
+    numbered = db.execute(
+        "UPDATE device SET next_sequence = next_sequence +"
+        f" (SELECT count(*) FROM item WHERE {these} AND {_ADDRESSED}) WHERE id IN"
+        f" (SELECT id FROM device WHERE {among[0]} IN ({marks(among[1])}) AND disabled IS NULL"
+        f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER})"
+        f" AND EXISTS (SELECT 1 FROM item WHERE {these} AND {_ADDRESSED})"
+        f" ORDER BY id{db.for_update}) RETURNING id",
+        *items,
+        *among[1],
+        *items,
+    )
+    if not numbered:
+        return
+    # An SOS is paid for at once. What an agent sent is, if its addressee asks for that.
+    delivered = db.execute(
+        "INSERT INTO delivery (item, device, sequence, state, satellite_from)"
+        " SELECT item.id, device.id, next_sequence - 1 - count(*) OVER (PARTITION BY device.id)"
+        " + row_number() OVER (PARTITION BY device.id ORDER BY item.id), 'waiting',"
+        " CASE WHEN imei IS NULL OR operator IS NULL THEN NULL WHEN sos = 1 THEN ?"
+        " WHEN over_satellite = 1 OR source_sequence IS NULL THEN ? END"
+        f" FROM item JOIN device ON {_ADDRESSED} JOIN membership ON {_MEMBER}"
+        f" WHERE {these} AND device.disabled IS NULL RETURNING device, satellite_from",
+        now,
+        now + grace,
+        *items,
+    )
+    if {device for device, _ in delivered} != {device for (device,) in numbered}:
+        raise Overtaken("who is in the workspace has changed meanwhile")
+    for (device,) in numbered:
         announce_mail(db, device)
-        satellite |= due is not None
-    insert(db, "delivery", ("item", "device", "sequence", "state", "satellite_from"), rows)
-    if satellite:
+    if any(due is not None for _, due in delivered):
         db.announce("satellite")
-
-
-def _numbered_addressees(db: Db, posting: Posting) -> list[tuple[int, int, int | None]]:
-    """Devices that are to have it; with each, the number that it has on air to that device, and
-    whether its member asks for relays over satellite, None when it has no satellite modem.
-
-    Locked in the order of their numbers: who locks several does so without a deadlock.
-    """
-    whom, number = (
-        ("member <> ?", posting.sender)
-        if posting.target is None
-        else ("member = ?", posting.target)
-    )
-    return db.execute(
-        "UPDATE device SET next_sequence = next_sequence + 1 WHERE id IN (SELECT id FROM device"
-        f" WHERE workspace = ? AND disabled IS NULL AND {whom} AND EXISTS (SELECT 1 FROM membership"
-        " WHERE membership.member = device.member AND membership.workspace = device.workspace)"
-        f" ORDER BY id{db.for_update}) RETURNING id, next_sequence - 1,"
-        " CASE WHEN imei IS NULL OR operator IS NULL THEN NULL ELSE (SELECT over_satellite FROM"
-        " membership WHERE membership.member = device.member"
-        " AND membership.workspace = device.workspace) END",
-        posting.workspace,
-        number,
-    )
 
 
 def _deliver_to_webhooks(db: Db, workspace: int, item: int, now: float, *, urgent: bool) -> None:
@@ -203,17 +222,24 @@ def end_escalation(db: Db, item: int) -> None:
     )
 
 
-def _collapse(db: Db, posting: Posting, now: float) -> None:
-    """A newer item takes the place of an older one that has not left yet."""
-    db.execute(
-        "UPDATE delivery SET state = 'collapsed', ended = ?, reason = 'replaced by a newer item'"
-        " WHERE state = 'waiting' AND item IN (SELECT id FROM item WHERE workspace = ?"
-        " AND sender = ? AND collapse_key = ?)",
-        now,
-        posting.workspace,
-        posting.sender,
-        posting.collapse_key,
-    )
+def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], now: float) -> None:
+    """A newer item takes the place of older ones that have not left yet."""
+    newest = {
+        (posting.workspace, posting.sender, posting.collapse_key): each.item
+        for posting, each in zip(postings, entered, strict=True)
+        if posting.collapse_key is not None
+    }
+    if newest:
+        db.execute(
+            "UPDATE delivery SET state = 'collapsed', ended = ?,"
+            " reason = 'replaced by a newer item' WHERE state = 'waiting' AND item IN"
+            " (SELECT older.id FROM item AS newest"
+            " JOIN item AS older ON older.workspace = newest.workspace"
+            " AND older.sender = newest.sender AND older.collapse_key = newest.collapse_key"
+            f" AND older.id <> newest.id WHERE newest.id IN ({marks(newest)}))",
+            now,
+            *newest.values(),
+        )
 
 
 def confirm(db: Db, item: int, device: int, way: Bearer, now: float) -> None:

@@ -39,11 +39,29 @@ NOT_STORED = StoreFull, StoreFailed, StoreUnavailable
 
 @dataclass(slots=True, eq=False)
 class Order(Generic[C]):
-    operation: Callable[[C], Any]
+    operation: Callable[..., Any]
+    """Of a connection."""
     caller: trio.lowlevel.Task | None = None
     """Who waits for it; None where nobody has to be woken."""
     result: Any = None
     error: BaseException | None = None
+    together: bool = False
+    """`operation` gets the arguments of all who order it at one moment, and has as many results."""
+    argument: Any = None
+
+
+def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
+    """Each by itself, then those that are carried out together."""
+    shared: dict[Callable[..., Any], list[Order[C]]] = {}
+    for order in orders:
+        if order.together:
+            shared.setdefault(order.operation, []).append(order)
+        else:
+            order.result = order.operation(connection)
+    for operation, alike in shared.items():
+        results = operation(connection, [order.argument for order in alike])
+        for order, result in zip(alike, results, strict=True):
+            order.result = result
 
 
 class GroupCommit(Generic[C]):
@@ -67,21 +85,32 @@ class GroupCommit(Generic[C]):
 
         Raises StoreFailed, StoreUnavailable, or what `operation` or the commit raise.
         """
+        result: T = await self._carried_out(Order(operation))
+        return result
+
+    async def commit_together(
+        self, operation: Callable[[C, Sequence[Any]], Sequence[T]], argument: Any
+    ) -> T:
+        """As `commit`; all who order the same operation at one moment share one run of it."""
+        order: Order[C] = Order(operation, together=True, argument=argument)
+        result: T = await self._carried_out(order)
+        return result
+
+    async def _carried_out(self, order: Order[C]) -> Any:
         if self.failed is not None:
             raise self.failed
         if self._ended:
             # Of two that are cancelled together, the store may be the first to go.
             await trio.lowlevel.checkpoint_if_cancelled()
             raise StoreFailed("the journal has been closed, as the program stops")
-        order = Order(operation, trio.lowlevel.current_task())
+        order.caller = trio.lowlevel.current_task()
         self._orders.append(order)
         if len(self._orders) == 1 or len(self._orders) >= self._enough:
             self._came.set()
         await trio.lowlevel.wait_task_rescheduled(_stay)
         if order.error is not None:
             raise order.error
-        result: T = order.result
-        return result
+        return order.result
 
     async def news(self) -> None:
         """Wait until something is committed."""

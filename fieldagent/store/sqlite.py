@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from fieldagent.store.group import Order, StoreFailed, StoreFull
+from fieldagent.store.group import Order, StoreFailed, StoreFull, carry_out
 from fieldagent.store.schema import Schema
 from fieldagent.system.private import make_private_file, make_private_folder
 
@@ -25,8 +25,7 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
     """All in one transaction. Raises StoreFailed, StoreFull, or what one of them raises."""
     try:
         writer.execute("BEGIN IMMEDIATE")
-        for order in orders:
-            order.result = order.operation(writer)
+        carry_out(orders, writer)
         writer.execute("COMMIT")
     except BaseException as error:
         roll_back(writer)

@@ -54,12 +54,20 @@ def drive(port: int, requests: int) -> float:
     return accepted(port, REQUEST % port, requests, status=b"202", end=b"}\n")
 
 
-def accepted(port: int, request: bytes, requests: int, *, status: bytes, end: bytes) -> float:
+def accepted(
+    port: int,
+    request: bytes,
+    requests: int,
+    *,
+    status: bytes,
+    end: bytes,
+    connections: int = CONNECTIONS,
+) -> float:
     """Answers of that status a second, one request under way on each connection.
 
     `end` is how a whole answer ends.
     """
-    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
+    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
     selector = selectors.DefaultSelector()
     received = dict.fromkeys(peers, b"")
     for each in peers:

@@ -31,7 +31,8 @@ from tests.bench.process import processor, resident
 from tests.postgres import new_database, server
 from tests.processes import Hub, administer, agent, hub
 
-PUSHES = 2_000
+PUSHES, CALLERS, DEVICES, MANY = 2_000, 64, 3, 1_000
+"""How many items, by how many callers at one moment, to how many devices each; and one to many."""
 ROUNDS = 3
 INSERTS = 500
 LATENCIES = 50
@@ -66,12 +67,39 @@ class Rest(NamedTuple):
 def push_ratio(database: str) -> float:
     """Pushes accepted in a second over bare INSERTs in a second: the median of the rounds."""
     proof = admitted(database)
+    _equip(database, DEVICES)
     ratios = []
     with tempfile.TemporaryDirectory() as home, hub(Path(home), {"database": database}) as running:
         for _ in range(ROUNDS):
             own = _push_all(running.port, proof)
             ratios.append(own / _inserts(database))
     return statistics.median(ratios)
+
+
+def _equip(database: str, devices: int) -> None:
+    """So many devices, each of a user of its own."""
+
+    def add(db: Db) -> None:
+        for number in range(devices):
+            member = directory.add_user(db, 1, f"kit {number}", now=0.0)
+            directory.add_device(db, 1, member, f"kit {number}", now=0.0)
+
+    store = open_store(database)
+    store.once(add)
+    store.close()
+
+
+def many_answered(database: str) -> float:
+    """Milliseconds until a location to MANY devices is answered: the median."""
+    proof = admitted(database)
+    _equip(database, MANY)
+    with tempfile.TemporaryDirectory() as home, hub(Path(home), {"database": database}) as running:
+        request = push_request(running.port, proof)
+        each = [
+            accepted(running.port, request, 1, status=b"200", end=b"\r\n\r\n", connections=1)
+            for _ in range(11)
+        ]
+    return 1000 / statistics.median(each)
 
 
 def admitted(database: str) -> Proof:
@@ -95,7 +123,14 @@ def push_request(port: int, proof: Proof) -> bytes:
 
 
 def _push_all(port: int, proof: Proof) -> float:
-    return accepted(port, push_request(port, proof), PUSHES, status=b"200", end=b"\r\n\r\n")
+    return accepted(
+        port,
+        push_request(port, proof),
+        PUSHES,
+        status=b"200",
+        end=b"\r\n\r\n",
+        connections=CALLERS,
+    )
 
 
 def _inserts(database: str) -> float:
@@ -275,20 +310,24 @@ def _transactions(database: str) -> int:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         own = push_ratio(str(Path(folder) / "hub.sqlite3"))
-    print(f"{'pushes accepted over bare INSERTs, SQLite':<62} {own:>7.3f}")
-    with server() as running:
+        many = many_answered(str(Path(folder) / "many.sqlite3"))
+    print(f"{f'pushes accepted over bare INSERTs, {CALLERS} callers, SQLite':<62} {own:>7.3f}")
+    print(f"{f'a location to {MANY} devices answered, SQLite':<62} {many:>7.1f} ms")
+    with server(durable=True) as running:
         own = push_ratio(new_database(running.address))
+        many = many_answered(new_database(running.address))
         rest = at_rest(new_database(running.address))
-    print(f"{'pushes accepted over bare INSERTs, PostgreSQL':<62} {own:>7.3f}")
+    print(f"{f'pushes accepted over bare INSERTs, {CALLERS} callers, PostgreSQL':<62} {own:>7.3f}")
+    print(f"{f'a location to {MANY} devices answered, PostgreSQL':<62} {many:>7.1f} ms")
     print(f"{f'{AGENTS} silent links, PostgreSQL: of a core':<62} {rest.processor:>7.4f}")
     print(f"{f'{AGENTS} silent links, PostgreSQL':<62} {rest.transactions:>7.1f} transactions/s")
     print(f"{'push to hook over loopback, median':<62} {latency() * 1000:>7.1f} ms")
-    many = fleet()
+    kits = fleet()
     print(
-        f"{f'hub memory for one of {AGENTS} linked agents':<62} {many.bytes_each / 1024:>7.1f} KiB"
+        f"{f'hub memory for one of {AGENTS} linked agents':<62} {kits.bytes_each / 1024:>7.1f} KiB"
     )
-    print(f"{f'{AGENTS} agents link':<62} {many.connect:>7.2f} s")
-    print(f"{f'{AGENTS} agents link again after the hub was killed':<62} {many.reconnect:>7.2f} s")
+    print(f"{f'{AGENTS} agents link':<62} {kits.connect:>7.2f} s")
+    print(f"{f'{AGENTS} agents link again after the hub was killed':<62} {kits.reconnect:>7.2f} s")
 
 
 if __name__ == "__main__":

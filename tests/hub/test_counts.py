@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from fieldagent.http.problem import Problem
+from fieldagent.hub.api import HubApi, PushRequest
+from fieldagent.hub.caller import Caller
 from fieldagent.hub.ledger import Posting, enter
+from fieldagent.hub.push import Push
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from tests.hub.field import GRACE, START
@@ -67,3 +71,117 @@ def test_an_item_to_many_takes_few_statements(store: Store, devices: int) -> Non
         )
     )
     assert sorted(rows) == [(1, 0)] * devices
+
+
+class Undone(Exception):
+    """What a test has tried is not to stay."""
+
+
+def caller(member: int = 100, *, key: int = 1, type_: str = "Integration") -> Caller:
+    scopes = frozenset({"message", "location"})
+    return Caller(key, "a key", 9, scopes, member, type_, "name", "member", True)
+
+
+def keys(db: Db) -> None:
+    for number, burst in ((1, 1_000), (2, 2)):
+        db.execute(
+            "INSERT INTO credential (id, kind, workspace, lookup, name, per_minute, burst, created)"
+            " VALUES (?, 'key', 9, ?, ?, 60, ?, ?)",
+            number,
+            f"lookup {number}",
+            f"key {number}",
+            burst,
+            START,
+        )
+
+
+def pushed(text: str, source: int = 100, **members: Any) -> Push:
+    priority = members.pop("priority", 12)
+    return Push(Message(text), source, members.pop("workspace", 9), priority=priority, **members)
+
+
+MIXED = [
+    PushRequest(caller(), pushed("to all", target=None), None),
+    PushRequest(caller(), pushed("to one", target=101), None),
+    PushRequest(caller(), pushed("old", target=None, collapse_key=5), "first"),
+    PushRequest(caller(101, type_="User"), pushed("of one", source=101, target=None), None),
+    PushRequest(caller(), pushed("newer", target=None, collapse_key=5), None),
+    PushRequest(caller(), pushed("old", target=None, collapse_key=5), "first"),
+    PushRequest(caller(), pushed("another", target=None), "first"),
+    PushRequest(caller(101), pushed("another's", target=102, collapse_key=5), "first"),
+    PushRequest(caller(), pushed("newest", target=101, collapse_key=5), None),
+    PushRequest(caller(), pushed("nobody", source=77, target=101), None),
+    PushRequest(caller(101, type_="User"), pushed("as another", target=101), None),
+    PushRequest(caller(), pushed("elsewhere", target=101, workspace=1), None),
+    PushRequest(caller(), Problem(422, "as a test"), None),
+    *[
+        PushRequest(caller(key=2), pushed(f"fast {number}", target=103), None)
+        for number in range(4)
+    ],
+    PushRequest(caller(), pushed("help", target=101, priority=100), None),
+]
+
+
+def decided(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> Any:
+    """What the callers are told, and what is in the tables then; items by their order."""
+    api: Any = HubApi(
+        cast(Any, None), cast(Any, None), clock=lambda: START, grace=GRACE, time_to_live=86_400
+    )
+    told = []
+    for group in groups:
+        counted = Counted(db)
+        told += api._decide(counted, group)
+        statements += counted.statements
+    items = db.execute("SELECT id, request_id, target, collapse_key, expires FROM item ORDER BY id")
+    place = {item: number for number, (item, *_) in enumerate(items)}
+    requests = {request: place[item] for item, request, *_ in items}
+    deliveries = db.execute(
+        "SELECT item, device, sequence, state, satellite_from, reason FROM delivery"
+    )
+    remembered = db.execute("SELECT credential, member, key, request_id FROM idempotency")
+    lines = db.execute("SELECT actor, action, detail FROM audit ORDER BY id")
+    return (
+        [each.status if isinstance(each, Problem) else requests[each] for each in told],
+        [tuple(row) for _, _, *row in items],
+        sorted((place[item], *row) for item, *row in deliveries),
+        sorted((*row, requests[request]) for *row, request in remembered),
+        sorted((actor, action, detail.partition(",")[2]) for actor, action, detail in lines),
+        db.execute("SELECT id, next_sequence FROM device ORDER BY id"),
+        db.execute("SELECT id, tat FROM credential ORDER BY id"),
+    )
+
+
+def tried(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
+    found: list[Any] = []
+    statements: list[str] = []
+
+    def try_out(db: Db) -> None:
+        workspace_of(db, 4)
+        keys(db)
+        found.append(decided(db, groups, statements))
+        raise Undone
+
+    with pytest.raises(Undone):
+        store.once(try_out)
+    ((*rest, devices, tats),) = found
+    # Numbers that a database has given once are not given again.
+    first = min(device for device, _ in devices)
+    rest[2] = [(item, device - first, *row) for item, device, *row in rest[2]]
+    return ([*rest, [number for _, number in devices], tats], len(statements))
+
+
+def test_pushes_that_are_decided_together_end_as_one_by_one(store: Store) -> None:
+    alone, many = tried(store, [[each] for each in MIXED])
+    together, few = tried(store, [MIXED])
+    assert together == alone
+    assert few < many / 4
+
+
+@pytest.mark.parametrize("count", [1, 64])
+def test_a_push_of_many_takes_few_statements(store: Store, count: int) -> None:
+    group = [
+        PushRequest(caller(), pushed(f"number {n}", target=None, collapse_key=n), f"key {n}")
+        for n in range(count)
+    ]
+    _, statements = tried(store, [group])
+    assert statements <= 11

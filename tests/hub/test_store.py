@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,75 @@ async def test_callers_share_transactions_and_one_that_fails_fails_alone(store: 
             callers.start_soon(caller, "w00")
         assert outcomes.count("refused") == 1
         assert len(await store.read(names)) == 20
+
+
+async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store: Store) -> None:
+    runs: list[int] = []
+    outcomes: dict[int, Any] = {}
+
+    def enter(db: Db, numbers: Sequence[int]) -> list[str]:
+        runs.append(len(numbers))
+        db.announce("news")
+        for number in numbers:
+            # Two have one name.
+            db.execute("INSERT INTO workspace (name, created) VALUES (?, 0)", f"w{number % 20:02}")
+        return [f"entered {number}" for number in numbers]
+
+    async def caller(number: int) -> None:
+        try:
+            outcomes[number] = await store.commit_together(enter, number)
+        except Exception:
+            outcomes[number] = "refused"
+
+    async with running(store):
+        news = store.heard("news")
+        async with trio.open_nursery() as callers:
+            for number in range(21):
+                callers.start_soon(caller, number)
+        with trio.fail_after(PATIENCE):
+            await news.wait()
+        refused = [number for number, outcome in outcomes.items() if outcome == "refused"]
+        assert refused in ([0], [20])
+        kept = {number: f"entered {number}" for number in range(21) if number not in refused}
+        assert outcomes == kept | dict.fromkeys(refused, "refused")
+        assert len(await store.read(names)) == 20
+        # All fresh ones share few runs.
+        begun = len(runs)
+        async with trio.open_nursery() as callers:
+            for _ in range(20):
+                callers.start_soon(store.commit_together, _count_runs, runs)
+        assert len(runs) - begun <= 3
+
+
+def _count_runs(db: Db, runs: Sequence[list[int]]) -> Sequence[list[int]]:
+    runs[0].append(0)
+    return runs
+
+
+async def test_what_is_read_together_is_each_ones_own(store: Store) -> None:
+    answers: dict[int, int] = {}
+
+    def doubled(db: Db, numbers: Sequence[int]) -> list[int]:
+        if 7 in numbers:
+            raise ValueError("as a test")
+        return [2 * number for number in numbers]
+
+    async def ask(number: int) -> None:
+        with suppress(ValueError):
+            answers[number] = await store.read_together(doubled, number)
+
+    async with running(store):
+        for numbers in ([1, 2, 3], [7], [4, 5]):
+            async with trio.open_nursery() as callers:
+                for number in numbers:
+                    callers.start_soon(ask, number)
+        # One that is cancelled leaves the others their answers.
+        async with trio.open_nursery() as callers:
+            with trio.CancelScope() as gone:
+                gone.cancel()
+                await ask(8)
+            callers.start_soon(ask, 9)
+    assert answers | {8: 16} == {each: 2 * each for each in (1, 2, 3, 4, 5, 8, 9)}
 
 
 async def test_an_announcement_reaches_this_process_and_another(database: str) -> None:

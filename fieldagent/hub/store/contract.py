@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -12,6 +12,7 @@ import trio
 from fieldagent.store.group import StoreFailed, StoreUnavailable
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 class OtherVersion(StoreUnavailable):
@@ -52,14 +53,33 @@ ROWS = 1_000
 """In one statement: SQLite takes 32 766 parameters, PostgreSQL 65 535."""
 
 
-def insert(db: Db, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def insert(
+    db: Db,
+    table: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    returning: str = "",
+) -> list[tuple[Any, ...]]:
     """Insert many rows by few statements."""
-    mark = f"({', '.join('?' * len(columns))})"
+    mark = f"({marks(columns)})"
     into = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
+    ending = f" RETURNING {returning}" if returning else ""
+    returned = []
     for first in range(0, len(rows), ROWS):
         some = rows[first : first + ROWS]
         values = [value for row in some for value in row]
-        db.execute(into + ", ".join([mark] * len(some)), *values)
+        returned += db.execute(into + ", ".join([mark] * len(some)) + ending, *values)
+    return returned
+
+
+def marks(values: Collection[Any]) -> str:
+    """One for each."""
+    return ", ".join("?" * len(values))
+
+
+class Overtaken(Exception):
+    """Another transaction has changed meanwhile what this one builds on: it is carried out
+    again."""
 
 
 class Store(Protocol):
@@ -73,6 +93,17 @@ class Store(Protocol):
         change nothing but the store. Raises StoreUnavailable, StoreFailed, StoreFull, or what
         `operation` raises.
         """
+
+    async def commit_together(
+        self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
+    ) -> T:
+        """As `commit`, where `operation` gets what all pass that commit it at one moment; each has
+        its own of the results."""
+
+    async def read_together(
+        self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
+    ) -> T:
+        """As `read`, in the same way."""
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         """Run `operation`, which only looks."""

@@ -12,20 +12,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import psycopg
 import trio
 
-from fieldagent.hub.store.contract import DatabaseOptions, Db, Topics
+from fieldagent.hub.store.contract import DatabaseOptions, Db, Overtaken, Topics
 from fieldagent.hub.store.postgres_connections import Connection, Connections
 from fieldagent.hub.store.postgres_schema import migrate, require
-from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
+from fieldagent.hub.store.shared_reads import SharedReads
+from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable, carry_out
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 READERS = 4
 """Connections that read at one moment."""
@@ -42,7 +44,7 @@ CHANNEL = "fieldagent"
 TRIES = 5
 """Of a transaction that got into another's way."""
 
-_CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_CONFLICTS = (Overtaken, psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 
 
 class _PostgresDb:
@@ -90,6 +92,9 @@ class PostgresStore:
         with self._connections.at_once() as connection:
             (migrate if options.upgrade else require)(connection)
         self._group: GroupCommit[_PostgresDb] = GroupCommit(self._transact)
+        self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """What the group shares of each operation."""
+        self._readers = SharedReads(self.read)
         self._topics = Topics()
 
     def _raise_if_gone(self) -> None:
@@ -120,8 +125,7 @@ class PostgresStore:
             self._writer = self._connections.connect()
         db = _PostgresDb(self._writer)
         with self._connections.bounded(self._writer), self._writer.transaction():
-            for order in orders:
-                order.result = order.operation(db)
+            carry_out(orders, db)
             if db.topics:
                 payload = "\n".join(sorted(db.topics))
                 if len(payload.encode()) > PAYLOAD_MAX:
@@ -145,6 +149,18 @@ class PostgresStore:
         if not self._listens:
             self._topics.announce(topics)
         return result
+
+    async def commit_together(
+        self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
+    ) -> T:
+        if operation not in self._shared:
+            self._shared[operation] = partial(_run_together, operation)
+        self._raise_if_gone()
+        result, topics = await self._group.commit_together(self._shared[operation], argument)
+        if not self._listens:
+            self._topics.announce(topics)
+        answer: T = result
+        return answer
 
     def once(self, operation: Callable[[Db], T]) -> T:
         with self._connections.at_once() as connection:
@@ -174,6 +190,12 @@ class PostgresStore:
         return await trio.to_thread.run_sync(
             look_again, limiter=self._threads, abandon_on_cancel=True
         )
+
+    async def read_together(
+        self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
+    ) -> T:
+        result: T = await self._readers.ask(operation, argument)
+        return result
 
     # Listening.
 
@@ -215,8 +237,8 @@ class PostgresStore:
                 with trio.move_on_after(POLL) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
                 if quiet.cancelled_caught and await self._in_time(ear.ping):
-                    self._announce([EVERYTHING])
-                self._announce(ear.announced())
+                    _announce(self._topics, [EVERYTHING])
+                _announce(self._topics, ear.announced())
 
     async def _in_time(self, ask: Callable[[], T]) -> T:
         """Raises StoreUnavailable; a thread that still waits then is cut soon."""
@@ -241,16 +263,28 @@ class PostgresStore:
             log.warning("%s answers again, after %.0f s", self._connections.name, away)
         self._topics.announce_all()
 
-    def _announce(self, payloads: list[str]) -> None:
-        if EVERYTHING in payloads:
-            self._topics.announce_all()
-        else:
-            self._topics.announce({topic for each in payloads for topic in each.split("\n")})
-
     def close(self) -> None:
         self._connections.end_all()
         if self._writer is not None:
             self._connections.end(self._writer)
+
+
+def _announce(topics: Topics, payloads: Sequence[str]) -> None:
+    if EVERYTHING in payloads:
+        topics.announce_all()
+    else:
+        topics.announce({topic for each in payloads for topic in each.split("\n")})
+
+
+def _run_together(
+    operation: Callable[[Db, Sequence[A]], Sequence[T]],
+    shared: _PostgresDb,
+    arguments: Sequence[A],
+) -> list[tuple[T, set[str]]]:
+    db = shared.own()
+    results = operation(db, arguments)
+    shared.topics |= db.topics
+    return [(result, db.topics) for result in results]
 
 
 class _Ear:

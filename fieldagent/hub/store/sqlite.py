@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from fieldagent.system.folder import sync_folder
 from fieldagent.system.private import make_private_file
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 TYPES = {
     "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -68,6 +70,8 @@ class SqliteStore:
                 " another with --database"
             ) from error
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
+        self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """What the group shares of each operation."""
         self._topics = Topics()
         self._changes = _data_version(self._reader)
         self._changes_of_others = _data_version(self._writer)
@@ -89,6 +93,22 @@ class SqliteStore:
 
         result, topics = await self._group.commit(carry_out)
         self._topics.announce(topics)
+        return result
+
+    async def commit_together(
+        self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
+    ) -> T:
+        if operation not in self._shared:
+            self._shared[operation] = partial(_run_together, operation)
+        result, topics = await self._group.commit_together(self._shared[operation], argument)
+        self._topics.announce(topics)
+        answer: T = result
+        return answer
+
+    async def read_together(
+        self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
+    ) -> T:
+        (result,) = await self.read(lambda db: operation(db, [argument]))
         return result
 
     async def read(self, operation: Callable[[Db], T]) -> T:
@@ -145,6 +165,15 @@ class SqliteStore:
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
+
+
+def _run_together(
+    operation: Callable[[Db, Sequence[A]], Sequence[T]],
+    connection: sqlite3.Connection,
+    arguments: Sequence[A],
+) -> list[tuple[T, set[str]]]:
+    db = _SqliteDb(connection)
+    return [(result, db.topics) for result in operation(db, arguments)]
 
 
 def _data_version(connection: sqlite3.Connection) -> int:

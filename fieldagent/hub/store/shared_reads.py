@@ -1,0 +1,59 @@
+"""Who asks the same of the database at one moment shares one transaction of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from fieldagent.hub.store.contract import Db
+
+Operation = Callable[[Db, Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """Those whose questions are asked together."""
+
+    arguments: list[Any] = field(default_factory=list)
+    over: trio.Event = field(default_factory=trio.Event)
+    results: Sequence[Any] = ()
+    error: Exception | None = None
+
+
+class SharedReads:
+    """`read` is that of a store. Who comes while one round is under way is in the next."""
+
+    def __init__(
+        self, read: Callable[[Callable[[Db], Sequence[Any]]], Awaitable[Sequence[Any]]]
+    ) -> None:
+        self._read = read
+        self._next: dict[Operation, _Round] = {}
+        self._turns: dict[Operation, trio.Lock] = {}
+
+    async def ask(self, operation: Operation, argument: Any) -> Any:
+        """Its own of the results. Raises what `read` raises."""
+        leads = operation not in self._next
+        mine = self._next.setdefault(operation, _Round())
+        place = len(mine.arguments)
+        mine.arguments.append(argument)
+        if leads:
+            # Others wait for it, however it ends for who happened to be the first.
+            with trio.CancelScope(shield=True):
+                await self._run(operation, mine)
+        await mine.over.wait()
+        if mine.error is not None:
+            raise mine.error
+        return mine.results[place]
+
+    async def _run(self, operation: Operation, mine: _Round) -> None:
+        async with self._turns.setdefault(operation, trio.Lock()):
+            del self._next[operation]
+            try:
+                mine.results = await self._read(lambda db: operation(db, mine.arguments))
+            except Exception as error:
+                mine.error = error
+            finally:
+                mine.over.set()
