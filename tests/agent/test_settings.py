@@ -49,6 +49,7 @@ GOOD = {
     "keep-ended-count": "5",
     "keep-ended-days": "3",
     "gpsd": "[::1]:2948",
+    "map-file": "/var/lib/maps/alps.mbtiles",
     "api-port": "0",
 }
 
@@ -63,6 +64,7 @@ def test_every_key_is_read() -> None:
     assert settings.state_directory == Path("/var/lib/kit")
     assert settings.hub_address == "https://hub.example.org:8443"
     assert settings.hub_ca_file == Path("/etc/fieldagent/ca.pem")
+    assert settings.map_file == Path("/var/lib/maps/alps.mbtiles")
     assert settings.cellular_ping == 120
     assert settings.gpsd == ("::1", 2948)
     assert parse("gpsd=none", PATH).gpsd is None
