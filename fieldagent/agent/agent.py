@@ -261,7 +261,8 @@ async def _drive(link: ChannelLink, driver: Part) -> None:
     try:
         await driver()
     except Exception as error:
-        link.state, link.signal = LinkState.FAULT, None
+        link.note_signal(None)
+        link.state = LinkState.FAULT
         link.reason = f"the driver failed and is started again: {brief(error)}"
         raise
 

@@ -72,6 +72,7 @@ def test_every_control(chromium: Any, world: World, screen: str) -> None:
         what_is_wrong_stands_beside_its_field(shown)
         what_comes_in_shows_by_itself(shown, world, f"hello {screen} <b>\u202e")
         choices_and_story(shown)
+        the_signal_is_plotted(shown, world)
         the_map_shows_who_is_where(shown, world)
         keep(shown, f"map-{screen}")
         keep(shown, f"page-{screen}")
@@ -141,6 +142,14 @@ def choices_and_story(shown: Any) -> None:
     shown.keyboard.press("Enter")
     entry.locator(".story", has_text="accepted").wait_for()
     shown.keyboard.press("Enter")
+
+
+def the_signal_is_plotted(shown: Any, world: World) -> None:
+    for bars in (2, 5):
+        world.sky.type(f"signal {bars}")
+        shown.locator("#links .signal", has_text=f"signal {bars} of 5").wait_for()
+    label = shown.locator("#links .plot").get_attribute("aria-label")
+    assert "of 5 bars" in label
 
 
 def the_map_shows_who_is_where(shown: Any, world: World) -> None:

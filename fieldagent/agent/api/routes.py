@@ -18,6 +18,7 @@ from fieldagent.agent.api import (
     package_listing,
     places,
     queue_listing,
+    signals,
 )
 from fieldagent.agent.api.content import content
 from fieldagent.agent.assembly import Parts
@@ -92,6 +93,7 @@ class LocalApi:
             Route("GET", "/api/inbound", _guarded(self.inbound)),
             Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
             Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
+            Route("GET", "/api/signals", _guarded(partial(signals.signals, self._parts))),
             Route("GET", "/api/neighbours", _guarded(self.neighbours)),
             Route("GET", "/api/health", _guarded(self.health)),
             Route("GET", "/api/status", _guarded(self.status)),

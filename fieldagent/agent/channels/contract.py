@@ -7,11 +7,14 @@ the on-air format, and nothing of modems. Every driver passes the same tests of 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import Protocol
+
+import trio
 
 from fieldagent.wire.outcome import Outcome
 
@@ -29,6 +32,10 @@ class LinkState(Enum):
     """A session is under way."""
     FAULT = "fault"
     """The modem or the account refuses to work; `reason` says why and what to do."""
+
+
+SIGNALS_KEPT, SIGNAL_EVERY = 240, 60.0
+"""How many changes of the signal are kept, and seconds between two: four hours at the least."""
 
 
 @dataclass(slots=True)
@@ -49,6 +56,21 @@ class ChannelLink:
     """What the driver calls with the Unix time that its peer tells."""
     facts: dict[str, str | int] = field(default_factory=dict)
     """What else the modem told of itself, such as its IMEI and firmware."""
+    signals: deque[tuple[float, int | None]] = field(
+        default_factory=lambda: deque(maxlen=SIGNALS_KEPT)
+    )
+    """Each stands until the next; by trio's clock."""
+
+    def note_signal(self, bars: int | None) -> None:
+        """Of several within `SIGNAL_EVERY` the last is kept."""
+        self.signal = bars
+        now = trio.current_time()
+        if self.signals and self.signals[-1][1] == bars:
+            return
+        if self.signals and now - self.signals[-1][0] < SIGNAL_EVERY:
+            self.signals[-1] = (self.signals[-1][0], bars)
+        else:
+            self.signals.append((now, bars))
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
     link.state, link.reason = state, reason
     if state is LinkState.ABSENT:
         log.warning("the radio is away: %s; looking for it again", reason)
-        link.signal = None
+        link.note_signal(None)
     elif state is LinkState.READY:
         log.info("the radio works")
 

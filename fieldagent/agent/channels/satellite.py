@@ -86,7 +86,8 @@ async def run(
 def _absent(link: ChannelLink, error: BaseException) -> None:
     if (link.state, link.reason) != (LinkState.ABSENT, str(error)):
         log.warning("the satellite modem is away: %s; looking for it again", error)
-    link.state, link.reason, link.signal = LinkState.ABSENT, str(error), None
+    link.state, link.reason = LinkState.ABSENT, str(error)
+    link.note_signal(None)
 
 
 @dataclass(slots=True)

@@ -75,7 +75,7 @@ class Modem:
             log.info("the modem rings: a message waits")
             self.rang = True
         elif isinstance(event, sbd.Signal):
-            self.link.signal = event.bars
+            self.link.note_signal(event.bars)
         else:
             self.service = event.available
         self.news.set()

@@ -7,9 +7,14 @@ const LOOKS = {
   fault: "bad",
 };
 
-export function showLinks(status) {
+const SVG = "http://www.w3.org/2000/svg";
+/** Seconds. */
+const SHOWN = 14_400;
+
+export function showLinks(status, signals) {
   const configured = Object.entries(status.channels).filter(([, link]) => link.configured);
-  put("links", configured.length ? configured.map(([name, link]) => card(name, link)) : [
+  put("links", configured.length ? configured.map(([name, link]) => card(name, link,
+      plot(signals[name] ?? [], status.clock.time))) : [
     element("p", { class: "notice" }, "No channel is configured: set satellite-port, radio-port or"
       + " hub-address in agent.properties, and restart the agent."),
   ]);
@@ -18,13 +23,42 @@ export function showLinks(status) {
   put("notices", notices(status).map(text => element("li", {}, text)));
 }
 
-function card(name, link) {
+function card(name, link, plotted) {
   const last = link.lastSuccess ? `last success ${clock(link.lastSuccess)}` : "no success yet";
   return element("article", { class: `link ${LOOKS[link.state] ?? "unsure"}`, "aria-label": name },
     element("h3", {}, name, bars(link.signal)),
     element("p", { class: "condition" }, link.state, link.reason ? `: ${link.reason}` : ""),
     element("p", { class: "hint" }, `${link.queued} waiting · ${last}`, inEarshot(link)),
-    cost(link));
+    plotted, cost(link));
+}
+
+/** Steps from left to right; none where the signal is unknown. */
+function plot(signals, now) {
+  if (!signals.some(each => each.signal !== null)) return null;
+  const begin = Math.max(signals[0].at, now - SHOWN);
+  const across = at => (100 * Math.max(0, at - begin) / Math.max(1, now - begin)).toFixed(1);
+  const steps = signals.map((each, place) => {
+    const end = signals[place + 1]?.at ?? now;
+    if (each.signal === null || end <= begin) return "";
+    const height = 21 - 4 * each.signal;
+    return `M${across(each.at)} ${height}H${across(end)}`;
+  }).join("");
+  if (!steps) return null;
+  const seen = signals.filter((each, place) => (signals[place + 1]?.at ?? now) > begin)
+    .map(each => each.signal).filter(bars => bars !== null);
+  const text = `signal for ${age(now - begin)}: from ${Math.min(...seen)} to ${Math.max(...seen)} of 5 bars`;
+  return element("div", { class: "plot", role: "img", "aria-label": text, title: text },
+    drawing(steps));
+}
+
+function drawing(steps) {
+  const [svg, path] = ["svg", "path"].map(tag => document.createElementNS(SVG, tag));
+  svg.setAttribute("viewBox", "0 0 100 22");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  path.setAttribute("d", steps);
+  svg.append(path);
+  return svg;
 }
 
 function inEarshot(link) {

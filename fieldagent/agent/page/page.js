@@ -27,9 +27,9 @@ onAnswer(answered => {
 const refused = error => { if (!(error instanceof Away)) warn(`The agent answers: ${error.message}`); };
 
 const lookAtState = seldom(async () => {
-  const status = await call("GET", "/api/status");
+  const [status, signals] = await Promise.all([call("GET", "/api/status"), call("GET", "/api/signals")]);
   showAlarms(status.sos);
-  showLinks(status);
+  showLinks(status, signals);
   showChoice(status);
   clearTimeout(stale);
   const rest = staleAt(status.sos) * 1000 - status.clock.time * 1000;

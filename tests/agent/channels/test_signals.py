@@ -1,0 +1,30 @@
+"""What is kept of a link's signal: little, whatever the modem says."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from fieldagent.agent.channels.contract import SIGNAL_EVERY, SIGNALS_KEPT, ChannelLink
+
+
+async def test_it_is_kept_as_it_changes(clock: MockClock) -> None:
+    link = ChannelLink()
+    began = trio.current_time()
+    for bars in (3, 3, None, 5):
+        link.note_signal(bars)
+        clock.jump(SIGNAL_EVERY)
+    assert link.signal == 5
+    assert [bars for _, bars in link.signals] == [3, None, 5]
+    assert [at - began for at, _ in link.signals] == [0, 2 * SIGNAL_EVERY, 3 * SIGNAL_EVERY]
+
+
+async def test_one_that_flutters_costs_no_memory_and_hides_no_hour(clock: MockClock) -> None:
+    link = ChannelLink()
+    for second in range(6 * 3600):
+        link.note_signal(second % 6)
+        clock.jump(1)
+    assert len(link.signals) == SIGNALS_KEPT
+    moments = [at for at, _ in link.signals]
+    assert moments[-1] - moments[0] >= (SIGNALS_KEPT - 2) * SIGNAL_EVERY
+    assert link.signals[-1][1] == link.signal
