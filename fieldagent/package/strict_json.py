@@ -37,8 +37,22 @@ def load_document(body: bytes) -> Any:
         raise NotJson(f"the body is not usable JSON: {error}") from None
 
 
+def _is_small(text: str) -> bool:
+    """Whatever is a string in it and what is not, no bound can be reached."""
+    opened = text.count("{") + text.count("[")
+    commas = text.count(",")
+    others = text.count('"') + text.count("}") + text.count("]")
+    return opened <= DEPTH_MAX and commas < MEMBERS_MAX and opened + commas + others <= PARTS_MAX
+
+
 def _check_size(text: str) -> None:
     """Raises NotJson with the place at which a body has become too large."""
+    if not _is_small(text):
+        _look_for_bounds(text)
+
+
+def _look_for_bounds(text: str) -> None:
+    """Raises NotJson."""
     # Without escapes, and as long as before, the next quote is where a string ends.
     text = text.replace("\\\\", "..").replace('\\"', "..")
     begun: list[tuple[int, str]] = []

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fieldagent.package import strict_json
 from fieldagent.package.reading import InvalidPackage, parse_package
 from fieldagent.package.strict_json import MEMBERS_MAX, NotJson, load_document
 from tests.hostile_bodies import BODIES
@@ -74,6 +75,19 @@ def test_what_is_small_is_read_as_json_reads_it(
 ) -> None:
     text = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
     assert load_document(text.encode()) == json.loads(text)
+
+
+PIECES = st.sampled_from(
+    ["[", "]", "{", "}", ",", '"', "\\", "1", ",1" * 60, "[" * 14, '"a"' * 330]
+)
+
+
+@given(st.lists(PIECES, max_size=60).map("".join))
+def test_what_is_let_pass_at_a_glance_reaches_no_bound(text: str) -> None:
+    if strict_json._is_small(text):
+        strict_json._look_for_bounds(text)
+    else:
+        assert len(text) > strict_json.DEPTH_MAX
 
 
 @pytest.mark.parametrize("name", BODIES)
