@@ -115,6 +115,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         shown.get_by_role("button", name="Sign in").click()
         shown.get_by_text("No SOS is open.").wait_for()
         shown.get_by_role("cell", name="kit-ada").wait_for()
+        shown.get_by_role("cell", name="it has never called: look at its hub-token").wait_for()
         settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
         with agent(tmp_path, settings) as kit:
             kit.post("<b>all well</b>")
@@ -131,9 +132,21 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
             assert shown.title() == "fieldagent console"
             (receipt,) = kit_receipts(kit)
             assert (receipt["name"], receipt["kind"]) == ("Olga", "person")
+        shown.get_by_text("What happened").click()
+        story = shown.locator("#sos details li")
+        story.filter(has_text="acknowledged by Olga").wait_for()
+        shown.get_by_label("Note on 1").fill("<i>two are with her</i>")
+        shown.get_by_role("button", name="Note").click()
+        story.filter(has_text="noted by Olga “<i>two are with her</i>”").wait_for()
+        assert shown.get_by_label("Note on 1").input_value() == ""
+        shown.get_by_label("Note on 1").fill("not yet")
+        assert browser.faults(shown) == []
+        browser.keep(shown, f"console-story-{screen}")
         shown.get_by_label("Reason to close 1").fill("in hospital")
         # What somebody else does takes away nothing that is being written.
         administer(database, "sos", "note", "1", "seen from the air", "--by", "Olga")
+        story.filter(has_text="seen from the air").wait_for()
+        assert shown.get_by_label("Note on 1").input_value() == "not yet"
         shown.get_by_role("button", name="Close").click()
         shown.get_by_text("No SOS is open.").wait_for()
         shown.get_by_label("Search").fill("BROKEN")

@@ -47,6 +47,8 @@ function said(event) {
 function note(sos) {
   state.sos.set(sos.id, sos);
   showDesk();
+  const list = by(`timeline-${sos.id}`);
+  if (list && opened.has(sos.id)) showTimeline(sos.id, list).catch(trouble);
 }
 
 function showDesk() {
@@ -64,6 +66,8 @@ function showDesk() {
 // What has not changed stays as it is: somebody may be writing in it.
 const cards = new Map();
 const reasons = new Map();
+const written = new Map();
+const opened = new Set();
 
 function kept(sos) {
   const { event, timeline, ...now } = sos;
@@ -98,7 +102,61 @@ function alarm(sos) {
       onclick: () => reason.value ? answer(sos.id, "close", { reason: reason.value }) : reason.focus(),
     }, "Close"));
   }
-  return element("li", { class: sos.state }, ...lines, deeds);
+  return element("li", { class: sos.state }, ...lines, deeds, story(sos));
+}
+
+// What happened, step by step, and what people write down; looked at when somebody opens it.
+
+function story(sos) {
+  const list = element("ol", { id: `timeline-${sos.id}` });
+  const whole = element("details", {
+    ontoggle: () => {
+      opened[whole.open ? "add" : "delete"](sos.id);
+      if (whole.open) showTimeline(sos.id, list).catch(trouble);
+    },
+  }, element("summary", {}, "What happened"), list);
+  whole.open = opened.has(sos.id);
+  if (state.role === "dispatcher") whole.append(noteForm(sos, list));
+  return whole;
+}
+
+function noteForm(sos, list) {
+  const text = element("input", {
+    "aria-label": `Note on ${sos.id}`,
+    placeholder: "write down what happens",
+    maxlength: "2000",
+    oninput: () => written.set(sos.id, text.value),
+  });
+  text.value = written.get(sos.id) || "";
+  const write = async event => {
+    event.preventDefault();
+    if (!text.value.trim()) return text.focus();
+    try {
+      const now = await call("POST", `/api/sos/${sos.id}/note`, { text: text.value });
+      if (!now) return;
+      written.delete(sos.id);
+      text.value = "";
+      list.replaceChildren(...now.timeline.map(step));
+      trouble();
+    } catch (error) {
+      trouble(error);
+    }
+  };
+  return element("form", { class: "deeds", onsubmit: write }, text, element("button", {}, "Note"));
+}
+
+const STEPS = {
+  raised: "raised", webhook: "taken by the webhook", agent: "stored by the agent of",
+  heard: "heard of again", acknowledged: "acknowledged by", note: "noted by", closed: "closed by",
+};
+
+const step = ({ at, event, by: who, detail }) => element("li", {},
+  element("span", { class: "quiet" }, `${clock(at)} `),
+  [STEPS[event] || event, who && who.name, detail && `“${detail}”`].filter(Boolean).join(" "));
+
+async function showTimeline(id, list) {
+  const now = await call("GET", `/api/sos/${id}`);
+  if (now) list.replaceChildren(...now.timeline.map(step));
 }
 
 async function answer(id, deed, body) {
@@ -142,6 +200,19 @@ function beep() {
 
 // Devices and conversation.
 
+/** Why nothing comes from it, as far as the hub can tell, and what to do. */
+function silence(device) {
+  const why = [];
+  if (device.disabled) why.push("it is disabled");
+  if (device.trouble) why.push(device.trouble);
+  if (!device.lastContact) why.push("it has never called: look at its hub-token, or its IMEI here");
+  else if (!device.linked && device.over === "ip") why.push("its link ended: no network, or no power");
+  if (device.checkIn && device.checkIn.state !== "in time")
+    why.push(`a word of it was due by ${clock(device.checkIn.due)}`);
+  if (device.waiting && !device.linked) why.push(`${device.waiting} wait for it`);
+  return why.join("; ");
+}
+
 async function showDevices() {
   const told = await call("GET", "/api/devices?limit=1000");
   by("devices").replaceChildren(...(told ? told.devices : []).map(each => element("tr", {},
@@ -152,6 +223,7 @@ async function showDevices() {
       place(each.position),
       each.checkIn ? `${each.checkIn.state}, ${each.checkIn.rule}` : "none",
       String(each.waiting),
+      silence(each),
     ].map(text => element("td", {}, text)))));
 }
 
