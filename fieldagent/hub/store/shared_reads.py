@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from fieldagent.hub.store.contract import Db
+from fieldagent.store.group import StoreUnavailable
 
 Operation = Callable[[Db, Sequence[Any]], Sequence[Any]]
 
@@ -20,7 +21,9 @@ class _Round:
     arguments: list[Any] = field(default_factory=list)
     over: trio.Event = field(default_factory=trio.Event)
     results: Sequence[Any] = ()
-    error: Exception | None = None
+    error: Exception | None = field(
+        default_factory=lambda: StoreUnavailable("who asked for all of them was cancelled")
+    )
 
 
 class SharedReads:
@@ -40,20 +43,21 @@ class SharedReads:
         place = len(mine.arguments)
         mine.arguments.append(argument)
         if leads:
-            # Others wait for it, however it ends for who happened to be the first.
-            with trio.CancelScope(shield=True):
-                await self._run(operation, mine)
+            await self._run(operation, mine)
         await mine.over.wait()
         if mine.error is not None:
             raise mine.error
         return mine.results[place]
 
     async def _run(self, operation: Operation, mine: _Round) -> None:
-        async with self._turns.setdefault(operation, trio.Lock()):
-            del self._next[operation]
-            try:
+        try:
+            async with self._turns.setdefault(operation, trio.Lock()):
+                del self._next[operation]
                 mine.results = await self._read(lambda db: operation(db, mine.arguments))
-            except Exception as error:
-                mine.error = error
-            finally:
-                mine.over.set()
+                mine.error = None
+        except Exception as error:
+            mine.error = error
+        finally:
+            if self._next.get(operation) is mine:
+                del self._next[operation]
+            mine.over.set()
