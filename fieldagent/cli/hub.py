@@ -16,7 +16,7 @@ from typing import Any
 
 from fieldagent.cli.exit_codes import IO_FAILED, NEWER, OK, REFUSED, TAKEN, UNAVAILABLE, USAGE
 from fieldagent.cli.log_lines import complain, start_logging
-from fieldagent.cli.run import refuse_settings
+from fieldagent.cli.run import emit, refuse_settings
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.hub import audit, dead_letters, directory, secret
@@ -85,7 +85,7 @@ def run(given: argparse.Namespace) -> int:
 
     def serve(settings: HubSettings, store: Store) -> int:
         try:
-            trio.run(hub.run, settings, store)
+            trio.run(hub.run, settings, store, emit)
         except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
             error = first_error(group)
             complain(str(error))

@@ -58,6 +58,8 @@ class Admission(NamedTuple):
     """Bytes at most."""
     forms: bool = False
     """Whether the body may be a form, besides JSON."""
+    caller: Any = None
+    """Who calls, where the route's judge has found that out."""
 
 
 Judge = Callable[[Request], Awaitable[Admission]]

@@ -66,7 +66,8 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
     if (route := methods.get(method)) is not None:
         found = {} if route.judge is None else {"caller": await route.judge(head)}
         body = BODIES.get(method, NO_BODY) if route.body is None else route.body
-        return Admission(partial(route.handler, **names, **found), body, route.forms)
+        handler = partial(route.handler, **names, **found)
+        return Admission(handler, body, route.forms, found.get("caller"))
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
     if method == "OPTIONS":
         return _options(allowed)

@@ -88,6 +88,17 @@ class Authentication:
             raise Problem(401, "name or password is wrong")
         return member
 
+    async def wrong_link_token(self, head: Request) -> Problem:
+        """Counted apart from wrong keys; a right token passes, whatever others behind the same
+        address have tried."""
+        source, now = f"links {source_of(address_of(head, self._trusted))}", self._clock()
+        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
+            return problem
+        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
+        return Problem(
+            401, "no device has this link token", headers=(("WWW-Authenticate", "Bearer"),)
+        )
+
     async def _member(self, proof: Proof, source: str, now: float) -> int | None:
         """Whose password it is; None where a token says who calls. Without one of our keys, nobody
         has a password checked."""

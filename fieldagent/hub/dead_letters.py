@@ -125,7 +125,7 @@ def figures(db: Db) -> dict[str, int]:
     rows = db.execute("SELECT came, dropped FROM dead_letter_tally")
     came, dropped = rows[0] if rows else (0, 0)
     return {
-        "dead_letters": kept,
-        "dead_letters_total": came,
-        "dead_letters_dropped_total": dropped,
+        "dead_letters_kept": kept,
+        "dead_letters": came,
+        "dead_letters_dropped": dropped,
     }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import trio
 
+from fieldagent.http import openmetrics
 from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.http.routes import Route
 from fieldagent.hub import dead_letters, lease
+from fieldagent.hub.figures import Figures
+from fieldagent.hub.ledger import WAITS
 from fieldagent.hub.not_now import REASON
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreUnavailable
@@ -22,8 +26,8 @@ FIGURES = 10.0
 
 
 class Health:
-    """`counters` are figures of other parts, by name; `clock` is Unix time. Once `stopping` is set,
-    no new work is to be sent here."""
+    """`counters` are figures of other parts, by a name that stands below; `clock` is Unix time.
+    Once `stopping` is set, no new work is to be sent here."""
 
     def __init__(
         self,
@@ -31,13 +35,15 @@ class Health:
         *,
         clock: Callable[[], float],
         supervisor: Supervisor,
-        counters: Callable[[], Mapping[str, int]],
+        counters: Callable[[], Mapping[str, float]],
+        figures: Figures,
         stopping: trio.Event,
     ) -> None:
         self._store = store
         self._clock = clock
         self._supervisor = supervisor
         self._counters = counters
+        self._figures = figures
         self._stopping = stopping
 
     def routes(self, *, figures: bool = True) -> list[Route]:
@@ -75,22 +81,66 @@ class Health:
 
     async def metrics(self, request: Request) -> Response:
         """What the process knows by itself is told whether the database answers or not."""
-        figures: Mapping[str, int] = {}
+        read: Mapping[str, float] = {}
+        began = trio.current_time()
         with trio.move_on_after(FIGURES):
             with suppress(StoreFailed, StoreUnavailable):
-                figures = await self._store.read(lambda db: _figures(db, self._clock()))
-        values = {"database_up": int(bool(figures)), **figures, **self._counters()}
-        text = "".join(f"fieldagent_hub_{name} {value}\n" for name, value in values.items())
-        for part, times in self._supervisor.counts().items():
-            text += f'fieldagent_hub_faults_total{{part="{part}"}} {times}\n'
-        return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+                await self._store.read(lambda db: db.execute("SELECT 1"))
+                took = trio.current_time() - began
+                read = await self._store.read(lambda db: _figures(db, self._clock()))
+                read = {**read, "database_answer_seconds": took}
+        values = {"database_up": int(bool(read)), **read, **self._counters()}
+        families = [*_families(values), *self._figures.families()]
+        faults = [
+            Sample(times, {"part": part}) for part, times in self._supervisor.counts().items()
+        ]
+        families.append(Family("faults", "counter", "Failures by a mistake of ours.", faults))
+        text = openmetrics.text("fieldagent_hub", families)
+        return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
 
-def _figures(db: Db, now: float) -> dict[str, int]:
+GAUGES = {
+    "database_up": "1 while the database answers.",
+    "database_answer_seconds": "What the database took to answer this time.",
+    "items": "Items that are kept.",
+    "deliveries_waiting": "Items that a kit has not confirmed, for each kit.",
+    "oldest_delivery_seconds": "Age of the oldest of them; 0 where none waits.",
+    "satellite_messages_waiting": "MT messages that the operator has not taken.",
+    "oldest_satellite_message_seconds": "Age of the oldest of them.",
+    "webhook_deliveries_waiting": "Items that a webhook has not taken.",
+    "oldest_webhook_delivery_seconds": "Age of the oldest of them.",
+    "webhook_deliveries_dead": "Items that no webhook will be given again by itself.",
+    "webhooks_disabled": "Webhooks that are given nothing any more.",
+    "sos_open": "SOS that nobody has answered.",
+    "sos_acknowledged": "SOS that somebody has answered, and nobody closed.",
+    "check_ins_late": "Kits that were not heard of when they were to be.",
+    "devices_linked": "Kits with an IP link, at all hubs of the database.",
+    "links": "Those at this one.",
+    "dead_letters_kept": "Messages of kits that cannot be used.",
+}
+COUNTERS = {
+    "dead_letters": "Such messages, since the database began.",
+    "dead_letters_dropped": "Those not kept.",
+    "pushes_accepted": "Since this hub began.",
+    "pushes_refused": "Since this hub began.",
+    "confirmations_refused": "Confirmations of another item than ours.",
+    "satellite_sent_bytes": "MT messages that the operator has taken, since the database began.",
+}
+
+
+def _families(values: Mapping[str, float]) -> Iterator[Family]:
+    """Those that are known at this moment."""
+    for kind, named in (("gauge", GAUGES), ("counter", COUNTERS)):
+        for name, about in named.items():
+            if name in values:
+                unit = next((each for each in ("seconds", "bytes") if name.endswith(each)), "")
+                yield Family(name, kind, about, [Sample(values[name])], unit)
+
+
+def _figures(db: Db, now: float) -> dict[str, float]:
     counts = {
         "items": "SELECT count(*) FROM item",
-        "deliveries_waiting": "SELECT count(*) FROM delivery"
-        " WHERE state IN ('waiting', 'packed', 'sent')",
+        "deliveries_waiting": f"SELECT count(*) FROM delivery WHERE state IN {WAITS}",
         "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
         "webhook_deliveries_waiting": "SELECT count(*) FROM webhook_delivery"
         " WHERE state = 'waiting'",
@@ -98,6 +148,26 @@ def _figures(db: Db, now: float) -> dict[str, int]:
         "sos_acknowledged": "SELECT count(*) FROM sos WHERE state = 'acknowledged'",
         "check_ins_late": "SELECT count(*) FROM check_in WHERE warned IS NOT NULL",
         "webhook_deliveries_dead": "SELECT count(*) FROM webhook_delivery WHERE state = 'dead'",
+        "webhooks_disabled": "SELECT count(*) FROM webhook WHERE disabled IS NOT NULL",
+        "satellite_sent_bytes": "SELECT coalesce(sum(bytes), 0) FROM spent",
     }
-    found = {name: int(db.execute(sql)[0][0]) for name, sql in counts.items()}
-    return {**found, **dead_letters.figures(db), "devices_linked": lease.linked(db, now)}
+    # Numbers of items are in the order of their coming, and those that wait have an index.
+    since = {
+        "oldest_delivery_seconds": "SELECT accepted FROM item WHERE id ="
+        f" (SELECT min(item) FROM delivery WHERE state IN {WAITS})",
+        "oldest_webhook_delivery_seconds": "SELECT accepted FROM item WHERE id ="
+        " (SELECT min(item) FROM webhook_delivery WHERE state = 'waiting')",
+        "oldest_satellite_message_seconds": "SELECT created FROM mobile_terminated"
+        " ORDER BY created LIMIT 1",
+    }
+    found = {name: float(db.execute(sql)[0][0]) for name, sql in counts.items()}
+    ages = {
+        name: max(0.0, now - float(rows[0][0])) if (rows := db.execute(sql)) else 0.0
+        for name, sql in since.items()
+    }
+    return {
+        **found,
+        **ages,
+        **dead_letters.figures(db),
+        "devices_linked": lease.linked(db, now),
+    }

@@ -19,9 +19,10 @@ from fieldagent.http.guard import host_guard
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
-from fieldagent.http.routes import router
+from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
 from fieldagent.hub import (
+    access,
     attempts,
     audit,
     check_in,
@@ -36,12 +37,14 @@ from fieldagent.hub import (
     sessions,
     webhooks,
 )
+from fieldagent.hub.access import AccessLog
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.certificate import Certificate
 from fieldagent.hub.console import Console
-from fieldagent.hub.contract import Device
+from fieldagent.hub.contract import Device, Estimate
 from fieldagent.hub.event_stream import EventStreams
+from fieldagent.hub.figures import Figures
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.mailbox import IpMailbox
@@ -62,6 +65,7 @@ from fieldagent.system import waits
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.system.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.jwt import PublicKey, read_public_key
+from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.rockblock import PUBLIC_KEY
 
 log = logging.getLogger(__name__)
@@ -86,7 +90,9 @@ HOUSEKEEPING = 3600.0
 class Hub:
     """One process of the hub."""
 
-    def __init__(self, settings: HubSettings, store: Store) -> None:
+    def __init__(
+        self, settings: HubSettings, store: Store, emit: Callable[[str], None] = print
+    ) -> None:
         self.settings = settings
         self.store = store
         self.leases = lease.Leases(store, uuid.uuid4().hex[:12], clock=time.time)
@@ -116,20 +122,40 @@ class Hub:
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
         )
-        self.read_routes = [
-            *ReadApi(store, authentication, clock=time.time).routes(),
-            *SosApi(store, authentication, clock=time.time).routes(),
-            EventStreams(store, authentication, clock=time.time).route(),
-            *Console(store, authentication, clock=time.time, secure=_is_secure(settings)).routes(),
-        ]
+        figures = Figures()
+        self.access = AccessLog(
+            _lines_of(settings, emit), figures, trusted=settings.trusted_proxies
+        )
         self.health = Health(
             store,
             clock=time.time,
             supervisor=self.supervisor,
             counters=self._counters,
+            figures=figures,
             stopping=self.stopping,
         )
-        self.links = Links(self._authenticate, self._mailbox, self.leases.held, self.stopping)
+        self.routes = self._routes(authentication)
+
+    def _routes(self, authentication: Authentication) -> list[Route]:
+        """All but the probes and the operators'."""
+        links = Links(
+            self._authenticate,
+            self._mailbox,
+            self.leases.held,
+            self.stopping,
+            authentication.wrong_link_token,
+            self.access.note_link,
+            partial(self._note_bytes, "ip"),
+        )
+        store, secure = self.store, _is_secure(self.settings)
+        return [
+            *self.api.routes(),
+            *ReadApi(store, authentication, clock=time.time).routes(),
+            *SosApi(store, authentication, clock=time.time).routes(),
+            EventStreams(store, authentication, clock=time.time).route(),
+            *Console(store, authentication, clock=time.time, secure=secure).routes(),
+            links.route(),
+        ]
 
     async def _authenticate(self, token: str) -> Device:
         return await self.store.read(lambda db: directory.device_of_token(db, token))
@@ -137,11 +163,26 @@ class Hub:
     async def _keys(self, device: Device) -> Sequence[bytes]:
         return await self.store.read(lambda db: directory.mo_keys_of(db, device.id))
 
-    def _counters(self) -> dict[str, int]:
+    def _note_bytes(self, bearer: str, direction: str, size: int) -> None:
+        self.access.figures.count("carried_bytes", size, bearer=bearer, direction=direction)
+
+    def note_call(self, operator: str, result: str, size: int) -> None:
+        """Of the satellite operator."""
+        self.access.figures.count("operator_calls", operator=operator, result=result)
+        if result == Outcome.SENT.value:
+            self._note_bytes("satellite", "sent", size)
+
+    async def take_in_from(self, imei: str, body: bytes, estimate: Estimate | None = None) -> None:
+        """What an operator's gateway brings: implements `operator.TakeIn`."""
+        await self.mobile_originated.take_in_from(imei, body, estimate)
+        self._note_bytes("satellite", "received", len(body))
+
+    def _counters(self) -> dict[str, float]:
         return {
             "pushes_accepted": self.api.counts.accepted,
             "pushes_refused": self.api.counts.refused,
-            "confirmations_refused_total": self.mobile_originated.mismatches,
+            "links": self.leases.links,
+            "confirmations_refused": self.mobile_originated.mismatches,
         }
 
     def _mailbox(self, device: Device, version: str) -> IpMailbox:
@@ -161,26 +202,26 @@ class Hub:
 
     def judge(self) -> Judge:
         probes = self.health.routes(figures=self.settings.admin_listen is None)
-        routes = [*self.api.routes(), *self.read_routes, *probes, self.links.route()]
+        routes = [*self.routes, *probes]
         if self.settings.rockblock_username is not None:
             key = rockblock_key(self.settings)
-            routes.append(
-                rockblock.mo_route(self.mobile_originated.take_in_from, key, clock=time.time)
-            )
-        return patient(router(routes))
+            routes.append(rockblock.mo_route(self.take_in_from, key, clock=time.time))
+        return self.access.watch(patient(router(routes)))
 
 
 async def run(
     settings: HubSettings,
     store: Store,
+    emit: Callable[[str], None] = print,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the hub.
+    """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the hub. `emit`
+    takes the lines of the access log, where they are JSON.
 
     Raises ListenFailed, OSError (a certificate that cannot be read), StoreFailed.
     """
-    hub = Hub(settings, store)
+    hub = Hub(settings, store, emit)
     certificate = certificate_of(settings)
     listeners = open_listeners(settings.port, settings.listen, allow_remote=True)
     async with trio.open_nursery() as nursery:
@@ -297,7 +338,7 @@ async def _take_mo(hub: Hub, listeners: Sequence[socket.socket]) -> None:
     own = [listener.dup() for listener in listeners]
     await serve_directip(
         own,
-        hub.mobile_originated.take_in_from,
+        hub.take_in_from,
         partial(ring_alerts.note_session_of, hub.store, clock=time.time),
         allowed=hub.settings.directip_allow or LOOPBACK_NETWORKS,
         note_fault=hub.supervisor.notes("DirectIP"),
@@ -307,7 +348,9 @@ async def _take_mo(hub: Hub, listeners: Sequence[socket.socket]) -> None:
 async def _call_operators(hub: Hub) -> None:
     note_fault = hub.supervisor.notes("operator calls")
     operators = hub.operators()
-    await operator_calls.run(hub.store, operators, clock=time.time, note_fault=note_fault)
+    await operator_calls.run(
+        hub.store, operators, clock=time.time, note_fault=note_fault, note_call=hub.note_call
+    )
 
 
 async def _post_webhooks(hub: Hub) -> None:
@@ -317,6 +360,7 @@ async def _post_webhooks(hub: Hub) -> None:
         open_stream=open_public(hub.settings.webhook_allow),
         note_fault=hub.supervisor.notes("webhooks"),
         sos_confirmed_by=hub.settings.sos_confirmed_by,
+        note_post=hub.access.note_post,
     )
 
 
@@ -325,6 +369,11 @@ def rockblock_key(settings: HubSettings) -> PublicKey:
     if settings.rockblock_public_key is None:
         return PUBLIC_KEY
     return read_public_key(settings.rockblock_public_key.read_text())
+
+
+def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access.Write:
+    ways = {"log": access.to_log, "json": access.as_json(emit, time.time)}
+    return ways.get(settings.access_log, lambda line: None)
 
 
 def _is_secure(settings: HubSettings) -> bool:

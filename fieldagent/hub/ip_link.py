@@ -52,6 +52,12 @@ class Links:
     """Surrounds a link, and tells when it must end. Raises StoreUnavailable, StoreFull."""
     stopping: trio.Event = field(default_factory=trio.Event)
     """Set when no new link is to begin here."""
+    wrong_token: Callable[[Request], Awaitable[Problem]] | None = None
+    """Counts one, and says what its sender is told."""
+    note_end: Callable[[str, float, str], None] = lambda device, seconds, why: None
+    """Of a device's link, after so many seconds, and why."""
+    note_bytes: Callable[[str, int], None] = lambda direction, size: None
+    """Of envelopes: sent and stored by the kit, or received."""
 
     def route(self) -> Route:
         return Route("GET", PATH, self._open)
@@ -60,21 +66,23 @@ class Links:
         if self.stopping.is_set():
             raise not_now("the hub is stopping")
         token = _token(request)
-        device = await self._device(token)
+        device = await self._device(request, token)
         if ("check", "") in request.query:
             return accept(request, _end_check, max_size=OVERHEAD)
         version = request.headers.get("user-agent", "").removeprefix("fieldagent/")
-        post = _MailboxPost(self.mailbox(device, version[:VERSION_MAX]))
+        post = _MailboxPost(self.mailbox(device, version[:VERSION_MAX]), self.note_bytes)
         serve = partial(self._serve, device, token, post)
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD)
 
-    async def _device(self, token: str) -> Device:
+    async def _device(self, request: Request, token: str) -> Device:
         """Whose link it is to be. One that comes while the database is away waits a while."""
         patience = trio.current_time() + HELD
         while True:
             try:
                 return await self.authenticate(token)
             except Unknown:
+                if self.wrong_token is not None:
+                    raise await self.wrong_token(request) from None
                 raise _unauthorized("no device has this link token") from None
             except StoreUnavailable:
                 if self.stopping.is_set() or trio.current_time() >= patience:
@@ -106,8 +114,14 @@ class Links:
 
             nursery.start_soon(give_way)
             log.info("%s is linked", device.name)
-            ended = await exchange.run()
-            log.info("the link to %s ended: %s", device.name, ended.reason or ended.code)
+            began = trio.current_time()
+            ended = None
+            try:
+                ended = await exchange.run()
+                log.info("the link to %s ended: %s", device.name, ended.reason or ended.code)
+            finally:
+                why = ended or exchange.farewell
+                self.note_end(device.name, trio.current_time() - began, why.reason or str(why.code))
             nursery.cancel_scope.cancel()
 
     async def _farewell(self, token: str) -> LinkEnd:
@@ -152,6 +166,7 @@ class _MailboxPost:
     """One device's mailbox, as an end of a link uses it."""
 
     mailbox: Mailbox
+    note_bytes: Callable[[str, int], None]
 
     async def greeted(self, journal: int) -> None:
         with _or_later():
@@ -171,6 +186,7 @@ class _MailboxPost:
     async def stored(self, item: OutgoingMessage) -> None:
         with _or_later():
             await self.mailbox.stored(item)
+        self.note_bytes("sent", len(item.body))
 
     async def returned(self, items: list[OutgoingMessage], reason: str) -> None:
         for outgoing in items:
@@ -179,3 +195,4 @@ class _MailboxPost:
     async def take_in(self, body: bytes) -> None:
         with _or_later():
             await self.mailbox.take_in(body)
+        self.note_bytes("received", len(body))

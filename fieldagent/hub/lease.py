@@ -57,7 +57,8 @@ class Leases:
         self._name = name
         self._clock = clock
         self._numbers = count(1)
-        self._links = 0
+        self.links = 0
+        """That this process has."""
 
     async def run(self) -> None:
         """Say again and again that this process lives, while it has links."""
@@ -65,7 +66,7 @@ class Leases:
             await self._store.commit(lambda db: _forget_others(db, self._name))
             await trio.sleep_forever()
         while True:
-            if self._links:
+            if self.links:
                 with told_once():
                     await self._store.commit(self._live_on)
             await waits.sleep(LEASE / 3)
@@ -85,14 +86,14 @@ class Leases:
         await self._store.commit(
             lambda db: _take(db, self._name, link, device.id, until=self._until())
         )
-        self._links += 1
+        self.links += 1
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, device.id, link, lease)
                 yield lease
                 nursery.cancel_scope.cancel()
         finally:
-            self._links -= 1
+            self.links -= 1
             with trio.CancelScope(shield=True), suppress(*NOT_STORED):
                 await self._store.commit(partial(self._give_back, link=link, device=device.id))
 

@@ -35,12 +35,17 @@ LOOK_AGAIN = 5.0
 """Seconds between two looks for what has fallen due by itself."""
 
 
+NoteCall = Callable[[str, str, int], None]
+"""The operator, how a call of it ended, and of how many bytes it was."""
+
+
 async def run(
     store: Store,
     operators: Mapping[str, Operator],
     *,
     clock: Callable[[], float],
     note_fault: Note = log_fault,
+    note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
     """Send what is due over satellite until cancelled."""
     while True:
@@ -55,7 +60,7 @@ async def run(
                 rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
         async with trio.open_nursery() as nursery:
             for call in calls:
-                carried = partial(carry_out, store, operators, call, clock, note_fault)
+                carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
                 nursery.start_soon(waits.let_finish, carried)
             for ring in rings:
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
@@ -70,6 +75,7 @@ async def carry_out(
     call: OperatorCall,
     clock: Callable[[], float],
     note_fault: Note = log_fault,
+    note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
     """Where the hub is killed before its end is written down, its claim runs out, and the same
     bytes are called in again."""
@@ -84,6 +90,7 @@ async def carry_out(
         else:
             verdict = await _call_in(operator, call, note_fault)
         _tell(call, verdict)
+        note_call(call.operator, verdict.outcome.value, len(call.body))
         await persist(store, lambda db: settle(db, call, verdict, clock()))
     except StoreUnavailable:
         pass  # the store tells that itself

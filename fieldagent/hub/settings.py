@@ -40,6 +40,7 @@ class HubSettings:
     tls_key: Path | None
     admin_listen: tuple[str, int] | None
     trusted_proxies: tuple[Network, ...]
+    access_log: str
     satellite_grace: int
     item_time_to_live: int
     keep_days: int
@@ -114,6 +115,13 @@ KEYS = (
         _networks,
         (),
         "networks whose X-Forwarded-For is believed, such as 127.0.0.1/32",
+    ),
+    Key(
+        "access-log",
+        one_of("log", "json", "none"),
+        "log",
+        "a line for each push, link, post to a webhook and refusal: log, json (an object a line on"
+        " standard output) or none (log)",
     ),
     Key(
         "satellite-grace",

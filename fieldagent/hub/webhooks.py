@@ -277,9 +277,14 @@ async def run(
     open_stream: Opener,
     note_fault: Note = log_fault,
     sos_confirmed_by: str | None = None,
+    note_post: NotePost = lambda webhook, item, result, seconds, why: None,
 ) -> None:
     """Post what is due until cancelled. `sos_confirmed_by`: see `sos_desk.note_posted`."""
-    await _Posts(store, clock, open_stream, note_fault, sos_confirmed_by).run()
+    await _Posts(store, clock, open_stream, note_fault, sos_confirmed_by, note_post).run()
+
+
+NotePost = Callable[[int, str, str, float, str], None]
+"""The webhook, the item's request id, how it ended, after how many seconds, and why."""
 
 
 @dataclass(slots=True)
@@ -289,6 +294,7 @@ class _Posts:
     open_stream: Opener
     note_fault: Note
     sos_confirmed_by: str | None
+    note_post: NotePost
     under_way: int = 0
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
 
@@ -313,7 +319,15 @@ class _Posts:
         """Where the hub is killed before its end is written down, its claim runs out, and it is
         posted again under the same id."""
         try:
+            began = trio.current_time()
             result = await self.post(posting)
+            self.note_post(
+                posting.webhook.id,
+                posting.delivery.request_id,
+                result.outcome.value,
+                trio.current_time() - began,
+                result.reason,
+            )
             by = self.sos_confirmed_by
             text = await persist(
                 self.store,

@@ -21,6 +21,7 @@ from fieldagent.hub import push
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.console import Console
 from fieldagent.hub.event_stream import EventStreams
+from fieldagent.hub.figures import Figures
 from fieldagent.hub.health import Health
 from fieldagent.hub.ip_link import Links
 from fieldagent.hub.read_api import ReadApi
@@ -45,7 +46,14 @@ def routes(name: str) -> list[Route]:
         return LocalApi(nothing, nothing).routes() + map_tiles.routes(None)
     api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
-    health = Health(nothing, clock=lambda: 0.0, supervisor=nothing, counters=dict, stopping=nothing)
+    health = Health(
+        nothing,
+        clock=lambda: 0.0,
+        supervisor=nothing,
+        counters=dict,
+        figures=Figures(),
+        stopping=nothing,
+    )
     routes = [*api.routes(), *read_api.routes(), *health.routes()]
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes.append(EventStreams(nothing, nothing, clock=lambda: 0.0).route())

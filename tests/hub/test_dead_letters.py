@@ -119,7 +119,7 @@ def test_what_came_before_its_imei_was_right_arrives_once(tmp_path: Path, databa
         letters = listed(database)
         assert [each["imei"] for each in letters] == ["300234010000099", IMEI, IMEI]
         assert all("no device in use has this IMEI" in each["reason"] for each in letters)
-        assert "fieldagent_hub_dead_letters 3\n" in metrics(running)
+        assert "fieldagent_hub_dead_letters_kept 3\n" in metrics(running)
         assert administer(database, "device", "imei", "kit", IMEI)["deadLettersTaken"] == 2
         assert administer(database, "dead-letter", "replay") == {"deadLettersTaken": 0}
         operators.directip(said("afterwards", 3))
@@ -135,7 +135,7 @@ def test_what_came_before_its_imei_was_right_arrives_once(tmp_path: Path, databa
         administer(database, "dead-letter", "remove", str(stranger["id"]))
         assert listed(database) == []
         text = metrics(running)
-        assert "fieldagent_hub_dead_letters 0\n" in text
+        assert "fieldagent_hub_dead_letters_kept 0\n" in text
         assert "fieldagent_hub_dead_letters_total 3\n" in text
 
 
@@ -261,7 +261,7 @@ async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
         assert base64.b64decode(listed[-1]["payload"]) == b"first"
         assert base64.b64decode(listed[-2]["payload"]) == b"5"
         figures = await store.read(dead_letters.figures)
-        assert figures["dead_letters_dropped_total"] == 5
+        assert figures["dead_letters_dropped"] == 5
 
 
 async def test_what_came_as_somebody_was_given_its_imei_is_found(store: Store) -> None:

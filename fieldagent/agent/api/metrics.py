@@ -1,4 +1,4 @@
-"""`GET /metrics` in OpenMetrics 1.0 (prometheus.io/docs/specs/om/open_metrics_spec).
+"""What `GET /metrics` of the agent tells.
 
 What counts over weeks is counted in the journal, in the commit that it is about: no restart of the
 agent sets it back.
@@ -6,51 +6,19 @@ agent sets it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import tally
 from fieldagent.agent.journal.journal import Journal
-
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-class Sample(NamedTuple):
-    value: float
-    labels: Mapping[str, str] = {}
-    suffix: str = ""
-
-
-class Family(NamedTuple):
-    """`name` ends in its unit, where it has one."""
-
-    name: str
-    kind: str
-    help: str
-    samples: Iterable[Sample]
-    unit: str = ""
+from fieldagent.http import openmetrics
+from fieldagent.http.openmetrics import Family, Sample
 
 
 def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
-    return "".join(line for family in families for line in _lines(family)) + "# EOF\n"
-
-
-def _lines(family: Family) -> Iterator[str]:
-    name = f"fieldagent_{family.name}"
-    yield f"# TYPE {name} {family.kind}\n"
-    if family.unit:
-        yield f"# UNIT {name} {family.unit}\n"
-    yield f"# HELP {name} {family.help}\n"
-    for sample in family.samples:
-        labels = ",".join(f'{each}="{_escaped(value)}"' for each, value in sample.labels.items())
-        suffix = "_total" if family.kind == "counter" else sample.suffix
-        yield f"{name}{suffix}{f'{{{labels}}}' if labels else ''} {sample.value:.12g}\n"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return openmetrics.text("fieldagent", families)
 
 
 def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:

@@ -33,7 +33,7 @@ from fieldagent.agent.outbound.intake import Conflict, KeyReused
 from fieldagent.agent.outbound.standing import Standing, UnknownPackage, standing_of
 from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
-from fieldagent.http import openapi, server_sent
+from fieldagent.http import openapi, openmetrics, server_sent
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -277,7 +277,7 @@ class LocalApi:
     async def metrics(self, request: Request) -> Response:
         status, faults = self._condition.status(), self._condition.fault_counts()
         text = metrics.text(status, faults, self._journal)
-        return Response(200, text.encode(), metrics.CONTENT_TYPE)
+        return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
 
 def _waiting(parts: Parts) -> WaitReasons:

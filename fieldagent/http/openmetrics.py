@@ -1,0 +1,47 @@
+"""Figures as OpenMetrics 1.0 (prometheus.io/docs/specs/om/open_metrics_spec). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+class Sample(NamedTuple):
+    value: float
+    labels: Mapping[str, str] = {}
+    suffix: str = ""
+
+
+class Family(NamedTuple):
+    """`name` ends in its unit, where it has one."""
+
+    name: str
+    kind: str
+    help: str
+    samples: Iterable[Sample]
+    unit: str = ""
+
+
+def text(program: str, families: Iterable[Family]) -> str:
+    """Each name begins with `program`."""
+    return (
+        "".join(line for family in families for line in _lines(f"{program}_{family.name}", family))
+        + "# EOF\n"
+    )
+
+
+def _lines(name: str, family: Family) -> Iterator[str]:
+    yield f"# TYPE {name} {family.kind}\n"
+    if family.unit:
+        yield f"# UNIT {name} {family.unit}\n"
+    yield f"# HELP {name} {family.help}\n"
+    for sample in family.samples:
+        labels = ",".join(f'{each}="{_escaped(value)}"' for each, value in sample.labels.items())
+        suffix = "_total" if family.kind == "counter" else sample.suffix
+        yield f"{name}{suffix}{f'{{{labels}}}' if labels else ''} {sample.value:.12g}\n"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,187 @@
+"""What the hub writes down of calls, links and webhooks, and what its figures say of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.access import REFUSED_A_MINUTE, AccessLog, call_of
+from fieldagent.hub.figures import Figures
+from tests.hub.test_journey import receiver
+from tests.hub.test_outage import call
+from tests.processes import Hub, administer, agent, hub, until
+
+SECRET_WORDS = "nobody else is to read this"
+RULES = Path(__file__).parents[2] / "examples/hub-alerts.yml"
+
+
+class Seen(NamedTuple):
+    lines: list[dict[str, Any]]
+    """Of the access log."""
+    figures: str
+    all_output: str
+    secrets: list[str]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """A hub with a kit and a webhook; a push, a refused one, and strangers at the link."""
+    home = tmp_path_factory.mktemp("hub")
+    database = str(home / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    token = administer(database, "device", "add", "kit", "--user", "Ada")["hub-token"]
+    settings = {"database": database, "access-log": "json", "webhook-allow": "127.0.0.0/8"}
+    right = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    body = {"sourceUserId": first["sourceUserId"], "workspaceId": first["workspaceId"]}
+    text = json.dumps({**body, "targetUserId": "2", "message": {"content": SECRET_WORDS}})
+    with ExitStack() as stack:
+        hooked = stack.enter_context(receiver())
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        running = stack.enter_context(hub(home, settings))
+        kept = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with agent(home, kept) as kit:
+            kit.expect("linked to the hub")
+            sent = {**right, "Content-Type": "application/json"}
+            assert call(running, "POST", "/api/package", sent, text)[0] == 200
+            assert call(running, "POST", "/api/package?x=secret-query", sent, "{}")[0] == 422
+            wrong = {**sent, "x-api-key": "key_wrong-secret"}
+            assert call(running, "POST", "/api/package", wrong, text)[0] == 401
+            stranger = {"Authorization": "Bearer link_wrong-secret"}
+            answered = [call(running, "GET", "/link", stranger)[0] for _ in range(14)]
+            assert answered == [401] * 12 + [429] * 2
+            # Whose token is right is not kept out by them.
+            assert call(running, "GET", "/link", {"Authorization": f"Bearer {token}"})[0] == 426
+            assert kit.post("from the kit").body["status"] == "Delivered"
+            until(lambda: hooked.got)
+            until(lambda: 'result="handed"' in figures_of(running))
+            assert kit.stop() == 0
+        figures = figures_of(running)
+        assert running.stop() == 0
+    objects = [json.loads(line) for line in running.lines if line.startswith("{")]
+    secrets = [first["apiKey"], first["token"], token, "wrong-secret", "secret-query"]
+    yield Seen(objects, figures, "\n".join(running.lines), [*secrets, SECRET_WORDS])
+
+
+def figures_of(running: Hub) -> str:
+    status, headers, text = call(running, "GET", "/metrics")
+    assert status == 200
+    assert headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    return text
+
+
+def test_a_line_for_each_call_that_counts(seen: Seen) -> None:
+    calls = [(line["event"], line.get("status")) for line in seen.lines if "status" in line]
+    assert ("push", 200) in calls
+    assert ("push", 422) in calls
+    assert ("push", 401) in calls
+    assert ("link", 101) in calls
+    assert calls.count(("link", 401)) == 12
+    assert calls.count(("link", 429)) == 2
+    assert not any(line["event"] == "probe" for line in seen.lines)
+    (pushed,) = [line for line in seen.lines if line.get("status") == 200]
+    assert (pushed["from"], pushed["user"], pushed["key"]) == ("127.0.0.1", 1, "push")
+    assert pushed["ms"] >= 0
+    assert pushed["at"] > 1e9
+    (ended,) = [line for line in seen.lines if line["event"] == "link ended"]
+    assert (ended["device"], ended["why"]) == ("kit", "this end stops")
+    (posted,) = [line for line in seen.lines if line["event"] == "webhook"]
+    assert (posted["webhook"], posted["result"]) == (1, "handed")
+
+
+def test_no_secret_and_no_content_is_written_down(seen: Seen) -> None:
+    for secret in seen.secrets:
+        assert secret not in seen.all_output
+        assert secret not in seen.figures
+
+
+def test_the_figures_are_strict_openmetrics_with_few_labels(seen: Seen) -> None:
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="extra `test`")
+    families = {each.name: each for each in parser.text_string_to_metric_families(seen.figures)}
+    assert all(each.documentation for each in families.values())
+
+    def value(name: str, **labels: str) -> float:
+        found = [
+            sample.value
+            for family in families.values()
+            for sample in family.samples
+            if sample.name == f"fieldagent_hub_{name}" and sample.labels == labels
+        ]
+        assert len(found) == 1, name
+        return float(found[0])
+
+    assert value("database_up") == 1
+    assert value("pushes_accepted_total") == 1
+    assert value("refusals_total", call="link", reason="credentials") == 12
+    assert value("refusals_total", call="link", reason="too often") == 2
+    assert value("refusals_total", call="push", reason="credentials") == 1
+    assert value("call_seconds_count", call="push") == 3
+    assert value("webhook_posts_total", result="handed") == 1
+    for direction in ("sent", "received"):
+        assert value("carried_bytes_total", bearer="ip", direction=direction) > 0
+    assert value("oldest_delivery_seconds") == 0
+    assert value("links") == value("devices_linked") == 0
+    assert max(len(family.samples) for family in families.values()) < 60
+
+
+def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:
+    told = set(re.findall("^# TYPE (fieldagent_hub_[a-z_]+)", seen.figures, re.MULTILINE))
+    page = (RULES.parents[1] / "docs/hub.md").read_text()
+    missing = {name for name in told if f"`{name.removeprefix('fieldagent_hub_')}" not in page}
+    assert missing == set()
+    rung = set(re.findall("fieldagent_hub_[a-z_]+", RULES.read_text()))
+    samples = re.sub("_(total|bucket|count|sum)$", "", "\n".join(sorted(rung)), flags=re.MULTILINE)
+    assert set(samples.split("\n")) <= told
+
+
+def test_prometheus_understands_the_rules() -> None:
+    if (promtool := shutil.which("promtool")) is None:
+        pytest.skip("promtool is not here (Debian's prometheus)")
+    done = subprocess.run([promtool, "check", "rules", RULES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/api/package", "push"),
+        ("/api/items/7", "read"),
+        ("/console/file/x", "console"),
+        ("/x", "other"),
+    ],
+)
+def test_what_strangers_ask_for_makes_no_label(path: str, named: str) -> None:
+    assert call_of(path) == named
+
+
+async def test_a_flood_of_refusals_fills_no_log(clock: Any) -> None:
+    lines: list[dict[str, Any]] = []
+    figures = Figures()
+
+    async def refuse(head: Request) -> Any:
+        raise Problem(401, "who are you?")
+
+    judge = AccessLog(lines.append, figures, trusted=()).watch(refuse)
+    for number in range(2):
+        for _ in range(1000):
+            with pytest.raises(Problem):
+                await judge(Request("GET", f"/{number}", (), {}, peer="192.0.2.1"))
+        await trio.sleep(61)
+    with pytest.raises(Problem):
+        await judge(Request("GET", "/", (), {}, peer="192.0.2.1"))
+    left_out = {"event": "refusals left out", "times": 1000 - REFUSED_A_MINUTE}
+    assert len(lines) == 2 * REFUSED_A_MINUTE + 2 + 1
+    assert lines.count(left_out) == 2
+    (refused,) = [f for f in figures.families() if f.name == "refusals"]
+    assert sum(sample.value for sample in refused.samples) == 2001
