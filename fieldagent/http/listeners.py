@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,41 @@ def open_listeners(
         except ListenFailed:
             continue
     return _open_all(port, hosts)
+
+
+def open_unix_listener(path: Path) -> socket.socket:
+    """A listening Unix socket for its owner and group. One that nobody listens on is replaced.
+
+    Raises ListenFailed.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made = path.with_name(f"{path.name}.new")
+    try:
+        if _somebody_listens(path):
+            raise PortTaken(f"another program listens on {path}: stop it, or name another path")
+        made.unlink(missing_ok=True)
+        listener.setblocking(False)
+        listener.bind(str(made))
+        made.chmod(0o660)
+        listener.listen(_BACKLOG)
+        made.rename(path)
+    except OSError as error:
+        listener.close()
+        raise ListenFailed(f"cannot listen on {path}: {error.strerror or error}") from error
+    except PortTaken:
+        listener.close()
+        raise
+    return listener
+
+
+def _somebody_listens(path: Path) -> bool:
+    """Raises OSError where something else is there."""
+    if not path.exists():
+        return False
+    if not path.is_socket():
+        raise FileExistsError(errno.EEXIST, "something else than a socket is there")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 def port_of(listeners: Sequence[socket.socket]) -> int:

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import IntEnum
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -29,6 +30,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import ServerProtocol, Wait
 from fieldagent.http.secure import SecureSocket
 from fieldagent.http.upgrade import UpgradedStream
+from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, log_fault
 
 __all__ = ["Limits", "serve"]
@@ -36,6 +38,9 @@ __all__ = ["Limits", "serve"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Work = Callable[[], Awaitable[None]]
+Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
+"""Takes who has come, and their address; None where they may not. Raises nothing."""
 
 _READ_SIZE = 65_536
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -68,6 +73,7 @@ async def serve(
     guard: Guard | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     tls: ssl.SSLContext | None = None,
+    introduce: Introduce | None = None,
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -75,8 +81,9 @@ async def serve(
 
     Takes over `listeners` and closes them. With `tls` they speak HTTPS and nothing else. What
     `judge` or its handler raises besides Problem goes to `note_fault` and is answered with 500.
+    With `introduce`, whoever comes speaks for another, whose address it returns.
     """
-    server = _Server(judge, guard, limits, stopping, tls, note_fault)
+    server = _Server(judge, guard, limits, stopping, tls, introduce, note_fault)
     try:
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
@@ -102,9 +109,11 @@ class _Server:
         limits: Limits,
         stopping: trio.Event,
         tls: ssl.SSLContext | None,
+        introduce: Introduce | None,
         note_fault: Note,
     ) -> None:
         self.note_fault = note_fault
+        self.introduce = introduce
         self.judge = judge
         self.guard = guard
         self.limits = limits
@@ -131,20 +140,36 @@ class _Server:
                 await self._endure(error)
                 continue
             try:
-                nursery.start_soon(self._welcome(peer, address).run)
+                nursery.start_soon(self._welcome(peer, address))
             except Exception as error:
                 # Whatever ails one, others can still come.
                 peer.close()
                 if not isinstance(error, OSError):
                     self.note_fault(error, "a connection that came")
 
-    def _welcome(self, peer: socket.socket, address: tuple[object, ...]) -> _Connection:
-        """Raises OSError for a peer that has left."""
+    def _welcome(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
+        """What is to be done for it. Raises OSError for a peer that has left."""
         peer.setblocking(False)
-        named = peer.family != socket.AF_UNIX
-        if named:
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _Connection(self, peer, str(address[0]) if named else "")
+        if peer.family == socket.AF_UNIX:
+            return self._connection(peer, "").run
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.introduce is not None:
+            return partial(self._introduced, peer, str(address[0]), self.introduce)
+        return self._connection(peer, str(address[0])).run
+
+    async def _introduced(self, peer: socket.socket, address: str, introduce: Introduce) -> None:
+        client = None
+        try:
+            with waits.move_on_after(self.limits.head_deadline):
+                client = await introduce(peer, address)
+        finally:
+            if client is None:
+                peer.close()
+        if client is not None:
+            await self._connection(peer, client).run()
+
+    def _connection(self, peer: socket.socket, address: str) -> _Connection:
+        connection = _Connection(self, peer, address)
         if self._make_room(connection):
             self._enter(connection)
         else:
@@ -193,7 +218,8 @@ class _Server:
     def _make_room(self, coming: _Connection) -> bool:
         limits = self.limits
         bounds = [(self._all, limits.connections)]
-        if limits.per_source is not None and not is_in(coming.address, limits.proxies):
+        by_proxy = not coming.address or is_in(coming.address, limits.proxies)
+        if limits.per_source is not None and not by_proxy:
             bounds.append((self._of.get(coming.source, {}), limits.per_source))
         for among, most in bounds:
             while len(among) >= most:

@@ -100,10 +100,11 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
 
 
 def address_of(request: Request, trusted: Sequence[Network]) -> str:
-    """Who is at the other end: what a trusted proxy says, or the connection's own address."""
+    """Who is at the other end: what a trusted proxy says, or the connection's own address. By a
+    Unix socket, which has none, nobody else comes than who may open its file."""
     address = request.peer
     hops = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",")]
-    while hops and hops[-1] and is_in(address, trusted):
+    while hops and hops[-1] and (not address or is_in(address, trusted)):
         address = hops.pop()
     return address
 

@@ -16,6 +16,7 @@ import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS
 from fieldagent.http.guard import host_guard
+from fieldagent.http.introduction import Introductions
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
@@ -30,6 +31,7 @@ from fieldagent.hub import (
     directory,
     lease,
     ledger,
+    listening,
     mobile_terminated,
     operator_calls,
     reading,
@@ -223,7 +225,7 @@ async def run(
     """
     hub = Hub(settings, store, emit)
     certificate = certificate_of(settings)
-    listeners = open_listeners(settings.port, settings.listen, allow_remote=True)
+    listeners = listening.listeners(settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_run_store, hub)
         with _mo_listeners(settings) as brought:
@@ -268,7 +270,7 @@ async def _drain(hub: Hub) -> None:
 
 async def _serve(
     hub: Hub,
-    listeners: list[socket.socket],
+    listeners: listening.Listeners,
     certificate: Certificate | None,
     task_status: trio.TaskStatus[int],
 ) -> None:
@@ -279,19 +281,26 @@ async def _serve(
         proxies=hub.settings.trusted_proxies,
         bodies=BODIES,
     )
-    port = port_of(listeners)
+    port = port_of(listeners.direct)
     serving = partial(
         serve,
         hub.judge(),
-        listeners,
         stopping=hub.closing,
         guard=host_guard,
         limits=limits,
-        tls=None if certificate is None else certificate.context,
         note_fault=hub.supervisor.notes("HTTP"),
     )
+    tls = None if certificate is None else certificate.context
+    introduce = Introductions(hub.settings.trusted_proxies).client_of
     async with trio.open_nursery() as nursery:
-        await nursery.start(serving)
+        await nursery.start(partial(serving, listeners.direct, tls=tls))
+        if listeners.by_socket:
+            await nursery.start(partial(serving, listeners.by_socket))
+            log.info("a proxy may come by %s", hub.settings.socket_listen)
+        if listeners.by_proxy:
+            by_proxy = partial(serving, listeners.by_proxy, tls=tls, introduce=introduce)
+            await nursery.start(by_proxy)
+            log.info("proxies may come to port %d, and say for whom", port_of(listeners.by_proxy))
         if hub.settings.admin_listen is not None:
             await nursery.start(_serve_admin, hub, *hub.settings.admin_listen)
         scheme = "http" if certificate is None else "https"
@@ -378,7 +387,8 @@ def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access.Writ
 
 def _is_secure(settings: HubSettings) -> bool:
     """Whether browsers reach it by TLS: its own, or a proxy's."""
-    return settings.tls_certificate is not None or bool(settings.trusted_proxies)
+    own = settings.tls_certificate is not None
+    return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
 
 
 def certificate_of(settings: HubSettings) -> Certificate | None:

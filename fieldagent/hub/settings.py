@@ -38,6 +38,8 @@ class HubSettings:
     port: int
     tls_certificate: Path | None
     tls_key: Path | None
+    socket_listen: Path | None
+    proxy_listen: tuple[str, int] | None
     admin_listen: tuple[str, int] | None
     trusted_proxies: tuple[Network, ...]
     access_log: str
@@ -104,6 +106,18 @@ KEYS = (
     Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
     Key("tls-certificate", absolute_path, None, "PEM file with the certificate chain"),
     Key("tls-key", absolute_path, None, "PEM file with its key"),
+    Key(
+        "socket-listen",
+        absolute_path,
+        None,
+        "Unix socket for a proxy on this machine: plain HTTP, and its X-Forwarded-For is believed",
+    ),
+    Key(
+        "proxy-listen",
+        endpoint,
+        None,
+        "HOST:PORT for trusted-proxies that speak the PROXY protocol, version 2",
+    ),
     Key(
         "admin-listen",
         endpoint,
@@ -191,6 +205,8 @@ EXAMPLES = {
     "database-direct": "postgresql://fieldagent@db.example.org:5432/fieldagent",
     "tls-certificate": "/etc/fieldagent/chain.pem",
     "tls-key": "/etc/fieldagent/key.pem",
+    "socket-listen": "/run/fieldagent-hub/http.sock",
+    "proxy-listen": "127.0.0.1:9445",
     "admin-listen": "127.0.0.1:9444",
     "trusted-proxies": "127.0.0.1/32 ::1/128",
     "directip-listen": "127.0.0.1:10800",
@@ -252,6 +268,8 @@ def parse(
             f"listen is {' '.join(beyond)} without TLS: set tls-certificate and tls-key, or"
             " trusted-proxies when a proxy does TLS"
         )
+    if "proxy-listen" in pairs and not values["trusted_proxies"]:
+        faults.append("proxy-listen needs trusted-proxies: set the addresses of your proxies")
     if values["directip_listen"] is not None and "directip-allow" not in pairs:
         host, _ = values["directip_listen"]
         if not is_in(host, LOOPBACK_NETWORKS):

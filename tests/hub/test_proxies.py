@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sqlite3
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -133,11 +135,48 @@ def get(site: Site, port: int, path: str, source: str = "127.0.0.1", **headers: 
         return connection.getresponse().status
 
 
-@pytest.mark.parametrize("name", PROXIES)
+def nginx_by_a_socket(site: Site, to: int, port: int) -> list[str]:
+    command = nginx(site, to, port)
+    file = site.home / "nginx.conf"
+    here, there = f"server 127.0.0.1:{to};", f"server unix:{site.home}/hub.sock;"
+    assert here in file.read_text()
+    file.write_text(file.read_text().replace(here, there))
+    return command
+
+
+def haproxy_that_introduces(site: Site, to: int, port: int) -> list[str]:
+    """As its example says in its last lines."""
+    command = haproxy(site, to, port)
+    file = site.home / "haproxy.cfg"
+    text = file.read_text().replace("    option forwardfor\n", "")
+    here = f"server one 127.0.0.1:{to}"
+    assert here in text
+    settings = (site.home / "hub.properties").read_text()
+    (introduced,) = re.findall("proxy-listen=(.*)", settings)
+    there = f"server one {introduced} send-proxy-v2 check-send-proxy"
+    file.write_text(text.replace(here, there))
+    return command
+
+
+TRUSTED = {"trusted-proxies": "127.0.0.1/32"}
+PASSAGES: dict[str, tuple[SetUp, dict[str, str]]] = {
+    **{name: (set_up, TRUSTED) for name, set_up in PROXIES.items()},
+    "nginx by a Unix socket": (nginx_by_a_socket, {"socket-listen": "HOME/hub.sock"}),
+    "HAProxy that introduces": (
+        haproxy_that_introduces,
+        {**TRUSTED, "proxy-listen": "127.0.0.1:PORT"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PASSAGES)
 def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
     (tmp_path / "kit").mkdir()
     site = Site(tmp_path)
-    settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
+    set_up, more = PASSAGES[name]
+    settings = {"database": site.database}
+    for key, value in more.items():
+        settings[key] = value.replace("HOME", str(tmp_path)).replace("PORT", str(free_port()))
     headers = {
         "x-api-key": site.first["apiKey"],
         "Authorization": f"Bearer {site.first['token']}",
@@ -149,7 +188,7 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
     text = json.dumps({**body, "message": {"content": "Storm at noon"}})
     with (
         hub(tmp_path, settings) as running,
-        proxy(name, site, running.port) as port,
+        at_work(set_up, site, running.port) as port,
         agent(tmp_path / "kit", site.kit(port)) as kit,
     ):
         kit.expect("linked to the hub")
@@ -167,6 +206,51 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
         assert running.stop() == 0
         told = "\n".join(running.output())
     assert "trusted-proxies" not in told
+
+
+@pytest.mark.parametrize(
+    ("source", "sent", "told"),
+    [
+        ("127.0.0.2", b"", "trusted-proxies does not hold that address"),
+        ("127.0.0.1", b"GET /healthz HTTP/1.1\r\n\r\n", "does not begin with the PROXY protocol"),
+        ("127.0.0.1", b"\r\n\r\n", "it left before it said for whom it comes"),
+    ],
+)
+def test_who_does_not_say_for_whom_they_come_is_refused(
+    tmp_path: Path, source: str, sent: bytes, told: str
+) -> None:
+    site, port = Site(tmp_path), free_port()
+    settings = {"database": site.database, **TRUSTED, "proxy-listen": f"127.0.0.1:{port}"}
+    with hub(tmp_path, settings) as running:
+        with socket.socket() as stranger:
+            stranger.bind((source, 0))
+            stranger.settimeout(PATIENCE)
+            stranger.connect(("127.0.0.1", port))
+            with suppress(ConnectionError):
+                stranger.sendall(sent)
+                stranger.shutdown(socket.SHUT_WR)
+                assert stranger.recv(100) == b""
+        running.expect(told)
+        assert running.stop() == 0
+
+
+def test_a_socket_is_for_its_group_and_replaced_where_nobody_listens(tmp_path: Path) -> None:
+    site, path = Site(tmp_path), tmp_path / "hub.sock"
+    settings = {"database": site.database, "socket-listen": str(path)}
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with hub(tmp_path, settings) as running:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        command = [*MODULE, "hub", "run", *running.arguments]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        assert f"another program listens on {path}" in second.stderr
+        assert second.returncode == 75
+        assert running.stop() == 0
+    path.unlink()
+    path.write_text("a file")
+    third = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert "something else than a socket is there" in third.stderr
+    assert path.read_text() == "a file"
 
 
 def checked(home: Path, settings: dict[str, str | None]) -> str:

@@ -1,0 +1,47 @@
+"""Who is behind a proxy, in the PROXY protocol of version 2 ("The PROXY protocol", section 2.2).
+
+A connection begins with HEAD bytes, which tell how many follow; behind those comes what the
+client sent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from fieldagent.wire.errors import RemoteProtocolError
+
+SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+HEAD = 16
+MOST = 2048
+"""Bytes that may follow: addresses and what proxies add take some hundreds."""
+LOCAL, PROXY = 0x20, 0x21
+"""The proxy's own connection, such as a look whether we live; and one of a client's."""
+TCP4, TCP6 = 0x11, 0x21
+ADDRESS = {TCP4: 4, TCP6: 16}
+
+
+def length_behind(head: bytes) -> int:
+    """How many bytes follow. Raises RemoteProtocolError."""
+    if head[:12] != SIGNATURE:
+        raise RemoteProtocolError("it does not begin with the PROXY protocol of version 2")
+    if head[12] not in (LOCAL, PROXY):
+        raise RemoteProtocolError(f"0x{head[12]:02x} is no command of the PROXY protocol")
+    length = int.from_bytes(head[14:16], "big")
+    if length > MOST:
+        raise RemoteProtocolError(f"{length} bytes follow its head; at most {MOST} are taken")
+    return length
+
+
+def client_of(head: bytes, behind: bytes) -> str | None:
+    """The address of whoever the proxy speaks for; None where it speaks for itself.
+
+    Raises RemoteProtocolError.
+    """
+    if head[12] == LOCAL:
+        return None
+    size = ADDRESS.get(head[13])
+    if size is None:
+        raise RemoteProtocolError("it names no client of TCP: IPv4 and IPv6 are taken")
+    if len(behind) < 2 * size + 4:
+        raise RemoteProtocolError("its addresses are cut short")
+    return str(ipaddress.ip_address(behind[:size]))

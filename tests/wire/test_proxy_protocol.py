@@ -1,0 +1,75 @@
+"""The PROXY protocol of version 2, by its document's figures."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.proxy_protocol import HEAD, SIGNATURE, client_of, length_behind
+
+PORTS = b"\x30\x39\x24\xe3"
+
+
+def header(command: int, family: int, behind: bytes) -> bytes:
+    return SIGNATURE + bytes([command, family]) + len(behind).to_bytes(2, "big") + behind
+
+
+def read(content: bytes) -> str | None:
+    length = length_behind(content[:HEAD])
+    assert length == len(content) - HEAD
+    return client_of(content[:HEAD], content[HEAD:])
+
+
+V4 = bytes([192, 0, 2, 7, 10, 0, 0, 1]) + PORTS
+V6 = ipaddress.ip_address("2001:db8::7").packed + bytes(16) + PORTS
+UNIX = bytes(216)
+
+
+@pytest.mark.parametrize(
+    ("command", "family", "behind", "client"),
+    [
+        (0x21, 0x11, V4, "192.0.2.7"),
+        (0x21, 0x21, V6, "2001:db8::7"),
+        (0x21, 0x11, V4 + b"\x04\x00\x04\0\0\0\0", "192.0.2.7"),  # a TLV follows
+        (0x20, 0x00, b"", None),  # the proxy's own
+        (0x20, 0x11, V4, None),
+    ],
+)
+def test_who_is_behind_the_proxy(
+    command: int, family: int, behind: bytes, client: str | None
+) -> None:
+    assert read(header(command, family, behind)) == client
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"GET / HTTP/1.1\r\n", "does not begin with"),
+        (b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\n"[:16], "does not begin with"),
+        (header(0x11, 0x11, V4), "no command"),
+        (header(0x22, 0x11, V4), "no command"),
+        (header(0x21, 0x31, UNIX), "no client of TCP"),
+        (header(0x21, 0x12, V4), "no client of TCP"),
+        (header(0x21, 0x00, b""), "no client of TCP"),
+        (header(0x21, 0x11, V4[:11]), "cut short"),
+        (header(0x21, 0x21, V4), "cut short"),
+        (header(0x21, 0x11, bytes(2049)), "at most 2048"),
+    ],
+)
+def test_what_else_is_refused(content: bytes, told: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=told):
+        read(content)
+
+
+@given(st.binary(min_size=HEAD, max_size=600))
+def test_anything_is_read_or_refused(content: bytes) -> None:
+    for text in (content, SIGNATURE + content[12:]):
+        try:
+            length = length_behind(text[:HEAD])
+            client_of(text[:HEAD], text[HEAD:][:length])
+        except RemoteProtocolError:
+            pass
