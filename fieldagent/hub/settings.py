@@ -269,7 +269,7 @@ def parse(
             " trusted-proxies when a proxy does TLS"
         )
     if "proxy-listen" in pairs and not values["trusted_proxies"]:
-        faults.append("proxy-listen needs trusted-proxies: set the addresses of your proxies")
+        faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
     if values["directip_listen"] is not None and "directip-allow" not in pairs:
         host, _ = values["directip_listen"]
         if not is_in(host, LOOPBACK_NETWORKS):
