@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,11 @@ import pytest
 
 from fieldagent.cli import trial
 from fieldagent.cli.trial import Place, Trial
+from tests.cut import PowerCut, cut_at
 
 OLD, NEW = b"the program before\n", b"the new program\n"
 STEPS = 40
 """More than there are: the last ones are cut nowhere."""
-
-
-class PowerCut(BaseException):
-    pass
 
 
 class Kit:
@@ -72,30 +68,12 @@ def test_power_may_fail_at_any_step(
     tmp_path: Path, step: int, works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path, works=works)
-    steps = iter(range(1000))
-
-    def cut(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*given: Any, **named: Any) -> Any:
-            if next(steps) == step:
-                raise PowerCut
-            return call(*given, **named)
-
-        return counted
-
     monkeypatch.setattr(trial, "_systemctl", kit.systemctl)
     monkeypatch.setattr(trial, "_status", kit.status)
-    with monkeypatch.context() as breaking, suppress(PowerCut):
-        for owner, name in (
-            (os, "fsync"),
-            (os, "link"),
-            (Path, "rename"),
-            (Path, "unlink"),
-            (trial, "_systemctl"),
-        ):
-            breaking.setattr(owner, name, cut(getattr(owner, name)))
+    files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
+    with cut_at(step, *files, (trial, "_systemctl")) as made:
         trial.go_on(kit.place)
-    if step == STEPS - 1:
-        assert next(steps) < STEPS, "there are more steps than this test cuts"
+    assert len(made) < STEPS, "there are more steps than this test cuts"
     assert kit.program.read_bytes() in (OLD, NEW)
     # The next start of the kit begins with whatever program is there.
     kit.systemctl("start")
