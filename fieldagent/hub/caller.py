@@ -250,7 +250,9 @@ def over_rate(db: Db, callers: Sequence[Caller], now: float) -> list[Problem | N
     before = {id_: tat for id_, _, _, tat in rows}
     tats, problems = dict(before), []
     for caller in callers:
-        tats[caller.key], problem = _rate(*rates[caller.key], tats[caller.key], now)
+        problem: Problem | None = unauthorized("the key was deleted meanwhile")
+        if caller.key in rates:
+            tats[caller.key], problem = _rate(*rates[caller.key], tats[caller.key], now)
         problems.append(problem)
     for key, tat in tats.items():
         if tat != before[key]:

@@ -500,3 +500,22 @@ def test_a_password_is_found_again_and_another_is_not() -> None:
     assert not secret.password_matches("wrong horse", stored)
     assert not secret.password_matches("", None)
     assert "correct" not in stored
+
+
+async def test_a_key_that_goes_while_a_body_comes_pushes_nothing(store: Store) -> None:
+    """With its workspace, as `fieldagent hub workspace delete` takes it away."""
+    body = json.dumps(MESSAGE).encode()
+    async with cloud(store) as hub:
+        head = (
+            f"POST /api/package HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            f"x-api-key: {hub.key}\r\nAuthorization: Bearer {hub.token}\r\n\r\n"
+        )
+        async with await trio.open_tcp_stream("127.0.0.1", hub.port) as caller:
+            await caller.send_all(head.encode())
+            assert (await caller.receive_some()).startswith(b"HTTP/1.1 100")
+            await store.commit(lambda db: db.execute("DELETE FROM credential"))
+            await caller.send_all(body)
+            answer = await caller.receive_some()
+        assert answer.startswith(b"HTTP/1.1 401"), answer
+        assert await store.read(lambda db: db.execute("SELECT id FROM item")) == []
