@@ -41,6 +41,11 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     backup = command(actions, "backup", ("hub_database", "backup"), summary)
     backup.add_argument("file", type=Path, metavar="FILE")
     _add_listing(backup)
+    summary = "write all that is there of a workspace into a new folder, as JSON lines and files"
+    export = command(actions, "export", ("hub_export", "write"), summary)
+    export.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_exporting(export, "workspace")
+    _add_listing(export)
     summary = "make the tables in PostgreSQL, or bring them to this version"
     _add_store(command(actions, "migrate", ("hub_database", "migrate"), summary))
     log = command(actions, "audit", ("hub", "audit_list"), "show who did what, the latest first")
@@ -106,6 +111,11 @@ def _add_user(actions: Subparsers) -> None:
     )
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
+    summary = "write all that is there of a user into a new folder, as JSON lines and files"
+    export = _action(user, "export", "write", summary)
+    export.set_defaults(carry_out=("hub_export", "write"))
+    export.add_argument("named", metavar="USER")
+    _add_exporting(export, "user")
     _action(user, "list", "user_list", "list users")
 
 
@@ -122,6 +132,11 @@ def _add_disabling(actions: Subparsers, what: str, named: str) -> None:
         parser = _action(actions, verb, "disable", f"{verb} a {named}")
         parser.add_argument("named", metavar=named.upper())
         parser.set_defaults(what=what, enable=verb == "enable")
+
+
+def _add_exporting(parser: CommandParser, what: str) -> None:
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="which is made")
+    parser.set_defaults(what=what)
 
 
 _DELETES = "delete a {} for good; without --yes, say what goes and what stays"

@@ -7,11 +7,12 @@ when somebody removes it, or when newer ones need its room: the oldest first.
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
 from typing import NamedTuple
 
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.directory import Refused, Row
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, marks
 
 OF_ONE_MAX = 200
 """What is kept of one IMEI, or of one device over IP: a stranger's must not push out all others."""
@@ -98,12 +99,16 @@ def claimable(db: Db) -> list[int]:
     return [id_ for (id_,) in rows]
 
 
-def listing(db: Db) -> list[Row]:
-    """The newest first."""
+def listing(db: Db, devices: Collection[int] | None = None) -> list[Row]:
+    """The newest first: all there are, or those of some devices."""
+    which, of = "", devices or ()
+    if devices is not None:
+        which = f" WHERE dead_letter.device IN ({marks(of)})" if of else " WHERE 1 = 0"
     rows = db.execute(
         "SELECT dead_letter.id, received, dead_letter.imei, device.name, way, body, reason"
         " FROM dead_letter LEFT JOIN device ON device.id = dead_letter.device"
-        " ORDER BY dead_letter.id DESC"
+        f"{which} ORDER BY dead_letter.id DESC",
+        *of,
     )
     return [
         {

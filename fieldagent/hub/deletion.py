@@ -12,7 +12,6 @@ What others hold stays with them: `plan` says what that is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fieldagent.hub import directory
@@ -20,6 +19,7 @@ from fieldagent.hub.audit import note
 from fieldagent.hub.directory import ADMINISTRATION, Refused
 from fieldagent.hub.envelope_packing import forget_name
 from fieldagent.hub.store.contract import Db
+from fieldagent.hub.subject import Subject
 
 AT_ONCE = 500
 """Rows of a table in one transaction."""
@@ -28,73 +28,38 @@ COPIES = "copies of the database, exports and logs: they are yours to find"
 GIVEN = "what kits and webhooks were given: it is theirs"
 
 
-@dataclass(frozen=True, slots=True)
-class Doomed:
-    """What is to be deleted: `kind` is user, device or workspace."""
-
-    kind: str
-    id: int
-    name: str
-
-    @property
-    def items(self) -> tuple[str, Sequence[Any]]:
-        """The condition of those that go with it."""
-        if self.kind == "user":
-            return "(sender = ? OR target = ?)", (self.id, self.id)
-        return "workspace = ?", (self.id,)
-
-    @property
-    def devices(self) -> str:
-        column = {"user": "member", "device": "id", "workspace": "workspace"}[self.kind]
-        return f"SELECT id FROM device WHERE {column} = {self.id}"
-
-
-def find(db: Db, kind: str, workspace: str, named: str) -> Doomed:
-    """By its number or name. Raises Refused."""
-    if kind == "workspace":
-        id_, table = directory.workspace_of(db, named), "workspace"
-    elif kind == "device":
-        id_ = directory.device_named(db, directory.workspace_of(db, workspace), named)
-        table = "device"
-    else:
-        id_ = directory.member_of(db, directory.workspace_of(db, workspace), named)
-        table = "member"
-    ((name,),) = db.execute(f"SELECT name FROM {table} WHERE id = ?", id_)
-    return Doomed(kind, id_, name)
-
-
-def plan(db: Db, doomed: Doomed) -> dict[str, Any]:
+def plan(db: Db, subject: Subject) -> dict[str, Any]:
     """What goes, and what stays. Raises Refused while there is an SOS to be answered."""
     unanswered = db.execute(
-        f"SELECT id FROM sos WHERE state <> 'closed' AND device IN ({doomed.devices}) ORDER BY id"
+        f"SELECT id FROM sos WHERE state <> 'closed' AND device IN ({subject.devices}) ORDER BY id"
     )
     if unanswered:
         numbers = ", ".join(str(number) for (number,) in unanswered)
         raise Refused(
-            f"SOS {numbers} of {doomed.kind} {doomed.name} is not closed: `fieldagent hub sos"
+            f"SOS {numbers} of {subject.kind} {subject.name} is not closed: `fieldagent hub sos"
             f" close {unanswered[0][0]} REASON` first"
         )
-    goes = {"devices": _names(db, f"SELECT name FROM device WHERE id IN ({doomed.devices})")}
-    if doomed.kind == "workspace":
+    goes = {"devices": _names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
+    if subject.kind == "workspace":
         goes["users"] = _names(
-            db, f"SELECT name FROM member WHERE id IN ({_ALONE})", doomed.id, doomed.id
+            db, f"SELECT name FROM member WHERE id IN ({_ALONE})", subject.id, subject.id
         )
-    where, parameters = doomed.items
+    where, parameters = subject.items
     stays = [GIVEN, COPIES, "lines of the audit, by number, for keep-audit-days"]
-    told: dict[str, Any] = {"id": doomed.id, "name": doomed.name, "deletes": goes}
-    if doomed.kind == "device":
+    told: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
+    if subject.kind == "device":
         stays.insert(0, "the items that it sent: they are its user's")
     else:
         told["items"] = _count(db, f"SELECT count(*) FROM item WHERE {where}", *parameters)
-    if doomed.kind == "user":
+    if subject.kind == "user":
         told["workspaces"] = _names(
             db,
             "SELECT name FROM workspace WHERE id IN"
             " (SELECT workspace FROM membership WHERE member = ?)",
-            doomed.id,
+            subject.id,
         )
         stays.insert(0, "their number in the timelines of others' SOS")
-    told["sos"] = _count(db, f"SELECT count(*) FROM sos WHERE device IN ({doomed.devices})")
+    told["sos"] = _count(db, f"SELECT count(*) FROM sos WHERE device IN ({subject.devices})")
     return {**told, "stays": stays}
 
 
@@ -106,24 +71,24 @@ def _count(db: Db, sql: str, *parameters: Any) -> int:
     return int(db.execute(sql, *parameters)[0][0])
 
 
-def begin(db: Db, doomed: Doomed, now: float) -> bool:
+def begin(db: Db, subject: Subject, now: float) -> bool:
     """Take it out of use; whether some hub has a link of it, which ends in a moment."""
-    linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({doomed.devices}) LIMIT 1"))
-    if doomed.kind == "user":
-        directory.set_disabled(db, "member", doomed.id, now, now=now)
+    linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
+    if subject.kind == "user":
+        directory.set_disabled(db, "member", subject.id, now, now=now)
         return linked
-    for (device,) in db.execute(doomed.devices):
+    for (device,) in db.execute(subject.devices):
         directory.set_disabled(db, "device", device, now, now=now)
-    if doomed.kind == "workspace":
-        db.execute("DELETE FROM credential WHERE workspace = ?", doomed.id)
-        db.execute("DELETE FROM session WHERE workspace = ?", doomed.id)
-        db.execute("UPDATE webhook SET disabled = ? WHERE workspace = ?", now, doomed.id)
+    if subject.kind == "workspace":
+        db.execute("DELETE FROM credential WHERE workspace = ?", subject.id)
+        db.execute("DELETE FROM session WHERE workspace = ?", subject.id)
+        db.execute("UPDATE webhook SET disabled = ? WHERE workspace = ?", now, subject.id)
     return linked
 
 
-def delete_items(db: Db, doomed: Doomed, after: int) -> int | None:
+def delete_items(db: Db, subject: Subject, after: int) -> int | None:
     """Of the next items behind that number those that go; the last that was looked at."""
-    if doomed.kind == "device":
+    if subject.kind == "device":
         return None
     ((last,),) = db.execute(
         "SELECT max(id) FROM (SELECT id FROM item WHERE id > ? ORDER BY id LIMIT ?) AS looked",
@@ -132,7 +97,7 @@ def delete_items(db: Db, doomed: Doomed, after: int) -> int | None:
     )
     if last is None:
         return None
-    where, parameters = doomed.items
+    where, parameters = subject.items
     db.execute(f"DELETE FROM item WHERE id > ? AND id <= ? AND {where}", after, last, *parameters)
     return int(last)
 
@@ -148,8 +113,8 @@ _OF_A_DEVICE = {
 """Tables of which a device may have many rows, with what else names a row."""
 
 
-def devices(db: Db, doomed: Doomed) -> list[int]:
-    return [device for (device,) in db.execute(doomed.devices)]
+def devices(db: Db, subject: Subject) -> list[int]:
+    return [device for (device,) in db.execute(subject.devices)]
 
 
 def empty_device(db: Db, device: int) -> int:
@@ -167,12 +132,12 @@ def empty_device(db: Db, device: int) -> int:
     )
 
 
-def end(db: Db, doomed: Doomed, now: float) -> None:
+def end(db: Db, subject: Subject, now: float) -> None:
     """Take away the rest, and the names that the audit has."""
-    gone = devices(db, doomed)
-    users = [doomed.id] if doomed.kind == "user" else []
-    if doomed.kind == "workspace":
-        users = [member for (member,) in db.execute(_ALONE, doomed.id, doomed.id)]
+    gone = devices(db, subject)
+    users = [subject.id] if subject.kind == "user" else []
+    if subject.kind == "workspace":
+        users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]
     for device in gone:
         db.execute("DELETE FROM device WHERE id = ?", device)
         _leave_number(db, ("device add", "device imei"), device)
@@ -185,10 +150,10 @@ def end(db: Db, doomed: Doomed, now: float) -> None:
             f"of {member}",
             f"% of {member}",
         )
-    if doomed.kind == "workspace":
-        db.execute("DELETE FROM workspace WHERE id = ?", doomed.id)
-        _leave_number(db, ("workspace add",), doomed.id)
-    note(db, ADMINISTRATION, f"{doomed.kind} delete", str(doomed.id), now)
+    if subject.kind == "workspace":
+        db.execute("DELETE FROM workspace WHERE id = ?", subject.id)
+        _leave_number(db, ("workspace add",), subject.id)
+    note(db, ADMINISTRATION, f"{subject.kind} delete", str(subject.id), now)
 
 
 _ALONE = (

@@ -219,8 +219,9 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
         f" {lease.IS_LINKED},"
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
         " AND delivery.state IN ('waiting', 'packed')),"
-        " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble"
-        " FROM device JOIN member ON member.id = device.member WHERE device.workspace = ?"
+        " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble,"
+        " contact.at, contact.version FROM device JOIN member ON member.id = device.member"
+        " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
         " ORDER BY device.id",
         (
             "id",
@@ -238,6 +239,8 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
             "waiting",
             "deadLetters",
             "keyTrouble",
+            "lastContact",
+            "version",
         ),
         now,
         workspace,

@@ -13,10 +13,10 @@ import pytest
 
 from fieldagent.hub import contact, deletion, directory
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.deletion import Doomed
 from fieldagent.hub.ledger import confirm
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.subject import Subject, find
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field
@@ -155,18 +155,18 @@ async def many(alps: Field) -> None:
     await alps.store.commit(lambda db: insert(db, "arrived", columns, rows))
 
 
-async def delete(alps: Field, doomed: Doomed) -> int:
+async def delete(alps: Field, gone: Subject) -> int:
     """As the command does it; how many transactions it took."""
     store, steps = alps.store, 2
-    await store.commit(lambda db: deletion.begin(db, doomed, alps.now))
+    await store.commit(lambda db: deletion.begin(db, gone, alps.now))
     place: int | None = 0
     while place is not None:
-        step = partial(deletion.delete_items, doomed=doomed, after=place)
+        step = partial(deletion.delete_items, subject=gone, after=place)
         place, steps = await store.commit(step), steps + 1
-    for device in await store.commit(lambda db: deletion.devices(db, doomed)):
+    for device in await store.commit(lambda db: deletion.devices(db, gone)):
         while await store.commit(partial(deletion.empty_device, device=device)):
             steps += 1
-    await store.commit(lambda db: deletion.end(db, doomed, alps.now))
+    await store.commit(lambda db: deletion.end(db, gone, alps.now))
     return steps
 
 
@@ -179,7 +179,7 @@ async def test_a_user_with_much_goes_in_slices(store: Store) -> None:
         await many(alps)
         await alps.push(Message("of Ben to all"), sender=2)
         await alps.push(Message("of Ben to Ada"), sender=2, target=1)
-        assert await delete(alps, Doomed("user", 1, "Ada")) >= 2 + 3 + 3
+        assert await delete(alps, Subject("user", 1, "Ada")) >= 2 + 3 + 3
         assert await counts(alps, "item", "delivery", "arrived", "device") == [1, 1, 0, 2]
 
 
@@ -188,7 +188,7 @@ async def test_a_device_goes_and_what_it_sent_stays(store: Store) -> None:
     async with field(store) as alps:
         await many(alps)
         await alps.sends(1, Entry(7, Message("of the kit"), int(alps.now)))
-        await delete(alps, Doomed("device", 1, "kit 1"))
+        await delete(alps, Subject("device", 1, "kit 1"))
         assert await counts(alps, "item", "arrived", "device") == [MANY + 1, 0, 2]
         ((last,),) = await alps.rows("SELECT max(id) FROM item")
         await store.commit(lambda db: confirm(db, last, 2, Bearer.IP, alps.now))
@@ -205,12 +205,10 @@ async def test_a_workspace_goes_and_who_is_in_another_stays(store: Store) -> Non
             directory.join(db, 9, 2, over_satellite=False, now=alps.now)
 
         await store.commit(join)
-        plan = await store.commit(
-            lambda db: deletion.plan(db, deletion.find(db, "workspace", "", "Alps"))
-        )
+        plan = await store.commit(lambda db: deletion.plan(db, find(db, "workspace", "", "Alps")))
         assert plan["deletes"]["users"] == ["Ada", "Cleo"]
         assert plan["items"] == MANY
-        await delete(alps, Doomed("workspace", 1, "Alps"))
+        await delete(alps, Subject("workspace", 1, "Alps"))
         assert await counts(alps, "item", "device", "delivery", "workspace") == [0, 0, 0, 1]
         assert await alps.rows("SELECT name FROM member") == [("Ben",)]
 
@@ -221,7 +219,7 @@ async def test_nothing_goes_while_an_sos_is_not_closed(store: Store, kind: str, 
         await alps.sends(1, Entry(7, Message("help"), int(alps.now), sos=True))
 
         def ask(db: Db) -> Any:
-            return deletion.plan(db, deletion.find(db, kind, "", named))
+            return deletion.plan(db, find(db, kind, "", named))
 
         with pytest.raises(directory.Refused, match=r"SOS 1 .* is not closed: `fieldagent hub sos"):
             await store.commit(ask)

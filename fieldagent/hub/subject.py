@@ -1,0 +1,45 @@
+"""Whom or what an operator names, and what of the ledger is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fieldagent.hub import directory
+from fieldagent.hub.store.contract import Db
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`kind` is user, device or workspace."""
+
+    kind: str
+    id: int
+    name: str
+
+    @property
+    def items(self) -> tuple[str, Sequence[Any]]:
+        """The condition of those that are its own."""
+        if self.kind == "user":
+            return "(sender = ? OR target = ?)", (self.id, self.id)
+        return "workspace = ?", (self.id,)
+
+    @property
+    def devices(self) -> str:
+        column = {"user": "member", "device": "id", "workspace": "workspace"}[self.kind]
+        return f"SELECT id FROM device WHERE {column} = {self.id}"
+
+
+def find(db: Db, kind: str, workspace: str, named: str) -> Subject:
+    """By its number or name. Raises Refused."""
+    if kind == "workspace":
+        id_, table = directory.workspace_of(db, named), "workspace"
+    elif kind == "device":
+        id_ = directory.device_named(db, directory.workspace_of(db, workspace), named)
+        table = "device"
+    else:
+        id_ = directory.member_of(db, directory.workspace_of(db, workspace), named)
+        table = "member"
+    ((name,),) = db.execute(f"SELECT name FROM {table} WHERE id = ?", id_)
+    return Subject(kind, id_, name)
