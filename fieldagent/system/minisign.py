@@ -34,7 +34,7 @@ class TrustedKey(NamedTuple):
 
     def named(self) -> str:
         """As minisign shows it."""
-        return self.id[::-1].hex().upper()
+        return f"{int.from_bytes(self.id, 'little'):X}"
 
 
 class Signature(NamedTuple):

@@ -2,9 +2,15 @@
 # The life of the Debian packages on a minimal Debian, from the signed repository in /srv/with.
 set -eu
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
-list=/etc/apt/sources.list.d/fieldagent.list
+# Of this run alone: a list that an interrupted one leaves in apt's own folder fails all that come after.
+parts=$(mktemp -d)
+list=$parts/fieldagent.list
 settings=/etc/fieldagent/agent.properties
 wanted=/etc/systemd/system/multi-user.target.wants/fieldagent.service
+
+apt_get() {
+    apt-get -o Dir::Etc::SourceParts="$parts" "$@"
+}
 
 step() {
     echo "== $1"
@@ -15,10 +21,10 @@ fail() {
     exit 1
 }
 
-
 clean() {
-    apt-get -qq purge fieldagent fieldagent-hub fieldagent-common >/dev/null 2>&1 || true
-    rm -rf "$list" /var/lib/apt/lists/*srv_* /etc/fieldagent /var/lib/fieldagent /var/lib/fieldagent-hub
+    dpkg --configure --pending >/dev/null 2>&1 || true
+    apt_get -qq purge fieldagent fieldagent-hub fieldagent-common >/dev/null 2>&1 || true
+    rm -rf "$list" /etc/apt/sources.list.d/fieldagent.list /var/lib/apt/lists/*srv_* /etc/fieldagent /var/lib/fieldagent /var/lib/fieldagent-hub
 }
 
 # what an interrupted run left
@@ -29,15 +35,15 @@ cp -R /srv/with /srv/changed
 printf '\n' >>/srv/changed/Packages
 rm /srv/changed/Packages.gz
 echo "deb [signed-by=/srv/with/fieldagent.gpg] file:/srv/changed ./" >"$list"
-! apt-get -qq update 2>/tmp/told || fail "it was not refused"
+! apt_get -qq update 2>/tmp/told || fail "it was not refused"
 cat /tmp/told
 grep -q "Hash Sum mismatch" /tmp/told || fail "it was refused for something else"
 rm -rf /srv/changed
 
 step "installed from the repository"
 echo "deb [signed-by=/srv/with/fieldagent.gpg] file:/srv/with ./" >"$list"
-apt-get -qq update
-apt-get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
+apt_get -qq update
+apt_get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
 tag=$(python3 -c 'import sys; print(sys.implementation.cache_tag)')
 [ -d "/usr/lib/fieldagent/$tag/trio" ] || fail "nothing was compiled for $tag"
 [ "$(stat -c '%a %U:%G' $settings)" = "640 root:fieldagent" ] || fail "who reads the settings?"
@@ -64,7 +70,7 @@ wait "$agent" || true
 
 step "an update keeps settings and queue, and a unit that was disabled stays so"
 systemctl --quiet --root / disable fieldagent.service
-apt-get -qq --reinstall install fieldagent fieldagent-common >/dev/null
+apt_get -qq --reinstall install fieldagent fieldagent-common >/dev/null
 grep -q api-port=9191 $settings || fail "the settings are gone"
 [ ! -e $wanted ] || fail "it was enabled again"
 
@@ -91,7 +97,7 @@ sh /var/lib/dpkg/info/fieldagent-common.postinst triggered
 [ -z "$(find /usr/lib/fieldagent -maxdepth 1 -name '*.new' -o -maxdepth 1 -name 'gone.*')" ] || fail "something is left over"
 
 step "removed, settings and journal stay; purged, nothing does"
-apt-get -qq remove fieldagent fieldagent-hub fieldagent-common >/dev/null
+apt_get -qq remove fieldagent fieldagent-hub fieldagent-common >/dev/null
 [ -e $settings ] || fail "the settings are gone"
 [ -s /var/lib/fieldagent/journal.sqlite3 ] || fail "the journal is gone"
 [ ! -e /usr/lib/fieldagent ] || fail "left: $(find /usr/lib/fieldagent | head -3)"
@@ -100,7 +106,7 @@ masked() {
 }
 masked
 [ "$(masked | wc -l)" = 3 ] || fail "removed, and a unit may still start"
-apt-get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
+apt_get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
 [ "$(find /etc/systemd/system -lname /dev/null | wc -l)" = 0 ] || fail "masked still: $(masked)"
 grep -q api-port=9191 $settings || fail "the settings are gone"
 clean

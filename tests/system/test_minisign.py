@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
+from fieldagent.system.minisign import NotSigned, TrustedKey, read_keys, read_signature, verify
 from tests.signer import Signer
 
 CONTENT = b"a program\n" * 1000
@@ -67,6 +67,11 @@ def test_another_s_signature_is_refused_with_both_names(
     assert trusted[0].named() in str(refused.value)
     assert trusted[0].named() in signer.public
     assert read_keys(other.public)[0].named() in str(refused.value)
+
+
+def test_a_key_is_named_as_minisign_does() -> None:
+    """It shows a number, without zeros before it."""
+    assert TrustedKey(bytes.fromhex("d7a5fd96c8d45301"), bytes(32)).named() == "153D4C896FDA5D7"
 
 
 @pytest.mark.parametrize("text", ["", "untrusted comment: x\nAAAA\n", "-----BEGIN PUBLIC KEY-----"])
