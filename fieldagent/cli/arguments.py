@@ -258,6 +258,7 @@ def _add_provision(commands: Subparsers) -> None:
         metavar="FILE",
         help="where they go (/etc/fieldagent/agent.properties)",
     )
+    provision.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_update(commands: Subparsers) -> None:

@@ -47,7 +47,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_exporting(export, "workspace")
     _add_listing(export)
     summary = "make the tables in PostgreSQL, or bring them to this version"
-    _add_store(command(actions, "migrate", ("hub_database", "migrate"), summary))
+    _add_listing(command(actions, "migrate", ("hub_database", "migrate"), summary))
     log = command(actions, "audit", ("hub", "audit_list"), "show who did what, the latest first")
     log.add_argument("--limit", type=int, default=100)
     _add_listing(log)

@@ -6,13 +6,14 @@ import argparse
 import sqlite3
 import sys
 
-from fieldagent.cli.exit_codes import IO_FAILED, OK, REFUSED
+from fieldagent.cli.exit_codes import IO_FAILED, REFUSED
 from fieldagent.cli.hub import once, show, with_store
 from fieldagent.cli.log_lines import complain
 from fieldagent.hub import numbering
 from fieldagent.hub.directory import Refused
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.sqlite import SqliteStore
 
 POSTGRES = """fieldagent: PostgreSQL makes its own copies. With its address in DATABASE this does:
@@ -51,4 +52,4 @@ def restored(given: argparse.Namespace) -> int:
 
 def migrate(given: argparse.Namespace) -> int:
     """Make the tables, or bring them to this version."""
-    return with_store(given, lambda _, store: OK, upgrade=True)
+    return with_store(given, lambda _, __: show(given, {"version": VERSION}), upgrade=True)

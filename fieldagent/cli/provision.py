@@ -7,6 +7,7 @@ boot (and for any later one). Power may fail at any point: what was begun is don
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -35,15 +36,25 @@ def provision(given: argparse.Namespace) -> int:
             _erase(folder / TAKEN)
             for name in NAMES:
                 if (folder / name).is_file():
-                    return _take(folder / name, given.config or INSTALLED)
+                    return _take(folder / name, given.config or INSTALLED, given.json)
     except OSError as error:
         complain(f"the settings on the card were not taken: {error}")
         return IO_FAILED
-    print("no settings wait on the card")
+    _say(given.json, None, [])
     return OK
 
 
-def _take(card: Path, target: Path) -> int:
+def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
+    """What was set, and where; no value, of which some are secret."""
+    if as_json:
+        print(json.dumps({"settings": None if target is None else str(target), "set": names}))
+    elif target is None:
+        print("no settings wait on the card")
+    else:
+        print(f"{target}: {', '.join(names)}")
+
+
+def _take(card: Path, target: Path, as_json: bool) -> int:
     try:
         text = read_file(card, required=True).removeprefix("\ufeff")
         parse(text, card)
@@ -59,11 +70,12 @@ def _take(card: Path, target: Path) -> int:
     _put(text, target)
     card.rename(card.with_name(TAKEN))
     sync_folder(card.parent)
-    names = ", ".join(sorted(pairs))
-    told = f"The kit has taken what was set: {names}. The file itself was erased: it held keys.\n"
+    names = sorted(pairs)
+    told = f"The kit has taken what was set: {', '.join(names)}."
+    told += " The file itself was erased: it held keys.\n"
     put_file(card.with_name(RESULT), told.encode())
     _erase(card.with_name(TAKEN))
-    print(f"{target}: {names}")
+    _say(as_json, target, names)
     return OK
 
 

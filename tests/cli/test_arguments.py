@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.cli.arguments import build_parser
+from fieldagent.cli.command_tree import commands
 from tests.processes import MODULE, PATIENCE, agent
 
 
@@ -76,3 +78,17 @@ def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Pa
         assert running.call("GET", "/api/queue?channel=Radio").status == 200
         canceled = fieldagent("cancel", "1", "--channel", "radio", *port)
         assert (canceled.returncode, canceled.stdout) == (0, "Package 1: Canceled\n")
+
+
+RUN_FOR_EVER = {"run", "demo", "simulate satellite", "simulate node", "hub run"}
+"""What they tell are their log's lines, and the hook's output."""
+TEXTS = {"help", "completion", "manual"}
+
+
+def test_every_command_that_tells_something_tells_it_as_json() -> None:
+    without = {
+        " ".join(each.words)
+        for each in commands(build_parser())
+        if not each.subcommands and not any("--json" in o.names for o in each.options)
+    }
+    assert without == RUN_FOR_EVER | TEXTS

@@ -43,6 +43,15 @@ def provision(card: Path, settings: Path, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+def test_what_was_taken_is_told_as_json_without_values(card: Path, settings: Path) -> None:
+    (card / NAME).write_text(GOOD)
+    command = [*MODULE, "provision", "--json", "--card", str(card), "--config", str(settings)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(told) == {"settings": str(settings), "set": ["hub-address", "hub-token"]}
+    none = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(none) == {"settings": None, "set": []}
+
+
 def left_on(card: Path) -> bytes:
     return b"".join(path.read_bytes() for path in card.iterdir())
 
@@ -136,7 +145,7 @@ def test_what_a_power_cut_left_is_erased_at_the_next_boot(card: Path, settings: 
 @pytest.mark.parametrize("step", range(STEPS))
 def test_power_may_fail_at_any_step(card: Path, settings: Path, step: int) -> None:
     (card / NAME).write_text(GOOD)
-    given = argparse.Namespace(card=card, config=settings)
+    given = argparse.Namespace(card=card, config=settings, json=False)
     calls = ((os, "open"), (os, "fsync"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *calls) as made:
         provision_command(given)

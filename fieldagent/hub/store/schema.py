@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from fieldagent.store.schema import Schema
 
+VERSION = 10
+
 _DIRECTORY = """
 CREATE TABLE workspace (id {id}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL);
 
@@ -436,6 +438,5 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         8: _BY_ITEM,
         9: _KIT_CHECK_IN,
     }
-    return Schema(
-        10, tables.format_map(types), {at: step.format_map(types) for at, step in steps.items()}
-    )
+    of_engine = {at: step.format_map(types) for at, step in steps.items()}
+    return Schema(VERSION, tables.format_map(types), of_engine)
