@@ -390,7 +390,7 @@ async def _keep_house(agent: Agent) -> None:
 
 
 async def _read_dead_letters(agent: Agent) -> None:
-    """Once: by another key, or a later version, some can be used now."""
+    """Once at the start: with another key, or a later version, some can be used."""
     await trio.sleep(ROOM_FIRST)
     for letter in reversed(dead_letters.listing(agent.parts.journal)):
         tagged = not TERMS[Channel(letter.channel)].authentic
@@ -414,7 +414,7 @@ async def _keep_room(agent: Agent) -> None:
 
 
 async def _look_through(agent: Agent) -> None:
-    """Once, and not before it listens."""
+    """Look through the journal once, after the API listens."""
     await trio.sleep(ROOM_FIRST)
     await agent.parts.journal.look_through()
     await trio.sleep_forever()

@@ -145,7 +145,7 @@ class AccessLog:
         return self._refused <= REFUSED_A_MINUTE
 
     def note_link(self, device: str, seconds: float, why: str) -> None:
-        """It ended."""
+        """Write the line of a link that has ended."""
         self._write(
             {"event": "link ended", "device": device, "seconds": round(seconds), "why": why}
         )

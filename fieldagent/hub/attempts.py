@@ -45,7 +45,7 @@ def reserve(db: Db, source: str, account: str, now: float) -> Problem | None:
 
 
 def give_back(db: Db, source: str, account: str) -> None:
-    """The try was none: the password was right."""
+    """The password was right: take back what `reserve` has counted."""
     for who, rate in ((source, BY_ADDRESS), (account, BY_ACCOUNT)):
         db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
 

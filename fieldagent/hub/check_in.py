@@ -76,7 +76,7 @@ def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
 
 
 def end(db: Db, device: int, *, now: float) -> None:
-    """Also what the kit has asked for: it may be at the bottom of a lake."""
+    """End what the kit has asked for, too: it may be lost, and ask for nothing any more."""
     _set(db, device, Rule(), now)
     note(db, ADMINISTRATION, "device checkin", f"{device} off", now)
 
@@ -120,7 +120,7 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
 
 
 def heard(db: Db, device: int, now: float) -> None:
-    """An item of it came."""
+    """An item of the device came, which is its check-in."""
     rows = db.execute(
         "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device
     )

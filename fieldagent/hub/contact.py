@@ -10,7 +10,7 @@ RADIO = "radio"
 
 
 def note(db: Db, device: int, way: str, now: float) -> None:
-    """Nothing, of a device that was deleted meanwhile."""
+    """Write down that a device was heard of; nothing for one that was deleted meanwhile."""
     db.execute(
         "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
         " ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way",

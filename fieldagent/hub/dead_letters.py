@@ -71,7 +71,7 @@ def of_device(db: Db, device: Device) -> list[Letter]:
 
 
 def stays(db: Db, letter: int, device: int, reason: str) -> None:
-    """It could not be used this time either, and why."""
+    """Write down why it could not be used this time either."""
     db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
 
 

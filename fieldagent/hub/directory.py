@@ -174,7 +174,7 @@ def add_device(
 
 
 def _check_imei(db: Db, imei: str, device: int = 0) -> None:
-    """`device` may have it already."""
+    """Raises Refused where another than `device` has it."""
     if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
         raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
     if _one(db, "SELECT id FROM device WHERE imei = ? AND id <> ?", imei, device):
@@ -182,7 +182,7 @@ def _check_imei(db: Db, imei: str, device: int = 0) -> None:
 
 
 def set_imei(db: Db, device: int, imei: str, *, now: float) -> None:
-    """Of another modem, or mistyped before."""
+    """Give the device the IMEI of another modem, or correct one that was mistyped."""
     _check_imei(db, imei, device)
     db.execute(
         "UPDATE device SET imei = ?, operator = coalesce(operator, 'directip') WHERE id = ?",
@@ -415,7 +415,7 @@ def device_of(db: Db, id_: int) -> Device:
 
 
 def mo_keys_of(db: Db, device: int) -> list[bytes]:
-    """The keys that may have tagged its satellite messages: none, no tag."""
+    """The keys that may have tagged its satellite messages; empty where they bear no tag."""
     master = air_key_of(db, device)
     return [] if master is None else [derive_key(master, "MO")]
 

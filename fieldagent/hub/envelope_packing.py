@@ -49,7 +49,7 @@ class Waiting:
 
     @property
     def entries(self) -> list[Entry]:
-        """It, and what is to be known of it."""
+        """The item, and beside it what its receiver is to know of it."""
         told: list[Content | None] = [self.source, self.contact, self.seen_at]
         beside = [each for each in told if each is not None]
         if self.unauthenticated:

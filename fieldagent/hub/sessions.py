@@ -39,7 +39,7 @@ def forget(db: Db, now: float) -> None:
 
 
 def caller(db: Db, token: str, now: float) -> Caller | None:
-    """None where the session is over, or its user may no more."""
+    """Who has signed in; None where the session is over, or the user was disabled."""
     rows = db.execute(
         "SELECT session.workspace, member.id, type, name, role FROM session"
         " JOIN member ON member.id = session.member JOIN membership"

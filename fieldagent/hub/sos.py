@@ -75,13 +75,13 @@ def note_event(
 
 
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
-    """That member's agent has it."""
+    """Write down that the agent of this member has it."""
     for found in of_item(db, item):
         note_event(db, found.id, "agent", now, member=member)
 
 
 def of_item(db: Db, item: int) -> list[Sos]:
-    """One, or none."""
+    """The SOS that this item raised; empty where it raised none."""
     return [Sos(*row) for row in db.execute(_SOS + "item = ?", item)]
 
 

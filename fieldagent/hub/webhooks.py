@@ -237,7 +237,7 @@ def settle(
 def _mark(
     db: Db, posting: WebhookPost, state: str, attempts: int, not_before: float, reason: str
 ) -> bool:
-    """Whether it was still this process's to say."""
+    """Whether this process still had the claim, and so may record the end."""
     db.announce("webhooks")
     return bool(
         db.execute(

@@ -365,7 +365,7 @@ def _progress(standing: Standing) -> dict[str, Any]:
 
 
 def _dead_letter(letter: DeadLetter) -> dict[str, Any]:
-    """With its text, where it is some."""
+    """With the text that it holds, where it holds text."""
     try:
         text = letter.body.decode()
     except UnicodeDecodeError:

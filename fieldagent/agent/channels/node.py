@@ -30,7 +30,7 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
 class NodeModem:
-    """Implements `channels.air.Air`."""
+    """Implements `channels.radio_modem.RadioModem`."""
 
     def __init__(self, port: SerialPort, link: ChannelLink) -> None:
         self._port = port

@@ -49,7 +49,7 @@ LEAD = 0.5
 
 
 class TncModem:
-    """Implements `channels.air.Air`."""
+    """Implements `channels.radio_modem.RadioModem`."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ def mark(db: sqlite3.Connection, sequence: int) -> None:
 
 
 def fix(sequences: Iterable[int], offset: float) -> Operation[None]:
-    """They have the date for good that they have by now: lived time and `offset`."""
+    """Give them for good the date that lived time and `offset` make by now."""
 
     def store(db: sqlite3.Connection) -> None:
         for sequence in sequences:

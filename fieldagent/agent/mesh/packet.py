@@ -140,7 +140,7 @@ class PacketReception:
         return packet
 
     def stored(self, packet: Packet) -> None:
-        """It is on disk."""
+        """Its content is on disk: note what it asks for, and publish what it brought."""
         self._asked_for |= packet.asked_for
         self._asked_for -= packet.whole
         while len(self._asked_for) > ASKED_FOR_MAX:

@@ -68,7 +68,7 @@ class Repeating:
                 await changed.wait()
 
     def _add_ours(self) -> None:
-        """What has left, and somebody has it."""
+        """Items of ours that have left, and that somebody has."""
         for sequence in [each for each in self._words.said if each not in self._packing.queue]:
             self._words.said.discard(sequence)
             try:

@@ -30,7 +30,7 @@ class Bursts(dict[int, Burst]):
         burst.flying.add(piece.position)
 
     def land(self, piece: Piece, *, sent: bool) -> Burst | None:
-        """What it was part of, once nothing of that is under way any more."""
+        """The burst that the piece was part of, once nothing of it is under way any more."""
         burst = self.get(piece.sequence, Burst([]))
         burst.flying.discard(piece.position)
         burst.heard |= sent

@@ -69,7 +69,7 @@ class Endings:
         self.tell(ended)
 
     def tell(self, ended: Sequence[EndedLeg]) -> None:
-        """They are on disk."""
+        """Wake whoever waits for these; they are on disk."""
         for sequence in {each.sequence for each in ended}:
             self._tell(sequence)
 

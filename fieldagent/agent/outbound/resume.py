@@ -70,7 +70,7 @@ class Resume:
             self._resumed.set()
 
     async def run(self) -> None:
-        """The others."""
+        """Put the others back, some at a time, until all that waited is in the queues."""
         while not self._resumed.is_set():
             await trio.lowlevel.checkpoint()
             # Those that could not be recorded the last time come first.
