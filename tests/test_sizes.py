@@ -91,3 +91,27 @@ def test_a_class_name_stands_once_in_the_tree() -> None:
         for found in classes(path):
             places.setdefault(found.name, []).append(name(path))
     assert {each: where for each, where in places.items() if len(where) > 1} == {}
+
+
+PREDICATES = ("is_", "has_", "may_", "can_", "needs_", "knows_", "fits_")
+WRITES = {"unlink", "rename", "write_text", "write_bytes", "commit"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_predicates_write_nothing(path: Path) -> None:
+    """Whoever asks changes nothing by it: what counts or takes away is called by what it does."""
+    found = []
+    for function in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(function, Function) or not function.name.lstrip("_").startswith(
+            PREDICATES
+        ):
+            continue
+        for node in ast.walk(function):
+            match node:
+                case ast.Attribute(ctx=ast.Store() | ast.Del()):
+                    found.append(f"{function.name}: {ast.unparse(node)}")
+                case ast.Subscript(value=ast.Attribute(), ctx=ast.Store() | ast.Del()):
+                    found.append(f"{function.name}: {ast.unparse(node)}")
+                case ast.Call(func=ast.Attribute(attr=name)) if name in WRITES:
+                    found.append(f"{function.name}: {name}")
+    assert found == []

@@ -123,7 +123,7 @@ class _Tracker:
         if time.monotonic() < self._call_again:
             return
         try:
-            if self.track.due(costly=False) and self.track.due(costly=self._is_costly()):
+            if self.track.due(costly=False) and self.track.due(costly=self._look_at_cost()):
                 self._post(fix)
         except CallFailed as failed:
             self._say("agent", str(failed))
@@ -147,7 +147,7 @@ class _Tracker:
         shown = {**answer, "location": body["location"]}
         print(json.dumps(shown) if self.given.json else escaped_lines(text), flush=True)
 
-    def _is_costly(self) -> bool:
+    def _look_at_cost(self) -> bool:
         """Whether, of the channels that may be used, nothing but satellite is up."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:

@@ -15,9 +15,9 @@ class Share:
     def __init__(self, budget: BodyBudget, size: int) -> None:
         self._budget = budget
         self._size = 0
-        self.is_now(size)
+        self.resize(size)
 
-    def is_now(self, size: int) -> None:
+    def resize(self, size: int) -> None:
         self._budget.held += size - self._size
         self._size = size
 
@@ -37,4 +37,4 @@ class BodyBudget:
         try:
             yield share
         finally:
-            share.is_now(0)
+            share.resize(0)

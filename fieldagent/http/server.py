@@ -354,7 +354,7 @@ class _Connection:
         self._protocol.admit(admission)
         with self._server.bodies.share(self._protocol.announced) as share:
             request = await self._whole_request()
-            share.is_now(len(request.body))
+            share.resize(len(request.body))
             return await self._attempt(admission.handler, request)
 
     async def _attempt(

@@ -121,7 +121,7 @@ class AccessLog:
         if refused:
             self.figures.count("refusals", call=call, reason=WHY.get(status, "other"))
         reading = request.method in ("GET", "HEAD", "OPTIONS") and call != "link"
-        if (reading and not refused) or (refused and not self._may_tell_of_refusal()):
+        if (reading and not refused) or (refused and not self._count_refusal()):
             return
         line: dict[str, Any] = {
             "event": call,
@@ -135,7 +135,8 @@ class AccessLog:
             line |= {"user": caller.member, "key": caller.key_name}
         self._write({**line, "why": why} if why else line)
 
-    def _may_tell_of_refusal(self) -> bool:
+    def _count_refusal(self) -> bool:
+        """Whether it may have a line of its own."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
             if (more := self._refused - REFUSED_A_MINUTE) > 0:

@@ -103,8 +103,9 @@ class Pace:
     empty: int = 0
     """Sessions in a row that left an empty buffer and no other sign of a reset."""
 
-    def is_a_habit(self, looks_sent: bool) -> bool:
-        """The buffer is empty, and nothing but that speaks of a reset, time after time."""
+    def count_empty(self, looks_sent: bool) -> bool:
+        """A session left an empty buffer. Whether that is a habit of this modem's by now: nothing
+        else speaks of a reset, time after time."""
         self.empty = self.empty + 1 if looks_sent else 0
         return self.empty >= EMPTY_MAX
 
@@ -268,7 +269,7 @@ class SatelliteDriver:
         after = await self.modem.status()
         moved = after.momsn == (momsn + 1) % sbd.MOMSN_MODULUS
         told_sent = status.verdict is SessionVerdict.SENT
-        if self.modem.holds_ours or self.pace.is_a_habit(
+        if self.modem.holds_ours or self.pace.count_empty(
             wrote and moved and told_sent and resets == self.modem.resets
         ):
             if moved and not told_sent:

@@ -18,7 +18,7 @@ from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.salvage import Saved, salvage
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.agent.journal.untouched import is_as_left
+from fieldagent.agent.journal.untouched import use_note
 from fieldagent.store.pages import Pages
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
@@ -52,7 +52,7 @@ def open_journal(path: Path) -> Opened:
         _take_over(path)
         mark = HighWaterFile(_beside(path, "-mark"))
         try:
-            as_left = is_as_left(path)
+            as_left = use_note(path)
             connection = _open(path, mark.mark, as_left=as_left)
             mark.follow(high_water.of(connection))
         except BaseException:

@@ -22,8 +22,8 @@ def note(path: Path) -> None:
             _place(path).write_text(_stamp(path))
 
 
-def is_as_left(path: Path) -> bool:
-    """Asked once: the note is gone then."""
+def use_note(path: Path) -> bool:
+    """Whether it is as it was left; the note is gone then."""
     place = _place(path)
     try:
         stamp = place.read_text(errors="replace")

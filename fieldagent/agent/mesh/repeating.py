@@ -59,7 +59,7 @@ class Repeating:
             self._add_ours()
             await self._repeat()
             await self._relay_what_waited()
-            if self._words.is_out_of_patience():
+            if self._words.lose_patience():
                 self._packing.queue.wake()
             waits = self._relay is not None and self._relay.waiting
             latest = trio.current_time() + RETRY_EVERY if waits else inf

@@ -75,7 +75,7 @@ class OnItsWay:
 
 class Rounds:
     """`station` is our number; `hops` is how many transmissions bring an item anywhere at most.
-    `random` gives a share from 0 to 1, `carries` tells whether we bring to the hub what is asked.
+    `random` gives a share from 0 to 1, `relays` tells whether we bring to the hub what is asked.
     Times are of any one clock."""
 
     def __init__(
@@ -85,13 +85,13 @@ class Rounds:
         *,
         hops: int,
         random: Callable[[], float],
-        carries: Callable[[], bool],
+        relays: Callable[[], bool],
     ) -> None:
         self.station = station
         self.neighbours = neighbours
         self._hops = hops
         self._random = random
-        self._carries = carries
+        self._relays = relays
         self.items: dict[Key, OnItsWay] = {}
         self._hub_said = -inf
         """When somebody last said that the hub has something."""
@@ -232,7 +232,7 @@ class Rounds:
             pause = min(HUB_AGAIN_MAX, 60 * 2 ** min(item.hub_tries, 10))
         else:
             helps = linked or self.missing(item)
-            if self._carries() or item.hops >= self._hops or item.hub_tries >= PRODS_MAX:
+            if self._relays() or item.hops >= self._hops or item.hub_tries >= PRODS_MAX:
                 return False
             if not helps:
                 return False

@@ -104,12 +104,12 @@ def set_up(
     )
     neighbours = Neighbours(endings.clock)
 
-    def carries() -> bool:
+    def relays() -> bool:
         by_satellite = Channel.SATELLITE in terms.relays_over
         return by_satellite or (relay is not None and not words.asks_for_relay())
 
     rounds = Rounds(
-        terms.number, neighbours, hops=terms.hops, random=Random().random, carries=carries
+        terms.number, neighbours, hops=terms.hops, random=Random().random, relays=relays
     )
     reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
     repeating = Repeating(journal, packing, words, rounds, relay, intake, endings.clock)

@@ -224,8 +224,8 @@ class RadioPiggyback:
         """Seconds until an acknowledgement has waited long enough."""
         return min((at for at in self._patient.values() if at > -inf), default=inf) - self._clock()
 
-    def is_out_of_patience(self) -> bool:
-        """Whether one has just waited long enough: from here on it goes at once."""
+    def lose_patience(self) -> bool:
+        """Let those that have waited long enough go at once; whether there are any."""
         over = [key for key, at in self._patient.items() if -inf < at <= self._clock()]
         for key in over:
             self._patient[key] = -inf

@@ -222,10 +222,10 @@ class PostgresStore:
             ear = _Ear(self._ears, listens=self._listens)
             try:
                 await self._in_time(ear.open)
-                self._is_back()
+                self._note_back()
                 await self._hear(ear)
             except StoreUnavailable as gone:
-                self._is_gone(gone)
+                self._note_gone(gone)
             finally:
                 ear.close()
             await trio.sleep(AGAIN)
@@ -248,7 +248,7 @@ class PostgresStore:
             f"{self._connections.name} cannot be used: it does not answer; see what it does"
         )
 
-    def _is_gone(self, gone: StoreUnavailable) -> None:
+    def _note_gone(self, gone: StoreUnavailable) -> None:
         if self._gone is None:
             self._gone_since = time.monotonic()
             log.error("%s. Until it answers, pushes are refused and links closed", gone)
@@ -256,7 +256,7 @@ class PostgresStore:
         self._connections.cut_all()
         self._topics.announce_all()
 
-    def _is_back(self) -> None:
+    def _note_back(self) -> None:
         if self._gone is not None:
             self._gone = None
             away = time.monotonic() - self._gone_since
