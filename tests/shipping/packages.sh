@@ -22,9 +22,8 @@ fail() {
 }
 
 clean() {
-    dpkg --configure --pending >/dev/null 2>&1 || true
     apt_get -qq purge fieldagent fieldagent-hub fieldagent-common >/dev/null 2>&1 || true
-    rm -rf "$list" /etc/apt/sources.list.d/fieldagent.list /var/lib/apt/lists/*srv_* /etc/fieldagent /var/lib/fieldagent /var/lib/fieldagent-hub
+    rm -rf "$list" /var/lib/apt/lists/*srv_* /etc/fieldagent /var/lib/fieldagent /var/lib/fieldagent-hub
 }
 
 # what an interrupted run left
