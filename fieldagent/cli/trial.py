@@ -28,6 +28,7 @@ from fieldagent.agent.settings import load
 from fieldagent.cli.exit_codes import ERROR, OK
 from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.log_lines import complain
+from fieldagent.store.sqlite import copy_whole
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.private import make_private_folder
 
@@ -104,27 +105,36 @@ def phase(place: Place) -> str:
 
 
 def go_on(place: Place) -> int:
-    """Take the steps that are left. Raises OSError: at the next start they are taken again."""
+    """Take the steps that are left. Raises OSError: at the next start they are taken again, and the
+    agent goes on meanwhile, with the program that is there."""
     with place.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        while place.trial.exists():
-            trial = read(place)
-            match trial.phase:
-                case "switch":
-                    write(place, _switched(place, trial))
-                case "watch":
-                    trial = replace(trial, boots=trial.boots + 1)
-                    write(place, trial)
-                    why = _watched(trial)
-                    if not why:
-                        _end(place, trial)
-                        return OK
-                    complain(f"{trial.version} does not work: {why}")
-                    write(place, replace(trial, phase="back", why=why))
-                case _:
-                    _go_back(place, trial)
+        try:
+            return _take_steps(place)
+        except OSError:
+            _systemctl("start", "--no-block", AGENT)
+            raise
+
+
+def _take_steps(place: Place) -> int:
+    while place.trial.exists():
+        trial = read(place)
+        match trial.phase:
+            case "switch":
+                write(place, _switched(place, trial))
+            case "watch":
+                trial = replace(trial, boots=trial.boots + 1)
+                write(place, trial)
+                why = _watched(trial)
+                if not why:
                     _end(place, trial)
-                    return ERROR
+                    return OK
+                complain(f"{trial.version} does not work: {why}")
+                write(place, replace(trial, phase="back", why=why))
+            case _:
+                _go_back(place, trial)
+                _end(place, trial)
+                return ERROR
     return OK
 
 
@@ -246,13 +256,11 @@ def _opened(journal: Path) -> sqlite3.Connection:
 def _copy(journal: Path, target: Path) -> None:
     """By SQLite, with what is still in its log. Raises OSError."""
     made = target.with_name(f"{target.name}.new")
-    made.unlink(missing_ok=True)
     try:
-        with closing(_opened(journal)) as source, closing(sqlite3.connect(made)) as copy:
-            source.backup(copy)
+        with closing(_opened(journal)) as source:
+            copy_whole(source, made)
     except sqlite3.Error as error:
         raise OSError(f"{journal} cannot be copied: {error}") from None
-    _sync(made)
     made.rename(target)
     sync_folder(target.parent)
 

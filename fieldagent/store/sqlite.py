@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -122,6 +123,17 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+def copy_whole(source: sqlite3.Connection, new: Path) -> None:
+    """A copy as of one moment, its owner's alone, looked through and on its disk; what was there
+    is gone. Raises OSError, sqlite3.Error."""
+    new.unlink(missing_ok=True)
+    make_private_file(new)
+    with closing(sqlite3.connect(new)) as copy:
+        source.backup(copy)
+        if (damage := copy.execute(CHECK).fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(damage)
 
 
 def reader(path: Path) -> sqlite3.Connection:

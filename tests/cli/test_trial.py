@@ -24,7 +24,7 @@ class Kit:
     """`works`: whether the new program does."""
 
     def __init__(self, folder: Path, *, works: bool) -> None:
-        self.works = works
+        self.works, self.runs = works, True
         self.place = Place(folder / "update")
         self.place.make()
         self.program = folder / "fieldagent.pyz"
@@ -46,6 +46,7 @@ class Kit:
 
     def systemctl(self, *words: str) -> None:
         """What the agent does when it is started: the new one brings its journal to its version."""
+        self.runs = words[0] == "start"
         if words[0] == "start" and self.program.read_bytes() == NEW:
             with closing(sqlite3.connect(self.journal)) as db:
                 db.execute("PRAGMA user_version=14")
@@ -83,6 +84,26 @@ def test_power_may_fail_at_any_step(
     assert kit.program.read_bytes() == (NEW if works else OLD)
     assert kit.rows() == [("SOS",), (14 if works else 13,)]
     assert not kit.place.journal.exists()
+
+
+def test_a_disk_that_fails_leaves_the_agent_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the program before; the next start goes on."""
+    kit = Kit(tmp_path, works=True)
+    monkeypatch.setattr(trial, "_systemctl", kit.systemctl)
+    monkeypatch.setattr(trial, "_status", kit.status)
+
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as failing, pytest.raises(OSError, match="full"):
+        failing.setattr(trial, "copy_whole", full)
+        trial.go_on(kit.place)
+    assert kit.runs
+    assert kit.program.read_bytes() == OLD
+    assert trial.go_on(kit.place) == 0
+    assert kit.program.read_bytes() == NEW
 
 
 def test_a_kit_that_starts_again_and_again_goes_back(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,10 +16,9 @@ from fieldagent.hub.store.contract import Db, OtherVersion, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
 from fieldagent.store.schema import TooNew
-from fieldagent.store.sqlite import CHECK, LOCKED, connect, reader, transact
+from fieldagent.store.sqlite import LOCKED, connect, copy_whole, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.folder import sync_folder
-from fieldagent.system.private import make_private_file
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -150,13 +149,8 @@ class SqliteStore:
         """A copy as of one moment, whole on its disk before it has that name, also while a hub
         writes. Raises OSError, sqlite3.Error."""
         new = target.with_name(f"{target.name}.new")
-        new.unlink(missing_ok=True)
-        make_private_file(new)
         try:
-            with closing(sqlite3.connect(new)) as copy:
-                self._reader.backup(copy)
-                if (damage := copy.execute(CHECK).fetchone()[0]) != "ok":
-                    raise sqlite3.DatabaseError(damage)
+            copy_whole(self._reader, new)
             os.link(new, target)  # unlike a rename, it replaces nothing
         finally:
             new.unlink(missing_ok=True)
