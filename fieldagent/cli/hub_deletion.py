@@ -40,7 +40,7 @@ def _delete(store: Store, found: Subject) -> None:
     place: int | None = 0
     while place is not None:
         place = store.once(partial(deletion.delete_items, subject=found, after=place))
-    for device in store.once(lambda db: deletion.devices(db, found)):
+    for device in store.once(lambda db: subject.devices_of(db, found)):
         while store.once(partial(deletion.empty_device, device=device)):
             pass
     store.once(lambda db: deletion.end(db, found, time.time()))

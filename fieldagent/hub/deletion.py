@@ -19,7 +19,7 @@ from fieldagent.hub.audit import note
 from fieldagent.hub.directory import ADMINISTRATION, Refused
 from fieldagent.hub.envelope_packing import forget_name
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.subject import Subject
+from fieldagent.hub.subject import Subject, devices_of
 
 AT_ONCE = 500
 """Rows of a table in one transaction."""
@@ -113,10 +113,6 @@ _OF_A_DEVICE = {
 """Tables of which a device may have many rows, with what else names a row."""
 
 
-def devices(db: Db, subject: Subject) -> list[int]:
-    return [device for (device,) in db.execute(subject.devices)]
-
-
 def empty_device(db: Db, device: int) -> int:
     """Take away some of what it has; how much. More may be there while it is not 0."""
     return sum(
@@ -134,7 +130,7 @@ def empty_device(db: Db, device: int) -> int:
 
 def end(db: Db, subject: Subject, now: float) -> None:
     """Take away the rest, and the names that the audit has."""
-    gone = devices(db, subject)
+    gone = devices_of(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
         users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]

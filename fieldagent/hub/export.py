@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from fieldagent.hub import dead_letters, directory, reading, sos, sos_desk, webhooks
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.subject import Subject
+from fieldagent.hub.subject import Subject, devices_of
 from fieldagent.package.package import Data
 
 AT_ONCE = 200
@@ -78,10 +78,6 @@ def _deliveries(db: Db, item: int) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _own_devices(db: Db, subject: Subject) -> set[int]:
-    return {device for (device,) in db.execute(subject.devices)}
-
-
 def _workspaces(subject: Subject) -> str:
     if subject.kind == "workspace":
         return str(subject.id)
@@ -100,7 +96,7 @@ def _users(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _devices(db: Db, subject: Subject, now: float) -> list[Row]:
-    own = _own_devices(db, subject)
+    own = devices_of(db, subject)
     workspaces = f"SELECT DISTINCT workspace FROM device WHERE id IN ({subject.devices})"
     return [
         row
@@ -123,7 +119,7 @@ def _sos(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _dead_letters(db: Db, subject: Subject, now: float) -> list[Row]:
-    return dead_letters.listing(db, _own_devices(db, subject))
+    return dead_letters.listing(db, devices_of(db, subject))
 
 
 def _audit(db: Db, subject: Subject, now: float) -> list[Row]:

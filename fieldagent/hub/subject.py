@@ -31,6 +31,10 @@ class Subject:
         return f"SELECT id FROM device WHERE {column} = {self.id}"
 
 
+def devices_of(db: Db, subject: Subject) -> list[int]:
+    return [device for (device,) in db.execute(subject.devices)]
+
+
 def find(db: Db, kind: str, workspace: str, named: str) -> Subject:
     """By its number or name. Raises Refused."""
     if kind == "workspace":

@@ -16,7 +16,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.ledger import confirm
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
-from fieldagent.hub.subject import Subject, find
+from fieldagent.hub.subject import Subject, devices_of, find
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field
@@ -163,7 +163,7 @@ async def delete(alps: Field, gone: Subject) -> int:
     while place is not None:
         step = partial(deletion.delete_items, subject=gone, after=place)
         place, steps = await store.commit(step), steps + 1
-    for device in await store.commit(lambda db: deletion.devices(db, gone)):
+    for device in await store.commit(lambda db: devices_of(db, gone)):
         while await store.commit(partial(deletion.empty_device, device=device)):
             steps += 1
     await store.commit(lambda db: deletion.end(db, gone, alps.now))
