@@ -13,7 +13,7 @@ from tests.bench.hub import main as hub
 from tests.bench.long_queue import long_queue
 from tests.bench.process import memory_ratio, start_ratio, zipapp_ratio
 from tests.bench.queue import ratio as queue_ratio
-from tests.bench.radio import main as radio
+from tests.bench.team import main as team
 from tests.processes import ZIPAPP
 
 TIME = 1_790_000_000
@@ -70,7 +70,8 @@ def main() -> None:
         packed = zipapp_ratio(ZIPAPP)
         row("start of the zipapp over the installed package", packed, "<= 1.3", packed <= 1.3)
     hub()
-    radio()
+    print("\na team on one air, in virtual time")
+    team()
     print("\nbytes on air, with envelope (first of a message; 50 bytes are a credit)")
     for what, item in SAMPLES.items():
         print(f"{what:<62} {len(encode([Entry(1234, item, TIME)])):>7}")
