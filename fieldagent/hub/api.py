@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from fieldagent.http import openapi
 from fieldagent.http.guard import required_body
@@ -17,6 +18,7 @@ from fieldagent.hub import ledger
 from fieldagent.hub.audit import note, note_all
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller, Purpose, members_of, not_allowed, over_rate
+from fieldagent.hub.cost import costs
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.push import Push, parse_push
 from fieldagent.hub.standing import push_standing
@@ -78,6 +80,7 @@ class HubApi:
     def routes(self) -> list[Route]:
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
+            Route("POST", "/api/package/cost", self.cost, judge=self.judge),
             Route("GET", "/api/push/{id}", self.look, judge=self.judge),
             openapi.route("hub"),
         ]
@@ -93,6 +96,22 @@ class HubApi:
         self.counts.accepted += 1
         headers = (("Location", f"/api/push/{request_id}"),) if request_id else ()
         return Response(200, headers=headers)
+
+    async def cost(self, request: Request, caller: Caller) -> Response:
+        """What the same body would take, if it were pushed now. Nothing is entered or counted."""
+        parsed = _parsed(request)
+
+        def look(db: Db) -> Problem | list[dict[str, Any]]:
+            now = self._clock()
+            if isinstance(parsed, Problem):
+                return parsed
+            problem = not_allowed(caller, parsed, members_of(db, [parsed]))
+            return problem or costs(db, self._posting(parsed, now), now)
+
+        found = await self._store.read(look)
+        if isinstance(found, Problem):
+            raise found
+        return json_response({"devices": found})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """How a push stands with each device."""

@@ -54,8 +54,8 @@ class Authentication:
         now = self._clock()
         source = source_of(address_of(head, self._trusted))
         self._look_for_proxy(head)
-        keyless = purpose is not Purpose.PUSH and "x-api-key" not in head.headers
         token = sessions.cookie_of(head)
+        keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
             # Without a challenge: the browser would ask for a password itself, in its own window.
             return await self._signed_in(head, token or "", purpose, now)

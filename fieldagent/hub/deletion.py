@@ -81,7 +81,6 @@ def begin(db: Db, subject: Subject, now: float) -> bool:
         directory.set_disabled(db, "device", device, now, now=now)
     if subject.kind == "workspace":
         db.execute("DELETE FROM credential WHERE workspace = ?", subject.id)
-        db.execute("DELETE FROM session WHERE workspace = ?", subject.id)
         db.execute("UPDATE webhook SET disabled = ? WHERE workspace = ?", now, subject.id)
     return linked
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub import lease, secret
+from fieldagent.hub import lease, secret, sessions
 from fieldagent.hub.audit import note
 from fieldagent.hub.contract import Device, Unknown, number_of
 from fieldagent.hub.store.contract import Db
@@ -111,7 +111,7 @@ def set_role(db: Db, workspace: int, member: int, role: str, *, now: float) -> N
 
 def set_password(db: Db, member: int, hashed: str, *, now: float) -> None:
     db.execute("UPDATE member SET password = ? WHERE id = ?", hashed, member)
-    db.execute("DELETE FROM session WHERE member = ?", member)
+    sessions.end_all_of(db, member)
     note(db, ADMINISTRATION, "user password", str(member), now)
 
 
@@ -263,7 +263,7 @@ def set_disabled(db: Db, table: str, id_: int, when: float | None, *, now: float
     else:
         devices = _disable_devices_of(db, id_, when)
         db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
-        db.execute("DELETE FROM session WHERE member = ?", id_)
+        sessions.end_all_of(db, id_)
     for device in devices:
         lease.end(db, device)
     note(db, ADMINISTRATION, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)

@@ -184,13 +184,17 @@ def introduction(
     """Who `member` is, as a mark for `mark_introduced` and an entry; empty when that is known."""
     if member == THE_HUB or member in already:
         return []
-    who = identity_of(db, member, device.workspace)
-    entry = Entry(member, Introduction(who))
-    digest = hashlib.blake2b(encode([entry]), digest_size=8).digest()
+    digest, entry = named(db, member, device.workspace)
     known = db.execute(
         "SELECT digest FROM introduced WHERE device = ? AND member = ?", device.id, member
     )
     return [] if known and bytes(known[0][0]) == digest else [((member, digest), entry)]
+
+
+def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
+    """What names `member` to a device, and its digest, by which it is known who was told it."""
+    entry = Entry(member, Introduction(identity_of(db, member, workspace)))
+    return hashlib.blake2b(encode([entry]), digest_size=8).digest(), entry
 
 
 def identity_of(db: Db, member: int, workspace: int) -> Identity:

@@ -76,13 +76,27 @@ def pack(db: Db, now: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Account:
+class Account:
     """A device with what its messages may cost."""
 
     device: Device
     key: bytes | None
     budget: int | None
     reserve: int
+
+
+ACCOUNT = (
+    "device.id, device.workspace, device.member, device.name, device.imei, device.air_key,"
+    " device.credits_per_day, device.sos_reserve"
+)
+"""The columns of which `account_of` makes one."""
+
+
+def account_of(row: Sequence[Any]) -> Account:
+    *device, key, budget, reserve = row
+    return Account(
+        Device(*device), None if key is None else derive_key(bytes(key), "MT"), budget, reserve
+    )
 
 
 def is_due(db: Db, now: float) -> bool:
@@ -93,11 +107,11 @@ def is_due(db: Db, now: float) -> bool:
 _DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
 
 
-def _due(db: Db, now: float, *, lock: bool) -> list[_Account]:
+def _due(db: Db, now: float, *, lock: bool) -> list[Account]:
     """With `lock`, only those that no other process packs for at this moment."""
     rows = db.execute(
-        "SELECT id, workspace, member, name, imei, air_key, credits_per_day, sos_reserve"
-        " FROM device WHERE imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
+        f"SELECT {ACCOUNT} FROM device"
+        " WHERE imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
         " AND (EXISTS (SELECT 1 FROM delivery JOIN item ON item.id = delivery.item"
         f" WHERE delivery.device = device.id AND {_DUE}"
         f" AND (item.expires IS NULL OR item.expires > ?) AND (item.sos = 1 OR NOT {IS_LINKED}))"
@@ -110,23 +124,15 @@ def _due(db: Db, now: float, *, lock: bool) -> list[_Account]:
         now,
         now,
     )
-    return [
-        _Account(
-            Device(id_, workspace, member, name, imei),
-            None if key is None else derive_key(bytes(key), "MT"),
-            budget,
-            reserve,
-        )
-        for id_, workspace, member, name, imei, key, budget, reserve in rows
-    ]
+    return [account_of(row) for row in rows]
 
 
-def _pack_for(db: Db, account: _Account, now: float) -> int:
+def _pack_for(db: Db, account: Account, now: float) -> int:
     device = account.device
     items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
     urgent = bool(items) and items[0].entry.sos
     room = MT_BYTES - _tag_bytes(account)
-    allowed = _allowance(db, account, now, urgent=urgent or not items)
+    allowed = allowance(db, account, now, urgent=urgent or not items)
     if allowed is not None:
         room = min(room, allowed * CREDIT_BYTES - _tag_bytes(account))
     if items and _alone(items[0]) > MT_BYTES - TAG_BYTES - 1:
@@ -148,7 +154,7 @@ def _pack_for(db: Db, account: _Account, now: float) -> int:
 
 
 def _pack_fragments(
-    db: Db, account: _Account, large: Waiting, allowed: int | None, now: float
+    db: Db, account: Account, large: Waiting, allowed: int | None, now: float
 ) -> int:
     """One message for each fragment, and before them one that says who the sender is."""
     device, urgent = account.device, large.entry.sos
@@ -162,16 +168,27 @@ def _pack_fragments(
     return len(bodies)
 
 
+def sizes(item: Waiting, names: Sequence[Entry], key: bytes | None) -> list[int]:
+    """Bytes of each message that it takes by itself; `names` say who its sender is."""
+    together = encode([*names, *item.entries], origin=item.sender, key=key)
+    if len(together) <= MT_BYTES:
+        return [len(together)]
+    ahead = [encode(names, origin=item.sender, key=key)] if names else []
+    if _alone(item) > MT_BYTES - TAG_BYTES - 1:
+        return [len(each) for each in (*ahead, *_fragments(item, key))]
+    return [len(each) for each in (*ahead, encode(item.entries, origin=item.sender, key=key))]
+
+
 def _alone(item: Waiting) -> int:
     """Bytes of a message that holds nothing else, without its tag."""
     return len(encode(item.entries, origin=item.sender))
 
 
-def _tag_bytes(account: _Account) -> int:
+def _tag_bytes(account: Account) -> int:
     return 0 if account.key is None else TAG_BYTES + 1
 
 
-def _introduce(db: Db, account: _Account, item: Waiting, now: float) -> list[bytes]:
+def _introduce(db: Db, account: Account, item: Waiting, now: float) -> list[bytes]:
     """A message that says who the sender is, where the device does not know."""
     device, bodies = account.device, []
     for mark, entry in introduction(db, device, item.sender):
@@ -297,7 +314,7 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
         )
 
 
-def _allowance(db: Db, account: _Account, now: float, *, urgent: bool) -> int | None:
+def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
     """Credits left today, less what waits to be called in; None without a budget."""
     if account.budget is None:
         return None

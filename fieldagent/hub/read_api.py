@@ -53,6 +53,7 @@ class ReadApi:
             route("/api/positions", self.positions),
             route("/api/deliveries", self.deliveries),
             route("/api/devices", self.devices),
+            route("/api/users", self.users),
         ]
 
     async def items(self, request: Request, caller: Caller) -> Response:
@@ -137,6 +138,14 @@ class ReadApi:
             lambda db: reading.devices(db, caller, before, limit, self._clock())
         )
         return page(request, {"devices": found}, "before", following)
+
+    async def users(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("before", "limit"))
+        before, limit = _place(request)
+        found, following = await self._store.read(
+            lambda db: reading.users(db, caller, before, limit)
+        )
+        return page(request, {"users": found}, "before", following)
 
     async def _page(
         self, request: Request, caller: Caller, wanted: ItemFilter

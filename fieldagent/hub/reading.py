@@ -368,6 +368,33 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     }
 
 
+def users(
+    db: Db, caller: Caller, before: int, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Who is in the workspace, and how many devices of theirs are in use."""
+    rows = db.execute(
+        "SELECT member.id, name, type, role, disabled, (SELECT count(*) FROM device"
+        " WHERE device.member = member.id AND device.workspace = membership.workspace"
+        " AND device.disabled IS NULL) FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND member.id < ? ORDER BY member.id DESC LIMIT ?",
+        caller.workspace,
+        before,
+        limit + 1,
+    )
+    found = [
+        {
+            "id": str(id_),
+            "name": name,
+            "type": type_,
+            "role": role,
+            "disabled": disabled is not None,
+            "devices": devices,
+        }
+        for id_, name, type_, role, disabled, devices in rows[:limit]
+    ]
+    return found, rows[limit - 1][0] if len(rows) > limit else None
+
+
 def device_known(db: Db, caller: Caller, device: int) -> bool:
     return bool(
         db.execute("SELECT 1 FROM device WHERE id = ? AND workspace = ?", device, caller.workspace)

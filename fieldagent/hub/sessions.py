@@ -1,4 +1,4 @@
-"""Who has signed in at the console: a random cookie, of which the database has a hash."""
+"""Who has signed in at the console: a credential of the kind `session`, told as a random cookie."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from fieldagent.hub import secret
 from fieldagent.hub.audit import note
 from fieldagent.hub.caller import Caller, Purpose
 from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import ITEMS
 
 COOKIE = "fieldagent-session"
 LASTS = 43_200.0
 """Seconds: a shift."""
+NAME = "console"
+"""What a key's name is to a call with a key: it stands in the audit."""
+SCOPES = frozenset([Purpose.READ.value, Purpose.ACKNOWLEDGE.value, *ITEMS])
 
 
 def begin(db: Db, member: int, workspace: int, now: float) -> str:
     """The cookie, which is told this once."""
     token = secret.new_secret("session")
     db.execute(
-        "INSERT INTO session (lookup, member, workspace, expires) VALUES (?, ?, ?, ?)",
-        secret.lookup(token),
-        member,
+        "INSERT INTO credential (kind, workspace, member, lookup, name, created, expires)"
+        " VALUES ('session', ?, ?, ?, ?, ?, ?)",
         workspace,
+        member,
+        secret.lookup(token),
+        NAME,
+        now,
         now + LASTS,
     )
     note(db, str(member), "console sign-in", f"workspace {workspace}", now)
@@ -31,28 +38,31 @@ def begin(db: Db, member: int, workspace: int, now: float) -> str:
 
 
 def end(db: Db, token: str) -> None:
-    db.execute("DELETE FROM session WHERE lookup = ?", secret.lookup(token))
+    db.execute("DELETE FROM credential WHERE kind = 'session' AND lookup = ?", secret.lookup(token))
+
+
+def end_all_of(db: Db, member: int) -> None:
+    db.execute("DELETE FROM credential WHERE kind = 'session' AND member = ?", member)
 
 
 def forget(db: Db, now: float) -> None:
-    db.execute("DELETE FROM session WHERE expires <= ?", now)
+    db.execute("DELETE FROM credential WHERE kind = 'session' AND expires <= ?", now)
 
 
 def caller(db: Db, token: str, now: float) -> Caller | None:
     """Who has signed in; None where the session is over, or the user was disabled."""
     rows = db.execute(
-        "SELECT session.workspace, member.id, type, name, role FROM session"
-        " JOIN member ON member.id = session.member JOIN membership"
-        " ON membership.member = member.id AND membership.workspace = session.workspace"
-        " WHERE lookup = ? AND expires > ? AND disabled IS NULL",
+        "SELECT credential.id, credential.workspace, member.id, type, member.name, role, may_push"
+        " FROM credential JOIN member ON member.id = credential.member JOIN membership"
+        " ON membership.member = member.id AND membership.workspace = credential.workspace"
+        " WHERE lookup = ? AND kind = 'session' AND expires > ? AND disabled IS NULL",
         secret.lookup(token),
         now,
     )
     if not rows:
         return None
-    scopes = frozenset([Purpose.READ.value, Purpose.ACKNOWLEDGE.value])
-    workspace, member, type_, name, role = rows[0]
-    return Caller(0, "console", workspace, scopes, member, type_, name, role, False)
+    id_, workspace, member, type_, name, role, may_push = rows[0]
+    return Caller(id_, NAME, workspace, SCOPES, member, type_, name, role, bool(may_push))
 
 
 def workspaces_of(db: Db, member: int) -> list[int]:

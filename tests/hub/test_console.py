@@ -66,13 +66,37 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         assert json.loads(call(running, "GET", "/console/session", **mine)[2])["name"] == "Olga"
         assert call(running, "GET", "/api/items", **mine)[0] == 200
         assert call(running, "GET", "/api/items", Cookie=f"{cookie}x")[0] == 401
-        # A cookie alone changes nothing, and pushes nothing.
+        # A cookie alone changes nothing.
         answer = "/api/sos/1/acknowledge"
         assert call(running, "POST", answer, {}, **mine)[0] == 403
         assert call(running, "POST", answer, {}, **mine, Origin="https://evil.example")[0] == 403
         assert call(running, "POST", answer, {}, **mine, Origin=running.address)[0] == 404
-        push = {"message": {"content": "x"}}
-        assert call(running, "POST", "/api/package", push, **mine, Origin=running.address)[0] == 401
+        push: dict[str, Any] = {"sourceUserId": "2", "workspaceId": "1", "targetUserId": "2"}
+        push["message"] = {"content": "come down"}
+        for path in ("/api/package", "/api/package/cost"):
+            assert call(running, "POST", path, push, **mine)[0] == 403
+            assert (
+                call(running, "POST", path, push, **mine, Origin="https://evil.example")[0] == 403
+            )
+        # With its own origin it pushes, in its user's name, once under one Idempotency-Key.
+        mine["Origin"] = running.address
+        assert call(running, "POST", "/api/package", push, **mine)[0] == 403, "Ada is no Olga"
+        push["sourceUserId"] = "3"
+        (told,) = json.loads(call(running, "POST", "/api/package/cost", push, **mine)[2])["devices"]
+        assert told == {
+            "id": 1,
+            "name": "kit-ada",
+            "userId": "2",
+            "linked": False,
+            "satellite": None,
+        }
+        once = {**mine, "Idempotency-Key": "one"}
+        where = {call(running, "POST", "/api/package", push, **once)[1]["Location"] for _ in "ab"}
+        (standing,) = where
+        found = json.loads(call(running, "GET", standing, **mine)[2])
+        assert [each["state"] for each in found["devices"]] == ["waiting"]
+        (item,) = json.loads(call(running, "GET", "/api/pushes", **mine)[2])["pushes"]
+        assert item["event"]["content"] == "come down"
         # A member may read and not answer.
         _, headers, _ = sign_in(running, "mia@example.org")
         mia = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
@@ -86,7 +110,8 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         _, headers, _ = sign_in(running, "olga@example.org", "another horse")
         mine = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
         store = open_store(database)
-        store.once(lambda db: db.execute("UPDATE session SET expires = 1"))
+        expired = "UPDATE credential SET expires = 1 WHERE kind = 'session'"
+        store.once(lambda db: db.execute(expired))
         assert call(running, "GET", "/api/items", **mine)[0] == 401
         store.once(lambda db: directory.set_disabled(db, "member", 3, 1.0, now=1.0))
         store.close()

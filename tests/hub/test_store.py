@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from fieldagent.hub import secret, sessions
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.shared_reads import SharedReads
@@ -218,7 +219,6 @@ DROP TABLE dead_letter_tally;
 DROP TABLE contact;
 DROP TABLE sos_event;
 DROP TABLE check_in;
-DROP TABLE session;
 ALTER TABLE receipt DROP COLUMN person;
 ALTER TABLE webhook DROP COLUMN after;
 DROP TABLE sos;
@@ -255,21 +255,44 @@ INSERT INTO idempotency VALUES (1, 'a1', 'd', 5);
 """
 
 
-def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: str) -> None:
+def brought_up(database: str, version: int, statements: str) -> Store:
+    """A database that these made one of an earlier version, opened anew."""
     store = open_store(database)
-    for statement in OF_VERSION_1.split(";")[:-1]:
+    for statement in statements.split(";")[:-1]:
         store.once(partial(run, statement))
     if database.startswith("postgresql://"):
-        store.once(partial(run, "UPDATE fieldagent_schema SET version = 1"))
+        store.once(partial(run, f"UPDATE fieldagent_schema SET version = {version}"))
     else:
-        store.once(partial(run, "PRAGMA user_version = 1"))
+        store.once(partial(run, f"PRAGMA user_version = {version}"))
     store.close()
-    store = open_store(database)
+    return open_store(database)
+
+
+def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: str) -> None:
+    store = brought_up(database, 1, OF_VERSION_1)
     assert store.once(partial(run, "SELECT who, tat FROM attempt")) == [("198.51.100.7", 7)]
     known = store.once(partial(run, "SELECT credential, member, key, at FROM idempotency"))
     assert sorted(known) == [(1, 1, "a1", 5), (1, 2, "a1", 5)]
     for later in ("SELECT * FROM dead_letter", "SELECT estimate FROM item", "SELECT * FROM lease"):
         assert store.once(partial(run, later)) == []
+    store.close()
+
+
+OF_VERSION_10 = """
+CREATE TABLE session (lookup TEXT PRIMARY KEY, member BIGINT NOT NULL, workspace BIGINT NOT NULL,
+    expires REAL NOT NULL);
+INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0);
+INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0);
+INSERT INTO membership (workspace, member) VALUES (1, 1);
+INSERT INTO session VALUES ('{}', 1, 1, 90000);
+"""
+
+
+def test_who_had_signed_in_at_the_console_stays_so(database: str) -> None:
+    store = brought_up(database, 10, OF_VERSION_10.format(secret.lookup("session_x")))
+    found = store.once(lambda db: sessions.caller(db, "session_x", 89_999))
+    assert found is not None and (found.member, found.workspace, found.may_push) == (1, 1, True)
+    assert store.once(lambda db: sessions.caller(db, "session_x", 90_000)) is None
     store.close()
 
 

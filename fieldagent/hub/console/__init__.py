@@ -58,7 +58,15 @@ class Console:
         return page_file(request, __name__, name)
 
     async def who(self, request: Request, caller: Caller) -> Response:
-        return json_response({"id": str(caller.member), "name": caller.name, "role": caller.role})
+        return json_response(
+            {
+                "id": str(caller.member),
+                "name": caller.name,
+                "role": caller.role,
+                "workspaceId": str(caller.workspace),
+                "mayPush": caller.may_push,
+            }
+        )
 
     async def sign_in(self, request: Request) -> Response:
         if not sessions.is_same_site(request):

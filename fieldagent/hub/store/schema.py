@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from fieldagent.store.schema import Schema
 
-VERSION = 10
+VERSION = 11
 
 _DIRECTORY = """
 CREATE TABLE workspace (id {id}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL);
@@ -56,9 +56,9 @@ CREATE INDEX device_of_member ON device (member, workspace);
 
 CREATE TABLE credential (
     id {id},
-    kind TEXT NOT NULL, -- key or token
-    workspace {int} REFERENCES workspace ON DELETE CASCADE, -- of a key
-    member {int} REFERENCES member ON DELETE CASCADE, -- of a token
+    kind TEXT NOT NULL, -- key, token, or session of the console
+    workspace {int} REFERENCES workspace ON DELETE CASCADE, -- of a key and a session
+    member {int} REFERENCES member ON DELETE CASCADE, -- of a token and a session
     lookup TEXT NOT NULL UNIQUE, -- SHA-256 of the secret, hexadecimal
     name TEXT NOT NULL,
     scopes TEXT NOT NULL DEFAULT '', -- kinds that a key may push
@@ -413,6 +413,13 @@ ALTER TABLE contact ADD COLUMN check_in_word {int}; -- the number of what it ask
 """
 """From version 9, in which administrators alone asked for a check-in."""
 
+_SESSIONS = """
+INSERT INTO credential (kind, workspace, member, lookup, name, created, expires)
+    SELECT 'session', workspace, member, lookup, 'console', expires - 43200, expires FROM session;
+DROP TABLE session;
+"""
+"""From version 10, in which who had signed in could push nothing."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -426,6 +433,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _READABLE
         + _BY_ITEM
         + _KIT_CHECK_IN
+        + _SESSIONS
     )
     steps = {
         1: _CALLERS,
@@ -437,6 +445,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         7: _READABLE,
         8: _BY_ITEM,
         9: _KIT_CHECK_IN,
+        10: _SESSIONS,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

@@ -1,0 +1,80 @@
+"""What a push is said to cost is what its messages then take, byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import os
+
+import pytest
+
+from fieldagent.hub import mobile_terminated
+from fieldagent.hub.cost import costs
+from fieldagent.hub.ledger import Posting, enter
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Data, Item, Message, Waypoint
+from tests.hub.field import GRACE, START, field_of
+
+HUT = Waypoint(45.9, 7.6, "Hut")
+NOISE = base64.b64encode(os.urandom(1_200)).decode()
+
+PACKED = "DELETE FROM mobile_terminated RETURNING device, length(body)"
+
+PUSHES: dict[str, tuple[Item, dict[str, object]]] = {
+    "a short message": (Message("Storm at noon"), {}),
+    "of somebody unnamed yet, who leaves no room beside": (Message(NOISE[:262]), {}),
+    "with its writer's number": (
+        Message("call me"),
+        {"contact": '{"phone": "+41 79 000 00 00"}'},
+    ),
+    "in several messages": (Message(NOISE), {}),
+    "an SOS": (Message("leg broken"), {"sos": True, "priority": 100}),
+    "to everybody": (HUT, {"target": None}),
+    "data": (Data(bytes(40)), {"target": None}),
+}
+
+
+@pytest.mark.parametrize("what", PUSHES)
+async def test_what_it_is_said_to_cost_is_what_it_takes(store: Store, what: str) -> None:
+    item, how = PUSHES[what]
+    async with field_of(store) as alps:
+        how = {"sender": 1, "priority": 12, "time": int(START), "target": 3, **how}
+        posting = Posting(workspace=1, item=item, **how)  # type: ignore[arg-type]
+
+        def look(db: Db) -> dict[int, int]:
+            """Of a second one too: by then its sender is known."""
+            told = costs(db, posting, alps.now)
+            assert all(not each["linked"] for each in told)
+            return {each["id"]: each["satellite"]["bytes"] for each in told}
+
+        for named in (False, True):
+            said = await store.read(look)
+            assert set(said) == ({3} if posting.target else {2, 3})
+            await store.commit(lambda db: enter(db, posting, now=alps.now, grace=GRACE))
+            alps.now += GRACE
+            assert await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+            rows = await store.commit(lambda db: db.execute(PACKED))
+            took = {device: sum(size for of, size in rows if of == device) for device in said}
+            assert took == said, named
+
+
+async def test_who_has_no_modem_or_is_disabled_costs_nothing(store: Store) -> None:
+    posting = Posting(1, 1, HUT, int(START), priority=12)
+    async with field_of(store) as alps:
+        await store.commit(lambda db: db.execute("UPDATE device SET imei = NULL WHERE id = 2"))
+        await store.commit(lambda db: db.execute("UPDATE device SET disabled = 1 WHERE id = 3"))
+        (told,) = await store.read(lambda db: costs(db, posting, alps.now))
+        assert (told["id"], told["satellite"]) == (2, None)
+
+
+async def test_a_budget_tells_what_is_left_of_today(store: Store) -> None:
+    posting = Posting(1, 1, Message("Storm"), int(START), priority=12, target=3)
+    async with field_of(store) as alps:
+
+        def spend(db: Db) -> None:
+            db.execute("UPDATE device SET credits_per_day = 20, sos_reserve = 5 WHERE id = 3")
+            day = mobile_terminated.day_of(START)
+            db.execute("INSERT INTO spent (day, device, bytes, credits) VALUES (?, 3, 90, 2)", day)
+
+        await store.commit(spend)
+        (told,) = await store.read(lambda db: costs(db, posting, alps.now))
+        assert told["satellite"]["creditsLeft"] == 13
