@@ -17,6 +17,7 @@ from fieldagent.hub.settings import KEYS as HUB_KEYS
 from fieldagent.hub.settings import parse as parse_hub
 from fieldagent.system.properties import InvalidSettings
 from tests.machine import tool
+from tests.processes import MODULE, agent, hub
 from tests.shipping.conftest import ROOT
 
 SETTINGS = "etc/fieldagent/agent.properties"
@@ -230,9 +231,34 @@ def test_an_image_starts_the_unit_and_lets_its_user_read_the_settings(
     assert not list((root / "etc/systemd").rglob("*.service"))
 
 
-EXPOSURE = {"fieldagent-update": 19}
-"""In tenths. It stops and starts the agent, asks it, and puts files of root's and of the agent's
-in place: root, AF_UNIX, loopback and three capabilities it cannot do without."""
+def test_an_image_whose_etc_is_read_alone_has_the_units_user(
+    installer: Path, tmp_path: Path
+) -> None:
+    tool("systemd-sysusers", "systemd")
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    for name in ("passwd", "group"):
+        (root / "etc" / name).write_text("")
+    done = install(installer, "--root", root)
+    assert done.returncode == 0, done.stderr
+    for name in ("passwd", "group"):
+        assert "fieldagent:" in (root / "etc" / name).read_text()
+
+
+def test_another_zipapp_can_be_named(installer: Path, tmp_path: Path) -> None:
+    named = (installer.parents[1] / "dist/fieldagent.pyz").rename(tmp_path / "other.pyz")
+    root = tmp_path / "root"
+    done = install(installer, "--zipapp", named, "--root", root)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (root / "usr/lib/fieldagent/fieldagent.pyz").read_bytes() == named.read_bytes()
+    nowhere = install(installer, "--zipapp", tmp_path / "nowhere", "--root", root)
+    assert "--zipapp needs a file" in nowhere.stderr
+
+
+EXPOSURE = {"fieldagent-update": 19, "fieldagent": 17}
+"""In tenths. The update stops and starts the agent, asks it, and puts files of root's and of the
+agent's in place: root, AF_UNIX, loopback and three capabilities it cannot do without. The agent
+reads the boot's id in /proc/sys, and asks whether somebody has set the clock."""
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -245,6 +271,30 @@ def test_unit_is_shut_in(unit: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-400:] + done.stderr
+
+
+IN_SIGHT = """\
+mount -t proc -o "$1" proc /proc
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("name", ["fieldagent", "fieldagent-hub"])
+def test_what_a_unit_runs_does_with_what_that_leaves_of_proc(tmp_path: Path, name: str) -> None:
+    """systemd.exec(5), ProcSubset="""
+    if os.geteuid():
+        pytest.skip("only root may mount /proc anew")
+    unshare = [tool("unshare", "util-linux"), "--mount"]
+    hidden = "\nProcSubset=pid\n" in (ROOT / f"systemd/{name}.service").read_text()
+    left = f"hidepid=invisible{',subset=pid' if hidden else ''}"
+    command = [*unshare, "sh", "-euc", IN_SIGHT, "sh", left, *MODULE]
+    if name == "fieldagent":
+        with agent(tmp_path, {"satellite-port": None}, command) as running:
+            assert running.call("GET", "/api/status").body["clock"]["time"]
+    else:
+        with hub(tmp_path, {"database": str(tmp_path / "hub.sqlite3")}, command) as running:
+            assert running.port
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
