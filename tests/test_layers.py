@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "fieldagent"
 
-GROUND = ["__init__", "system", "package", "wire", "store", "http", "webhook"]
+GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook"]
 """What both programs use, lowest first: each may import those before it."""
 WINGS = ["agent", "hub"]
 """The two programs. Each stands on the ground, and neither names the other."""

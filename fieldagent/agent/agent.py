@@ -18,7 +18,6 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import gps_time
-from fieldagent.agent.api import map_tiles
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels import satellite
@@ -42,6 +41,7 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
+from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.store.trouble import unusable
 from fieldagent.system.directories import LOCK

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from fieldagent.agent import map_file
-from fieldagent.agent.map_file import UnusableMap
 from fieldagent.agent.settings import Settings, load
 from fieldagent.cli.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.terminal import escaped_lines
+from fieldagent.page import map_file
+from fieldagent.page.map_file import UnusableMap
 from fieldagent.system.directories import is_held
 from fieldagent.system.properties import InvalidSettings
 

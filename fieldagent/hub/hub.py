@@ -42,6 +42,7 @@ from fieldagent.hub import (
 from fieldagent.hub.access import AccessLog
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.caller import Purpose
 from fieldagent.hub.certificate import Certificate
 from fieldagent.hub.console import Console
 from fieldagent.hub.contract import Device, Estimate
@@ -62,6 +63,7 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.sos_api import SosApi
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Supervisor
@@ -156,6 +158,7 @@ class Hub:
             *SosApi(store, authentication, clock=time.time).routes(),
             EventStreams(store, authentication, clock=time.time).route(),
             *Console(store, authentication, clock=time.time, secure=secure).routes(),
+            *map_tiles.routes(self.settings.map_file, authentication.judge(Purpose.READ)),
             links.route(),
         ]
 

@@ -43,6 +43,7 @@ class HubSettings:
     admin_listen: tuple[str, int] | None
     trusted_proxies: tuple[Network, ...]
     access_log: str
+    map_file: Path | None
     satellite_grace: int
     item_time_to_live: int
     keep_days: int
@@ -136,6 +137,13 @@ KEYS = (
         "log",
         "a line for each push, link, post to a webhook and refusal: log, json (an object a line on"
         " standard output) or none (log)",
+    ),
+    Key(
+        "map-file",
+        absolute_path,
+        None,
+        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the console draws its map with; a"
+        " grid otherwise",
     ),
     Key(
         "satellite-grace",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.test_map_file import write_map
 from tests.browser import SCREENS, browser, faults, keep, page
+from tests.page.test_map_file import write_map
 from tests.processes import Agent, Running, administer, agent, hub, sky
 
 SETTINGS: dict[str, str | None] = {

@@ -1,4 +1,4 @@
-"""The kit's page as HTTP has it: small, of one origin, and asked for again without being sent."""
+"""The files of the kit's page, and of the console, as HTTP has them: small, and of one origin."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent import page
+from fieldagent.hub import console
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-FILES = (*page.NAMES, *page.LIBRARY)
+SHARED = ("map.css", "map.js", "text.js")
+FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js")
 PATHS = ["/", *(f"/page/{name}" for name in FILES)]
-FOLDER = Path(str(files(page)))
+FOLDERS = [Path(str(files(each))) for each in (page, console, "fieldagent.page")]
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +44,9 @@ def test_all_of_it_is_small(kit: Agent) -> None:
 
 
 def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:
-    there = {path.name for path in FOLDER.iterdir() if path.suffix not in ("", ".py")}
-    assert there == {*page.NAMES, "index.html"}
+    for folder, names in zip(FOLDERS, (page.NAMES, console.NAMES, SHARED), strict=True):
+        there = {path.name for path in folder.iterdir() if path.suffix not in ("", ".py")}
+        assert there - {"index.html"} == {*names}, folder
     path = kit.call("GET", "/openapi.json").body["paths"]["/page/{name}"]["get"]
     assert set(path["parameters"][0]["schema"]["enum"]) == set(FILES)
     for name in ("index.html", "__init__.py", "..", "%2e%2e%2fagent.py", "nothing.js"):
@@ -71,8 +74,8 @@ def test_it_is_sent_once_and_only_to_its_own_origin(kit: Agent, path: str) -> No
         assert kit.call("GET", path, **foreign).status == 403
 
 
-def test_nothing_in_it_can_become_markup_or_leaves_the_kit() -> None:
-    for path in FOLDER.iterdir():
+def test_nothing_in_them_can_become_markup_or_asks_elsewhere() -> None:
+    for path in (each for folder in FOLDERS for each in folder.iterdir()):
         if path.suffix in (".js", ".html", ".css", ".svg"):
             text = path.read_text()
             for way in ("innerHTML", "insertAdjacent", "document.write", "eval(", "Function("):

@@ -13,7 +13,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from fieldagent.agent.api import map_tiles
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.http import openapi
 from fieldagent.http.routes import Route
@@ -28,6 +27,7 @@ from fieldagent.hub.read_api import ReadApi
 from fieldagent.hub.sos_api import SosApi
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
+from fieldagent.page import map_tiles
 from tests.processes import administer, agent, hub
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +58,7 @@ def routes(name: str) -> list[Route]:
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes.append(EventStreams(nothing, nothing, clock=lambda: 0.0).route())
     routes += Console(nothing, nothing, clock=lambda: 0.0, secure=True).routes()
+    routes += map_tiles.routes(None)
     return [*routes, Links(nothing, nothing, nothing).route()]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 from fieldagent.hub import directory
 from fieldagent.hub.store.opening import open_store
 from tests import browser
-from tests.processes import PATIENCE, Hub, administer, agent, hub
+from tests.page.test_map_file import write_map
+from tests.processes import PATIENCE, Hub, administer, agent, free_port, hub, until
 
 SECRET = "correct horse\n"
 
@@ -117,28 +120,56 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         store.close()
 
 
+@contextmanager
+def console(opened: Any, running: Hub, screen: str) -> Iterator[Any]:
+    """The page, before anybody has signed in. Nothing that goes wrong in it passes unseen."""
+    context = opened.new_context(**browser.SCREENS[screen], permissions=["notifications"])
+    context.set_default_timeout(PATIENCE * 1000)
+    shown = context.new_page()
+    shown.add_init_script(NOTED)
+    troubles: list[str] = []
+    shown.on("pageerror", lambda error: troubles.append(str(error)))
+    shown.on(
+        "console",
+        lambda line: troubles.append(line.text) if browser.is_trouble(line) else None,
+    )
+    shown.goto(f"{running.address}/console")
+    yield shown
+    assert troubles == []
+    context.close()
+
+
+NOTED = """
+window.noted = [];
+window.Notification = class {
+  static permission = "granted";
+  constructor(title, { body }) { window.noted.push(`${title} ${body}`); }
+};
+"""
+"""Stands for the desktop, which Chromium without a window has not: what it is given to show."""
+
+
+def sign_in_as_olga(shown: Any) -> None:
+    shown.get_by_label("User number").fill("olga@example.org")
+    shown.get_by_label("Password").fill(SECRET.strip())
+    shown.get_by_role("button", name="Sign in").click()
+    shown.get_by_text("No SOS is open.").wait_for()
+
+
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
 def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
-    with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
-        context = opened.new_context(**browser.SCREENS[screen])
-        context.set_default_timeout(PATIENCE * 1000)
-        shown = context.new_page()
-        troubles: list[str] = []
-        shown.on("pageerror", lambda error: troubles.append(str(error)))
-        shown.on(
-            "console",
-            lambda line: troubles.append(line.text) if browser.is_trouble(line) else None,
-        )
-        shown.goto(f"{running.address}/console")
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, screen) as shown,
+    ):
         shown.get_by_label("User number").fill("olga@example.org")
         shown.get_by_label("Password").fill("wrong")
         shown.get_by_role("button", name="Sign in").click()
         shown.get_by_text("name or password is wrong").wait_for()
-        shown.get_by_label("Password").fill(SECRET.strip())
-        shown.get_by_role("button", name="Sign in").click()
-        shown.get_by_text("No SOS is open.").wait_for()
+        sign_in_as_olga(shown)
         shown.get_by_role("cell", name="kit-ada").wait_for()
         shown.get_by_role("cell", name="it has never called: look at its hub-token").wait_for()
         settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
@@ -150,6 +181,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
             alarm = shown.locator("#sos li.open")
             alarm.get_by_text("leg broken").wait_for()
             assert shown.title() == "1 SOS · fieldagent console"
+            assert shown.evaluate("window.noted") == ["SOS 1: Ada (kit-ada) leg broken"]
             assert browser.faults(shown) == []
             browser.keep(shown, f"console-{screen}")
             alarm.get_by_role("button", name="Acknowledge").click()
@@ -181,13 +213,100 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         shown.get_by_role("button", name="Sign out").click()
         shown.get_by_role("button", name="Sign in").wait_for()
         assert not shown.locator("#desk").is_visible()
-        assert troubles == []
-        context.close()
+
+
+@pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
+def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, screen: str) -> None:
+    database, port = str(tmp_path / "hub.sqlite3"), free_port()
+    token = settle_in(database)
+    administer(database, "user", "add", "Ben")
+    modem = ("--imei", "300234010000001", "--credits-per-day", "20")
+    administer(database, "device", "add", "kit-ben", "--user", "Ben", *modem)
+    write_map(tmp_path / "alps.mbtiles")
+    settings = {
+        "database": database,
+        "port": str(port),
+        "map-file": str(tmp_path / "alps.mbtiles"),
+        "satellite-grace": "3600",
+    }
+    with browser.browser() as opened, ExitStack() as ends:
+        running = ends.enter_context(hub(tmp_path, settings))
+        shown = ends.enter_context(console(opened, running, screen))
+        linked = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        kit = ends.enter_context(agent(tmp_path, linked))
+        sign_in_as_olga(shown)
+        cost, fault = shown.locator("#cost"), shown.locator("#write-fault")
+        shown.get_by_label("Text").fill("Storm at noon")
+        shown.get_by_role("button", name="Send").click()
+        fault.get_by_text("Choose who is to have it.").wait_for()
+        assert shown.get_by_label("Mia (no device)").is_disabled()
+        until(lambda: device_of(database, "kit-ada")["linked"])
+        shown.get_by_label("Everybody").check()
+        cost.get_by_text("1 device linked now, which costs nothing").wait_for()
+        told = cost.inner_text()
+        found = re.search(r"by satellite (\d) credits? \(kit-ben: (\d+) bytes in 1 message", told)
+        assert found and int(found[1]) == -(-int(found[2]) // 50), told
+        assert "of 20 left today" in told
+        assert browser.faults(shown) == []
+        browser.keep(shown, f"console-write-{screen}")
+        shown.get_by_role("button", name="Send").click()
+        shown.get_by_text("Sent to Ada, Ben.").wait_for()
+        until(lambda: "Storm at noon" in json.dumps(kit.call("GET", "/api/inbound").body))
+        # What became of each.
+        mine = shown.locator("#items > li", has_text="Storm at noon")
+        mine.nth(1).wait_for()
+        mine.first.locator("summary").click()
+        mine.last.locator("summary").click()
+        shown.locator("#items").get_by_text("stored by kit-ada over ip").wait_for()
+        shown.locator("#items").get_by_text("waits for kit-ben").wait_for()
+        # The hub's own words for what is wrong, and one item for everybody.
+        shown.get_by_label("Waypoint").check()
+        shown.get_by_label("Name").fill("Hut")
+        shown.get_by_label("Latitude").fill("95")
+        shown.get_by_label("Longitude").fill("7.6")
+        shown.get_by_label("Everybody").check()
+        shown.get_by_role("button", name="Send").click()
+        fault.get_by_text("latitude").wait_for()
+        shown.get_by_label("Latitude").fill("45.9")
+        shown.get_by_role("button", name="Send").click()
+        shown.get_by_text("Sent to everybody.").wait_for()
+        shown.locator("#items").get_by_text("Hut, 45.9 7.6").wait_for()
+        # Who sends what turns lines round is shown so, and is on the map.
+        kit.post("all\u202ewell")
+        shown.locator("#items").get_by_text("all\\x202ewell").wait_for()
+        kit.call("POST", "/api/package", {"location": {"latitude": 45.91, "longitude": 7.61}})
+        shown.locator("#places").get_by_text("45.91000, 7.61000").wait_for()
+        shown.locator("#map .leaflet-tile-loaded").first.wait_for()
+        assert shown.locator("#map .spot").count() == 1
+        kit.post("leg broken", priority=100)
+        shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
+        assert shown.locator("[name=to]:checked").count() == 1
+        shown.get_by_label("Text").fill("We are coming")
+        # A hub that is away loses nothing of it, and nobody gets it twice.
+        ends_of = running.kill()
+        assert ends_of != 0
+        shown.get_by_role("button", name="Send").click()
+        fault.get_by_text("press Send again").wait_for()
+        ends.enter_context(hub(tmp_path, settings))
+        until(lambda: send_again(shown))
+        until(lambda: "We are coming" in json.dumps(kit.call("GET", "/api/inbound").body))
+        inbound = json.dumps(kit.call("GET", "/api/inbound").body)
+        assert inbound.count("We are coming") == 1
+
+
+def send_again(shown: Any) -> bool:
+    shown.get_by_role("button", name="Send").click()
+    shown.locator("#send:enabled").wait_for()
+    return "Sent to Ada" in shown.locator("#write-done").inner_text()
+
+
+def device_of(database: str, name: str) -> Any:
+    (found,) = [each for each in administer(database, "device", "list") if each["name"] == name]
+    return found
 
 
 def kit_receipts(kit: Any) -> list[Any]:
     """Of its SOS, once there are some."""
-    from tests.processes import until
 
     def told() -> Any:
         packages = kit.call("GET", "/api/packages").body["packages"]

@@ -41,7 +41,7 @@ const lookAtConversation = seldom(async () => {
   if (came.length) tell("news", came.map(sentence).join(". "));
 }, PAUSE, refused);
 
-const lookAtPlaces = seldom(lookAtMap, PAUSE, refused);
+const lookAtPlaces = seldom(() => lookAtMap(call), PAUSE, refused);
 
 function lookAtAll() {
   lookAtPlaces();
@@ -52,7 +52,7 @@ function lookAtAll() {
 setUpSos(lookAtAll);
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
-setUpMap().catch(refused).finally(lookAtPlaces);
+setUpMap(call).catch(refused).finally(lookAtPlaces);
 listen((what, told) => {
   if (what !== "inbound") lookAtState();
   if (what !== "away") lookAtConversation();

@@ -10,7 +10,6 @@ from typing import Any
 
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.page_file import page_file
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub import sessions
@@ -18,8 +17,19 @@ from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller, Purpose
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.page import files
 
-NAMES = ("console.css", "console.js", "icon.svg")
+NAMES = (
+    "console.css",
+    "console.js",
+    "desk.js",
+    "fleet.js",
+    "hub.js",
+    "icon.svg",
+    "talk.js",
+    "words.js",
+    "write.js",
+)
 MEMBERS = ("username", "password", "workspace")
 
 
@@ -42,20 +52,11 @@ class Console:
     def routes(self) -> list[Route]:
         signed_in = self._authentication.judge(Purpose.READ)
         return [
-            Route("GET", "/console", self._index),
-            Route("GET", "/console/file/{name}", self._file),
+            *files.routes("/console", "/console/file", __name__, NAMES),
             Route("GET", "/console/session", self.who, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),
             Route("DELETE", "/console/session", self.sign_out),
         ]
-
-    async def _index(self, request: Request) -> Response:
-        return page_file(request, __name__, "index.html")
-
-    async def _file(self, request: Request, name: str) -> Response:
-        if name not in NAMES:
-            raise Problem(404, f"the console has no file {name[:40]!r}")
-        return page_file(request, __name__, name)
 
     async def who(self, request: Request, caller: Caller) -> Response:
         return json_response(

@@ -1,6 +1,5 @@
-// Where this kit was, what was marked, and where others are: over the map that it carries, or a grid.
+// Who was where, and what was marked: over the map that is carried along, or a grid.
 
-import { call } from "./agent.js";
 import { by, clock, element, plain, put, tell } from "./text.js";
 
 const NEWEST = 500;
@@ -11,8 +10,9 @@ const OWN = "";
 let chart, marks, grid;
 let fitted = false;
 
-/** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. */
-export async function setUpMap() {
+/** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
+ * the page's own API. */
+export async function setUpMap(call) {
   if (typeof L === "undefined") {
     tell("map-trouble", "The map is not there: its library did not load.");
     return;
@@ -77,16 +77,19 @@ function label(place, text, name) {
   return L.marker(place, { icon, interactive: false, keyboard: false });
 }
 
-/** Looks again at who is where. */
-export async function lookAtMap() {
+/** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is. */
+export async function lookAtMap(call, known = []) {
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   const people = new Map();
   for (const each of features) {
     const { sender, name } = each.properties;
     if (!people.has(sender)) people.set(sender, { name, track: [], marked: [] });
-    const known = people.get(sender);
-    (each.properties.waypoint === undefined ? known.track : known.marked).push(placed(each));
+    const whose = people.get(sender);
+    (each.properties.waypoint === undefined ? whose.track : whose.marked).push(placed(each));
   }
+  for (const { sender, name, ...where } of known)
+    if (!people.get(sender)?.track.length)
+      people.set(sender, { name, track: [where], marked: people.get(sender)?.marked ?? [] });
   for (const { track } of people.values()) track.sort((one, other) => one.at - other.at);
   put("places", [...people].flatMap(([sender, known]) => entries(sender, known)));
   by("map-nobody").hidden = people.size > 0;

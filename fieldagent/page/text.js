@@ -8,11 +8,13 @@ export const plain = text => String(text).replace(HIDING,
 
 export const by = id => document.getElementById(id);
 
-/** An element with these attributes and children; a child that is no element is text. */
+/** An element with these attributes and children. A child that is no element is text; a function is
+ * called at the event that it is named after, such as onclick. */
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes))
-    if (value !== undefined && value !== null && value !== false)
+    if (typeof value === "function") made.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== null && value !== false)
       made.setAttribute(name, value === true ? "" : value);
   made.append(...children.flat().filter(each => each !== null && each !== undefined && each !== "")
     .map(each => each instanceof Node ? each : plain(each)));

@@ -1,27 +1,32 @@
-"""The map of `map-file`, for the page."""
+"""The map of `map-file`, for a page."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import trio
 
-from fieldagent.agent import map_file
-from fieldagent.agent.map_file import UnusableMap
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
+from fieldagent.page import map_file
+from fieldagent.page.map_file import UnusableMap
 
 
-def routes(path: Path | None) -> list[Route]:
+def routes(
+    path: Path | None, judge: Callable[[Request], Awaitable[Any]] | None = None
+) -> list[Route]:
+    """`judge` says who may see it; without one, everybody."""
     return [
-        Route("GET", "/api/map", partial(_about, path)),
-        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, path)),
+        Route("GET", "/api/map", partial(_about, path), judge),
+        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, path), judge),
     ]
 
 
-async def _about(path: Path | None, request: Request) -> Response:
+async def _about(path: Path | None, request: Request, caller: object = None) -> Response:
     """Where it cannot be used, the page has a grid, and says why."""
     if path is None:
         return json_response({"map": None, "trouble": None})
@@ -32,7 +37,9 @@ async def _about(path: Path | None, request: Request) -> Response:
     return json_response({"map": found._asdict(), "trouble": None})
 
 
-async def _tile(path: Path | None, request: Request, zoom: str, x: str, y: str) -> Response:
+async def _tile(
+    path: Path | None, request: Request, zoom: str, x: str, y: str, caller: object = None
+) -> Response:
     place = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in (zoom, x, y)]
     if path is None or not 0 <= place[0] <= map_file.ZOOM_MAX or min(place) < 0:
         raise Problem(404, "the map has no such tile: /map/ZOOM/X/Y, with a map-file")

@@ -1,4 +1,4 @@
-"""The map that a kit carries: raster tiles in one SQLite file (MBTiles 1.3)."""
+"""A map to carry along: raster tiles in one SQLite file (MBTiles 1.3)."""
 
 from __future__ import annotations
 

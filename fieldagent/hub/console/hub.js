@@ -1,0 +1,43 @@
+// The hub's API, as the console asks it: who is signed in, and what goes wrong on the way.
+
+import { by, plain } from "./text.js";
+
+/** Who has signed in: id, name, role, workspaceId, mayPush. */
+export const me = {};
+
+export class SignedOut extends Error {}
+
+export class Refused extends Error {
+  constructor(told) {
+    super(told.detail || told.title);
+    this.faults = told.errors ?? [];
+    this.sos = told.sos;
+  }
+}
+
+async function ask(method, path, body, headers = {}) {
+  const answer = await fetch(path, {
+    method,
+    headers: body ? { "Content-Type": "application/json", ...headers } : headers,
+    body: body && JSON.stringify(body),
+  });
+  const text = await answer.text();
+  const told = text ? JSON.parse(text) : {};
+  if (answer.status === 401 && !(method === "POST" && path === "/console/session")) throw new SignedOut();
+  if (!answer.ok) throw new Refused(told);
+  return told;
+}
+
+export const call = (method, path, body) => ask(method, path, body);
+
+/** Push it once, however often that is tried with the same key. */
+export const push = (body, key) => ask("POST", "/api/package", body, { "Idempotency-Key": key });
+
+/** Tells what went wrong, above everything else; without an error, that all is well again. */
+export function trouble(error) {
+  if (error instanceof SignedOut) return document.dispatchEvent(new Event("signed-out"));
+  // The browser's own words for a hub that is away differ, and help nobody.
+  const away = "The hub does not answer. What is shown may be old; try again in a moment.";
+  by("away").textContent = error ? error instanceof TypeError ? away : plain(error.message) : "";
+  by("away").hidden = !error;
+}

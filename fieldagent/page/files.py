@@ -1,0 +1,78 @@
+"""Files for a browser, served as they are: all that they show comes from the API.
+
+No page of another site can frame one, and the policy lets nothing in that is not of its own origin.
+The files of this folder are parts of both pages, the kit's and the hub's console.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Collection
+from functools import partial
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.system.data_files import read_data
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+_SHARED = {
+    "map.css": (__package__, "map.css"),
+    "map.js": (__package__, "map.js"),
+    "text.js": (__package__, "text.js"),
+    "leaflet.css": ("xstatic.pkg.leaflet", "data/leaflet.css"),
+    "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),
+}
+"""By its name, where each file lies that both pages have: package, and path in it."""
+
+
+def routes(page: str, below: str, package: str, names: Collection[str]) -> list[Route]:
+    """`GET page` is the package's index.html; `below` are its files of those names, and the shared
+    ones."""
+    places = _SHARED | {name: (package, name) for name in names}
+    return [
+        Route("GET", page, partial(_index, package)),
+        Route("GET", f"{below}/{{name}}", partial(_file, places)),
+    ]
+
+
+async def _index(package: str, request: Request) -> Response:
+    return _served(request, package, "index.html")
+
+
+async def _file(places: dict[str, tuple[str, str]], request: Request, name: str) -> Response:
+    if name not in places:
+        raise Problem(404, f"the page has no file {name[:40]!r}")
+    return _served(request, *places[name])
+
+
+def _served(request: Request, package: str, name: str) -> Response:
+    content = read_data(package, name)
+    packed = "gzip" in request.headers.get("accept-encoding", "")
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}{"-gzip" if packed else ""}"'
+    headers = (
+        ("Vary", "Accept-Encoding"),
+        ("Content-Security-Policy", POLICY),
+        ("ETag", tag),
+        ("Cache-Control", "no-cache"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+    )
+    known = request.headers.get("if-none-match", "").replace("W/", "")
+    if tag in (each.strip() for each in known.split(",")):
+        return Response(304, headers=headers)
+    if packed:
+        content = gzip.compress(content, 6, mtime=0)
+    encoded = (("Content-Encoding", "gzip"),) if packed else ()
+    return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
