@@ -25,6 +25,7 @@ PURE = {
     "package",
     "wire",
     "webhook.schedule",
+    "agent.channels.air_pace",
     "agent.outbound.idle_time",
     "agent.outbound.collapse",
     "agent.outbound.queue",

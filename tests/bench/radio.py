@@ -29,13 +29,15 @@ async def _seconds(path: Path, loss: float, seed: int) -> float:
     ):
         for each in (sender, receiver):
             await until(lambda each=each: bool(each.outbox.link.facts.get("node")))  # type: ignore[misc]
+            # They have heard each other lately.
+            assert await each.outcome(await each.post()) is Status.DELIVERED
         began = trio.current_time()
         sequence = await sender.post(data={"payload": payload})
         assert await sender.outcome(sequence) is Status.DELIVERED
         return (trio.current_time() - began) * sky.air.bitrate / 8
 
 
-def ratio(loss: float, rounds: int = 3) -> float:
+def ratio(loss: float, rounds: int = 5) -> float:
     """Bytes of data over those that the air could have brought across meanwhile: after headers,
     and less what it loses."""
     taken = []

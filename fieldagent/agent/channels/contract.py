@@ -88,6 +88,8 @@ class Transmission:
     """It holds Packages, not only words about what the peer sent."""
     more: bool = False
     """Another fragment of the same may follow at once, before this one is settled."""
+    part: bool = False
+    """It holds a fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class Outbox(Protocol):
 class Reception(Protocol):
     """One channel's way in."""
 
-    async def receive(self, body: bytes, *, damage: str = "") -> None:
+    async def receive(self, body: bytes, *, damage: str = "") -> object:
         """Take in one message of any content, with what it cost; what cannot be used of it is kept
         and reported, never raised. Returns once it is on disk.
 

@@ -16,10 +16,10 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent.agent.channels.air_pace import WINDOW, AirPace
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Transmission
 from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
-    WINDOW,
     AirReception,
     RadioLost,
     RadioModem,
@@ -33,17 +33,10 @@ from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 3.0
-"""Seconds for an answer, beside the time on air of what is under way and of the answer."""
-PAUSE = 0.5
-"""Seconds, at random up to this, of quiet before a packet."""
-SLOWER = 0.25
-"""The pause on a slow air, as a share of what a packet takes there."""
-AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
-"""Seconds after which a packet goes again: the first, which doubles, up to the last; an SOS does
-not wait for longer than a minute."""
 BUSY = 10.0
 """Seconds after which a packet that the radio gave up goes again."""
+ROUND_MAX = 120.0
+"""Seconds in which a round of fragments has left."""
 TRANSMIT_MAX = 120.0
 """Seconds in which a radio says what became of a packet."""
 LOOK_EVERY = 60.0
@@ -99,8 +92,9 @@ class RadioDriver:
     progress: Callable[[], None]
     waiting: int = 0
     """Packets that no station has answered yet."""
-    on_air: float = 0.0
-    """Seconds that the slowest of the last packets took."""
+    pace: AirPace = field(default_factory=AirPace)
+    round: trio.Event = field(default_factory=trio.Event)
+    """Set when the fragments that follow each other have all left, and then replaced."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
     """What the speaking task waits in; cancelled when it should think again."""
     said: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES))
@@ -115,12 +109,15 @@ class RadioDriver:
     async def _listen(self) -> NoReturn:
         while True:
             packet = await self.air.receive()
+            heard_at = trio.current_time()
             # The air is not quiet yet.
             self.pause.cancel()
             if packet.body in self.said:
                 continue
             with trio.CancelScope(shield=True):  # as quick as the disk, and whole
-                await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
+                turn = await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
+            self.pace.note_heard(turn, heard_at)
+            self.pause.cancel()
 
     async def _show_life(self) -> NoReturn:
         while True:
@@ -131,11 +128,12 @@ class RadioDriver:
         follows = False
         while True:
             with trio.CancelScope() as self.pause:
-                await self.outbox.ready(urgent=self.waiting >= WINDOW)
-                # Everybody who heard the same would answer at the same moment.
                 if not follows:
-                    longest = max(PAUSE, self.on_air * SLOWER)
-                    await waits.sleep(self.random.uniform(0.1, 1) * longest)
+                    self.round.set()
+                    self.round = trio.Event()
+                await self.outbox.ready(urgent=self.waiting >= WINDOW and not follows)
+                if not follows:
+                    await waits.sleep(self.pace.pause(self.random.random()))
             follows = False
             if self.pause.cancelled_caught:
                 continue
@@ -158,7 +156,7 @@ class RadioDriver:
                 result = await self.air.transmit(transmission.body, urgent=transmission.urgent)
             if result is not TransmitResult.DROPPED and transmission.answerable:
                 self.waiting += 1
-                flights.start_soon(self._await_answer, transmission)
+                flights.start_soon(self._await_answer, transmission, self.round)
                 settled = True
         finally:
             if not settled:
@@ -168,22 +166,30 @@ class RadioDriver:
         if busy:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
         else:
-            self.on_air = max(trio.current_time() - began, self.on_air * 0.8)
+            self.pace.note_transmitted(trio.current_time() - began)
         self.link.state = LinkState.NO_SERVICE if busy else LinkState.READY
         self.link.reason = "the channel is busy" if busy else ""
 
-    async def _await_answer(self, transmission: Transmission) -> None:
+    async def _await_answer(self, transmission: Transmission, round_over: trio.Event) -> None:
         answered = missed = False
+        part, pace, began = transmission.part, self.pace, trio.current_time()
         try:
-            with waits.move_on_after(PATIENCE + self.on_air * (WINDOW + 2)):
+            with trio.move_on_after(ROUND_MAX):
+                await round_over.wait()
+            began = trio.current_time()
+            with waits.move_on_after(pace.patience(transmission.tries, part=part)):
                 answered = await self.outbox.acknowledged(transmission)
                 missed = not answered
         finally:
+            now = trio.current_time()
+            if answered or missed:
+                pace.note_answered(now, now - began, part=part)
             self.waiting -= 1
             self.pause.cancel()
-            longest = URGENT_AGAIN_MAX if transmission.urgent else AGAIN_MAX
-            again = min(longest, AGAIN_FIRST * 2 ** min(transmission.tries, 10))
-            wait = 0.0 if missed else self.random.uniform(0.5, 1) * again
+            wait = 0.0
+            if not missed:
+                tries, share = transmission.tries, self.random.random()
+                wait = pace.again(tries, now, share, urgent=transmission.urgent, part=part)
             await self._settle(transmission, answered, "nobody answered", wait)
 
     async def _settle(

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.channels.contract import Outbox, Transmission
 from fieldagent.system.seldom import Seldom
 
@@ -20,8 +21,6 @@ log = logging.getLogger(__name__)
 PACKETS_MAX = 64
 AIR_BYTES = 200
 """Most bytes of a packet; every radio must take as many."""
-WINDOW = 4
-"""Packets that wait to be answered; what is urgent may join them."""
 
 
 class RadioLost(Exception):
@@ -80,7 +79,7 @@ class AirReception(Protocol):
 
     async def receive(
         self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
-    ) -> None:
+    ) -> AirTurn:
         """Take in one packet, as well as it was heard. Returns once it is on disk."""
 
 

@@ -62,6 +62,8 @@ class Packet:
     """It is what we said ourselves."""
     acks: list[Numbered] = field(default_factory=list)
     """What is to be acknowledged."""
+    again: set[int] = field(default_factory=set)
+    """Numbers of which a fragment came that was here: what was said of it is lost, most likely."""
     heard: list[Numbered] = field(default_factory=list)
     """What is said of our own items, and brings them on."""
     overheard: list[Numbered] = field(default_factory=list)
@@ -203,6 +205,8 @@ class PacketReception:
         known = packet.taken.duplicates
         whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
         came_again = packet.taken.duplicates > known
+        if came_again:
+            packet.again.add(sequence)
         if not (came_again and self._is_silent(packet, sequence)):
             packet.acks.append((sequence, _ack_of_fragments(db, station, sequence, part)))
         if whole is None:

@@ -4,9 +4,11 @@ relays."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import trio
 
+from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.mesh.packet import Packet, PacketReception
@@ -18,7 +20,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Item, Status
-from fieldagent.wire.envelope import Ack, Envelope, Fragment
+from fieldagent.wire.envelope import Ack, Envelope, Fragment, Source
 
 log = logging.getLogger(__name__)
 
@@ -51,19 +53,28 @@ class RadioReception:
 
     async def receive(
         self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
-    ) -> None:
+    ) -> AirTurn:
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
-            return
+            return AirTurn(crowd=len(self._neighbours.in_earshot()))
+        acks = await self._take_in(envelope, rssi, snr)
+        return AirTurn(_follow(envelope, acks), len(self._neighbours.in_earshot()))
+
+    async def _take_in(
+        self, envelope: Envelope, rssi: int | None, snr: int | None
+    ) -> dict[int, Ack]:
+        """What is to be acknowledged of it, by its number."""
         now = self._endings.clock()
         packet = await self._journal.persist(lambda db: self._packets.store(db, envelope, now))
         self._packets.stored(packet)
         if packet.namesake:
             self._meet_namesake(packet)
-            return
+            return {}
         if packet.sender == self._station:
-            return
+            return {}
         returned = self._neighbours.note(packet.sender, rssi, snr)
+        if self._packing.acks is not None:
+            self._packing.acks.note_heard()
         if packet.sender == packet.station:
             self._note_hub(envelope, packet)
         await self._follow_up(packet)
@@ -76,6 +87,7 @@ class RadioReception:
             self._queue.hasten(*self._queue.waiting())
         if packet.acks:
             self._queue.wake()
+        return dict(packet.acks)
 
     def _note_hub(self, envelope: Envelope, packet: Packet) -> None:
         """Whether its sender reaches the hub: one that does asks nobody to bring its items."""
@@ -127,11 +139,27 @@ class RadioReception:
                 # Who is named is waited for.
                 patient = ack.whole and sequence not in (urgent | packet.lacking.keys())
                 patient = patient and not ack.by_hub
-                self._piggyback.acknowledge(sequence, ack, patient=patient)
+                twice = sequence in packet.again
+                self._piggyback.acknowledge(sequence, ack, patient=patient, twice=twice)
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
         for sequence, ack in packet.heard:
             await hear(self._packing, self._endings, sequence, ack)
+
+
+def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
+    """How many fragments its sender may add at once: those that lack here behind this one, unless
+    it says that it listens now."""
+    for entry in envelope.entries:
+        if isinstance(entry.content, Source) and not (entry.sequence or entry.content.sequence):
+            return 0
+    parts = [each for each in envelope.entries if isinstance(each.content, Fragment)]
+    return sum(
+        index not in acks[entry.sequence].arrived
+        for entry in parts
+        if isinstance(entry.content, Fragment) and entry.sequence in acks
+        for index in range(entry.content.index, entry.content.count)
+    )
 
 
 async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> None:

@@ -16,7 +16,7 @@ from fieldagent.agent.journal.records import Piece
 from fieldagent.wire.envelope import Ack
 
 KNOWN_TO_HEAR = 60.0
-"""Seconds since the last acknowledgement for which somebody counts as listening."""
+"""Seconds since a station was heard for which somebody counts as listening."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,9 @@ class _Awaited:
     """Packages in it that no station has said to have."""
     over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
-    """Stations have what was transmitted after it."""
+    """Stations have what was transmitted after it, or answered its round without it."""
+    left: bool = False
+    """Its round has been transmitted: an answer tells all that has come of it."""
 
 
 class AwaitedAcks:
@@ -49,12 +51,16 @@ class AwaitedAcks:
         awaited = self._awaited.get(number)
         if awaited is None:
             return True
+        awaited.left = True
         await awaited.over.wait()
         return not awaited.missed
 
+    def note_heard(self) -> None:
+        """A station is there."""
+        self._heard_at = trio.current_time()
+
     def hear(self, sequence: int, ack: Ack) -> bool:
         """A station has said so. False when no transmission waits for it."""
-        self._heard_at = trio.current_time()
         with_it = [
             (number, awaited, piece)
             for number, awaited in self._awaited.items()
@@ -65,7 +71,7 @@ class AwaitedAcks:
         for number, awaited, piece in with_it:
             if _covers(ack, piece):
                 awaited.missing.discard(sequence)
-            elif number < last:
+            elif number < last or (awaited.left and ack.count == piece.count > 1):
                 awaited.missed = True
             if awaited.missed or not awaited.missing:
                 awaited.over.set()

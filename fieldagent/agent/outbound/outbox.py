@@ -134,7 +134,10 @@ class ChannelOutbox:
             self.packing.acks.expect(number, packed.pieces)
         answerable = bool(packed.pieces)
         urgent = urgent or packed.urgent
-        return Transmission(number, packed.body, urgent, packed.tries, answerable, packed.more)
+        part = any(piece.count > 1 for piece in packed.pieces)
+        return Transmission(
+            number, packed.body, urgent, packed.tries, answerable, packed.more, part
+        )
 
     def unsettled(self) -> Intent | None:
         return self._intent

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from fieldagent.agent.channels.radio_modem import WINDOW
+from fieldagent.agent.channels.air_pace import ROUND, WINDOW
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.dating import fix, foremost_undated
 from fieldagent.agent.journal.journal import Journal
@@ -22,7 +22,7 @@ from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
 from fieldagent.agent.outbound.proof import entry_of, numbered
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Package
-from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.envelope import Entry, Source, encode
 from fieldagent.wire.fragments import lacking, split
 from fieldagent.wire.tag import TAG_BYTES
 
@@ -149,12 +149,20 @@ class Packing:
                 break
         for key in passed:
             self.queue.leave(key)
+        if pieces and pieces[0].count > 1 and not self.queue.bursts[pieces[0].sequence].waiting:
+            self._end_round(draft, room)
         # What is said to our peer is said in our own name, not in that of whom we relay for.
         words = Piggybacked() if pieces and whose else piggyback.fill(draft, room)
         if not draft.entries:
             return None
+        # What goes between the fragments ends their round: it is answered at once.
         more = any(self.queue.bursts[p.sequence].waiting for p in pieces if p.count > 1)
         return Packed(draft.body, pieces, words, tries, more)
+
+    def _end_round(self, draft: Draft, room: int) -> None:
+        """Now we listen: who has heard it answers."""
+        if self._station:
+            draft.add(Entry(0, Source(self._station, 0)), room)
 
     def _is_busy(self, now: float) -> bool | None:
         """Whether a Package of ours goes next; None where an SOS does."""
@@ -210,7 +218,10 @@ class Packing:
             return self.queue.bursts[piece.sequence].waiting
         held = outbound.fragments_held(self._journal, self._channel, piece.sequence, piece.count)
         together = 1
-        if self.acks is not None and (held or self.acks.somebody_listens()):
+        if self.acks is not None and self.acks.somebody_listens():
+            # After a round that nobody answered a few ask what has come.
+            together = WINDOW if tries else ROUND
+        elif self.acks is not None and held:
             together = WINDOW
         # Another first one at each try is for those of whom none may be in earshot any more.
         turn = tries if self._terms.shared else 0

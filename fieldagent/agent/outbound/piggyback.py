@@ -185,6 +185,8 @@ class RadioPiggyback:
         """By the station whose item it is, and the number it gave the item."""
         self._patient: dict[tuple[int, int], float] = {}
         """Of those that need not go at once, until when they wait for a packet to ride in."""
+        self._twice: set[tuple[int, int]] = set()
+        """Those that go in two packets, one after the other."""
         self._repeats: list[Repeat] = []
         self.said: set[int] = set()
         """Numbers of our items that went on the air."""
@@ -206,19 +208,31 @@ class RadioPiggyback:
         self._introduced = -INTRODUCE_EVERY
         self._presents_itself |= at_once
 
-    def acknowledge(self, sequence: int, ack: Ack, *, patient: bool = False) -> None:
-        """A `patient` one waits for company once another station has said the same."""
+    def acknowledge(
+        self, sequence: int, ack: Ack, *, patient: bool = False, twice: bool = False
+    ) -> None:
+        """A `patient` one waits for company once another station has said the same; `twice`: it was
+        said before, and lost."""
         key = ack.station, sequence
         self._acks[key] = ack
+        if twice:
+            self._twice.add(key)
         self._patient.pop(key, None)
         if patient:
             self._patient[key] = -inf
         while len(self._acks) > ACKS_MAX:
             self._forget(next(iter(self._acks)))
 
+    def _note_said(self, key: tuple[int, int]) -> None:
+        if key in self._twice:
+            self._twice.discard(key)
+        else:
+            self._forget(key)
+
     def _forget(self, key: tuple[int, int]) -> None:
         del self._acks[key]
         self._patient.pop(key, None)
+        self._twice.discard(key)
 
     def patience(self) -> float:
         """Seconds until an acknowledgement has waited long enough."""
@@ -279,7 +293,7 @@ class RadioPiggyback:
             self._presents_itself = False
         for (station, sequence), ack in list(self._acks.items()):
             if draft.add(Entry(sequence, ack), room):
-                self._forget((station, sequence))
+                self._note_said((station, sequence))
         return words
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:

@@ -22,6 +22,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Receipt,
     RelayRequest,
+    Source,
     decode,
     derive_key,
     digest_of,
@@ -107,6 +108,41 @@ async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_agai
             assert len(sizes) == ada.cost(_package(2000), ada.outbox.channel).parts
 
 
+@pytest.mark.parametrize(("loss", "answers"), [(0.0, 3), (0.3, 40)])
+async def test_a_round_of_fragments_is_answered_once(
+    tmp_path: Path, clock: Any, loss: float, answers: int
+) -> None:
+    """And who is there is not waited for ever longer, however bad the air is."""
+    async with (
+        on_air(tmp_path, {"loss": loss}) as sky,
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+    ):
+        for each in (ada, ben):
+            await until(lambda each=each: bool(each.outbox.link.facts.get("node")))  # type: ignore[misc]
+            assert await each.outcome(await each.post()) is Status.DELIVERED
+        sky.log.clear()
+        with trio.fail_after(600):
+            assert await ada.outcome(await ada.post(data=data(3000))) is Status.DELIVERED
+        said = [line for line in sky.log if line.startswith("node 2 transmits")]
+        assert 1 <= len(said) <= answers
+
+
+async def test_who_misses_the_end_of_a_round_keeps_quiet_while_it_may_go_on(
+    tmp_path: Path, clock: Any
+) -> None:
+    parts = [Fragment(index, 9, bytes([index] * 50)) for index in range(9)]
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+
+        async def follow(index: int, *beside: Entry) -> int:
+            body = encode([Entry(7, parts[index]), *beside], origin=5)
+            return (await kit.reception.receive(body)).follows
+
+        assert [await follow(index) for index in (0, 1, 4, 8)] == [8, 7, 4, 0]
+        assert await follow(3) == 3, "those that lack behind it"
+        assert await follow(2, Entry(0, Source(5, 0))) == 0, "it listens now"
+
+
 def _held(of: Station, sequence: int, count: int) -> set[int]:
     """What its only neighbour has of it."""
     held = outbound.fragments_held(of.journal, RADIO, sequence, count)
@@ -161,8 +197,8 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
         station(tmp_path, 1, tmp_path / "node-1") as ada,
         station(tmp_path, 2, tmp_path / "node-2") as ben,
     ):
-        large = await ada.post(data=data(3000))
-        count = ada.cost(_package(3000), ada.outbox.channel).parts
+        large = await ada.post(data=data(9000))
+        count = ada.cost(_package(9000), ada.outbox.channel).parts
         await until(lambda: bool(outbound.fragments_held(ada.journal, RADIO, large, count)))
         urgent = await ada.post(message={"content": "help"}, priority=100)
         assert await ada.outcome(urgent) is Status.DELIVERED

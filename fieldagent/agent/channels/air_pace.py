@@ -1,0 +1,106 @@
+"""When to speak on an air that others share, how long to wait for an answer, and when to go again.
+Pure: `now` is of any one clock, `share` of chance from 0 to 1.
+
+Everybody who heard the same would answer at the same moment, so each waits a random while; the more
+there are, the longer. While one sends a round of fragments the others keep quiet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+WINDOW = 4
+"""Packets that wait to be answered; what is urgent may join them."""
+ROUND = 20
+"""Fragments of one item that follow each other, before their answer is waited for."""
+PATIENCE = 3.0
+"""Seconds for an answer, beside the time on air of what is under way and of the answer."""
+PAUSE = 0.5
+"""Seconds, at random up to this, of quiet before a packet."""
+CROWD = 8
+"""Stations in earshot from which on the pause is all of that; fewer need less of it."""
+SLOWER = 0.25
+"""The pause on a slow air, as a share of what a packet takes there."""
+AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
+"""Seconds after which a packet goes again: the first, which doubles, up to the last; an SOS does
+not wait for longer than a minute."""
+LATELY = 60.0
+"""Seconds since a packet was heard for which somebody counts as there."""
+PRODS = 8
+"""Rounds in vain after which who is there counts as not hearing us."""
+SPACING = 0.5
+"""Seconds between two fragments of a round, before any two were heard."""
+LEAST = 0.25
+"""Seconds to wait for an answer at the least."""
+MEAN_SHARE, STRAY_SHARE, STRAYS = 1 / 8, 1 / 4, 4.0
+"""What one answer counts for, and how many times as far as usual it may stray (RFC 6298, 2.3)."""
+
+
+class AirTurn(NamedTuple):
+    """What a packet says of whose turn it is."""
+
+    follows: int = 0
+    """Fragments that its sender may add at once."""
+    crowd: int = 1
+    """Stations in earshot."""
+
+
+@dataclass(slots=True)
+class AirPace:
+    on_air: float = 0.0
+    """Seconds that the slowest of the last packets took."""
+    _turn: AirTurn = field(default_factory=AirTurn)
+    """What the last packet said."""
+    _heard_at: float = -inf
+    _spacing: float = SPACING
+    _answered_at: float = -inf
+    _mean: float = 0.0
+    """Seconds until a round is answered; 0 is not known."""
+    _stray: float = 0.0
+
+    def note_heard(self, turn: AirTurn, now: float) -> None:
+        since = now - self._heard_at
+        if turn.follows and self._turn.follows and since < PATIENCE:
+            # Of those in between some may be lost.
+            self._spacing = min(since, self._spacing * 1.2)
+        self._turn, self._heard_at = turn, now
+
+    def note_transmitted(self, seconds: float) -> None:
+        self.on_air = max(seconds, self.on_air * 0.8)
+        self._turn = AirTurn(crowd=self._turn.crowd)
+
+    def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
+        """It took that long; of a round since all of it had left."""
+        self._answered_at = now
+        if not self._mean:
+            self._mean, self._stray = seconds, seconds / 2
+        if not part:
+            return
+        self._stray += STRAY_SHARE * (abs(seconds - self._mean) - self._stray)
+        self._mean += MEAN_SHARE * (seconds - self._mean)
+
+    def pause(self, share: float) -> float:
+        """Seconds of quiet before a packet of ours."""
+        longest = max(PAUSE, self.on_air * SLOWER) * min(1.0, max(1, self._turn.crowd) / CROWD)
+        held = (self._turn.follows + 1) * self._spacing if self._turn.follows else 0.0
+        return held + (0.1 + 0.9 * share) * longest
+
+    def patience(self, tries: int, *, part: bool) -> float:
+        """Seconds for an answer."""
+        longest = PATIENCE + self.on_air * (WINDOW + 2)
+        if not part or not self._mean or tries >= PRODS:
+            return longest
+        return min(longest, max(LEAST, self._mean + STRAYS * self._stray))
+
+    def again(self, tries: int, now: float, share: float, *, urgent: bool, part: bool) -> float:
+        """Seconds until what nobody answered goes again."""
+        if part and now - self._heard_at < LATELY:
+            if tries < PRODS:
+                return 0.0
+            tries -= PRODS
+        longest = URGENT_AGAIN_MAX if urgent else AGAIN_MAX
+        # Towards who answered lately it does not double, but grows with the silence.
+        silence = max(2 * AGAIN_FIRST, (now - self._answered_at) / 2)
+        return (0.5 + 0.5 * share) * min(longest, AGAIN_FIRST * 2.0 ** min(tries, 10), silence)

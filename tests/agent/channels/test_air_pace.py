@@ -1,0 +1,94 @@
+"""When to speak on a shared air: what was heard and answered, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.agent.channels.air_pace import (
+    AGAIN_FIRST,
+    AGAIN_MAX,
+    CROWD,
+    LATELY,
+    LEAST,
+    PATIENCE,
+    PAUSE,
+    PRODS,
+    SPACING,
+    AirPace,
+    AirTurn,
+)
+
+SHARES = st.floats(0, 1)
+
+
+def paced(*heard: tuple[float, AirTurn]) -> AirPace:
+    pace = AirPace()
+    for at, turn in heard:
+        pace.note_heard(turn, at)
+    return pace
+
+
+@pytest.mark.parametrize(
+    ("crowd", "longest"), [(0, PAUSE / CROWD), (1, PAUSE / CROWD), (8, PAUSE), (30, PAUSE)]
+)
+def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> None:
+    assert paced((0.0, AirTurn(crowd=crowd))).pause(1.0) == pytest.approx(longest)
+
+
+@pytest.mark.parametrize(
+    ("heard", "held"),
+    [
+        ([(0.0, 3)], 4 * SPACING),
+        ([(0.0, 3), (0.2, 2)], 3 * 0.2),
+        ([(0.0, 3), (0.2, 0)], 0.0),
+    ],
+    ids=["more-follow", "as-quickly-as-those-before", "it-listens"],
+)
+def test_while_a_round_goes_on_nobody_speaks(heard: list[tuple[float, int]], held: float) -> None:
+    pace = paced(*((at, AirTurn(follows, 1)) for at, follows in heard))
+    assert held <= pace.pause(0.0) <= held + PAUSE / CROWD
+
+
+def test_what_we_said_ourselves_ends_the_round_of_another() -> None:
+    pace = paced((0.0, AirTurn(5, 1)))
+    pace.note_transmitted(0.1)
+    assert pace.pause(1.0) < SPACING
+
+
+def test_a_round_is_waited_for_as_long_as_answers_take_here() -> None:
+    pace = AirPace()
+    assert pace.patience(0, part=True) >= PATIENCE
+    for _ in range(30):
+        pace.note_answered(1.0, 0.6, part=True)
+    assert LEAST <= pace.patience(0, part=True) < 1.0
+    assert pace.patience(0, part=False) >= PATIENCE
+    assert pace.patience(PRODS, part=True) >= PATIENCE, "it may be gone"
+
+
+@given(st.integers(0, 50), SHARES, st.booleans(), st.booleans())
+def test_who_was_never_heard_is_tried_ever_later(
+    tries: int, share: float, urgent: bool, part: bool
+) -> None:
+    pace = AirPace()
+    pauses = [pace.again(each, 0.0, share, urgent=urgent, part=part) for each in (tries, tries + 1)]
+    assert 0 < pauses[0] <= pauses[1] <= (60.0 if urgent else AGAIN_MAX)
+
+
+@given(st.integers(0, 50), SHARES)
+def test_towards_who_answered_lately_it_does_not_double(tries: int, share: float) -> None:
+    pace = AirPace()
+    pace.note_answered(0.0, 1.0, part=False)
+    assert pace.again(tries, 1.0, share, urgent=False, part=False) <= 2 * AGAIN_FIRST
+    assert pace.again(20, 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
+
+
+def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
+    """Who is heard, and does not hear us, is not sent to without end."""
+    pace = paced((0.0, AirTurn(crowd=1)))
+    for tries in range(PRODS):
+        assert pace.again(tries, 1.0, 1.0, urgent=False, part=True) == 0.0
+    assert pace.again(PRODS, 1.0, 1.0, urgent=False, part=True) == AGAIN_FIRST
+    assert pace.again(PRODS + 20, 1.0, 1.0, urgent=False, part=True) == AGAIN_MAX
+    assert pace.again(0, LATELY + 1, 1.0, urgent=False, part=True) == AGAIN_FIRST
