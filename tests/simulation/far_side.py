@@ -26,6 +26,7 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    Source,
     decode,
     encode,
 )
@@ -63,7 +64,9 @@ class Collector:
                     self._take(inner, origin)
         elif isinstance(content, Receipt):
             self.receipts[entry.sequence] += 1
-        elif isinstance(content, Ack | RelayRequest | Report | Introduction | JournalNumber):
+        elif isinstance(
+            content, Ack | RelayRequest | Source | Report | Introduction | JournalNumber
+        ):
             pass
         elif origin in (0, AGENT):
             self.items.setdefault(entry.sequence, set()).add(encode([entry]))
@@ -137,7 +140,7 @@ class Neighbour:
                 arrived = self.collector.arrived(entry)
                 heard = Ack(AGENT, content.count, arrived)
                 self._answers[entry.sequence] = Entry(entry.sequence, heard)
-            elif not isinstance(content, RelayRequest | Introduction):
+            elif not isinstance(content, RelayRequest | Source | Introduction):
                 self._answers[entry.sequence] = Entry(entry.sequence, Ack(AGENT))
         self._wake()
 
