@@ -81,17 +81,18 @@ class ReadApi:
 
     async def positions(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
-        named = one_of(request, "format", tracks.FORMATS)
         accepts = request.headers.get("accept", "")
-        as_gpx = named == "gpx" or (named is None and tracks.GPX in accepts)
+        accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
+        named = one_of(request, "format", tuple(tracks.CONTENT_TYPES))
+        named = named or (accepted[0] if accepted else "geojson")
         found, following = await self._page(request, caller, _wanted(request, kind="location"))
         placed = [each.as_placed() for each in found]
-        # GPX has no place for where to go on: the header Link has it in both.
+        # A document has no place for where to go on: the header Link has it in all of them.
         told = page(request, tracks.geojson(placed), "before", following)
-        if as_gpx:
-            told = told._replace(body=tracks.gpx(placed).encode("utf-8", "replace"))
+        if named in tracks.DOCUMENTS:
+            told = told._replace(body=tracks.DOCUMENTS[named](placed).encode("utf-8", "replace"))
         headers = (*told.headers, ("Vary", "Accept"))
-        return told._replace(content_type=tracks.GPX if as_gpx else tracks.GEOJSON, headers=headers)
+        return told._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
 
     async def item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """With its deliveries to devices and webhooks."""

@@ -1,4 +1,4 @@
-"""Positions as maps read them: GeoJSON (RFC 7946) and GPX 1.1."""
+"""Positions as maps read them: GeoJSON (RFC 7946), GPX 1.1 and KML 2.2 (OGC 07-147r2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from fieldagent.package.package import Location, Waypoint
 from fieldagent.package.payload import Identity
 from fieldagent.package.writing import write_timestamp
 
-GEOJSON = "application/geo+json"
-GPX = "application/gpx+xml"
-FORMATS = ("geojson", "gpx")
+CONTENT_TYPES = {
+    "geojson": "application/geo+json",
+    "gpx": "application/gpx+xml",
+    "kml": "application/vnd.google-earth.kml+xml",
+}
+"""By the names that `?format=` has for them."""
 
 
 class Placed(NamedTuple):
@@ -60,21 +63,81 @@ def _feature(each: Placed) -> dict[str, Any]:
 def gpx(found: Sequence[Placed]) -> str:
     """What was marked, and a track for each device, or member who has none; each in the order of
     time."""
-    tracks: dict[tuple[str, str | None], list[Placed]] = {}
-    for each in found:
-        if isinstance(each.place, Location):
-            tracks.setdefault((each.sender.name, each.device), []).append(each)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="fieldagent" xmlns="http://www.topografix.com/GPX/1/1">',
     ]
     lines += [_point("wpt", each) for each in found if isinstance(each.place, Waypoint)]
-    for (name, device), points in tracks.items():
-        title = name if device is None else f"{name} ({device})"
+    for title, points in _tracks(found).items():
         lines.append(f"<trk><name>{_text(title)}</name><trkseg>")
-        lines += [_point("trkpt", each) for each in sorted(points, key=lambda each: each.moment)]
+        lines += [_point("trkpt", each) for each in points]
         lines.append("</trkseg></trk>")
     return "\n".join([*lines, "</gpx>", ""])
+
+
+def kml(found: Sequence[Placed]) -> str:
+    """The same: a line for each track, and where it ends."""
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<kml xmlns="http://www.opengis.net/kml/2.2"><Document>',
+    ]
+    lines += [
+        _placemark(each.place.name, each, each.place.notes)
+        for each in found
+        if isinstance(each.place, Waypoint)
+    ]
+    for title, points in _tracks(found).items():
+        line = _line(points)
+        first, last = (write_timestamp(points[at].moment) for at in (0, -1))
+        lines.append(
+            f"<Placemark><name>{_text(title)}</name><TimeSpan><begin>{first}</begin>"
+            f"<end>{last}</end></TimeSpan>"
+            f"<LineString><coordinates>{line}</coordinates></LineString></Placemark>"
+        )
+        lines.append(_placemark(title, points[-1]))
+    return "\n".join([*lines, "</Document></kml>", ""])
+
+
+DOCUMENTS = {"gpx": gpx, "kml": kml}
+"""The formats that are XML: text of which nothing can be told beside it."""
+
+
+def _tracks(found: Sequence[Placed]) -> dict[str, list[Placed]]:
+    """By whose they are, each in the order of time."""
+    tracks: dict[str, list[Placed]] = {}
+    for each in sorted(found, key=lambda each: each.moment):
+        if isinstance(each.place, Location):
+            name = each.sender.name
+            title = name if each.device is None else f"{name} ({each.device})"
+            tracks.setdefault(title, []).append(each)
+    return tracks
+
+
+def _placemark(name: str, each: Placed, notes: str | None = None) -> str:
+    words = "" if notes is None else f"<description>{_text(notes)}</description>"
+    return (
+        f"<Placemark><name>{_text(name)}</name>{words}"
+        f"<TimeStamp><when>{write_timestamp(each.moment)}</when></TimeStamp>"
+        f"<Point><coordinates>{_coordinates(each, _height(each))}</coordinates></Point></Placemark>"
+    )
+
+
+def _line(points: Sequence[Placed]) -> str:
+    """Readers of KML take heights of all of its points, or of none."""
+    heights = [_height(each) for each in points]
+    return " ".join(
+        _coordinates(each, None if None in heights else height)
+        for each, height in zip(points, heights, strict=True)
+    )
+
+
+def _height(each: Placed) -> float | None:
+    return each.place.altitude if isinstance(each.place, Location) else None
+
+
+def _coordinates(each: Placed, height: float | None) -> str:
+    where = f"{each.place.longitude:.7f},{each.place.latitude:.7f}"
+    return where if height is None else f"{where},{height}"
 
 
 def _point(tag: str, each: Placed) -> str:

@@ -12,6 +12,7 @@ import pytest
 from tests.processes import PATIENCE, Agent, agent, sky, until
 
 SPACE = "{http://www.topografix.com/GPX/1/1}"
+GLOBE = "{http://www.opengis.net/kml/2.2}"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,22 @@ def test_a_receiver_takes_the_track(kit: Agent) -> None:
     assert times[1:] == ["2026-05-04T10:00:00Z", "2026-05-04T10:01:00Z"]
 
 
-@pytest.mark.parametrize("query", ["format=kml", "of=nobody", "limit=0", "since=1"])
+def test_a_globe_takes_the_track_and_where_it_ends(kit: Agent) -> None:
+    answer = kit.call("GET", "/api/positions?of=own&format=kml")
+    assert answer.headers["content-type"] == "application/vnd.google-earth.kml+xml"
+    kml = ElementTree.fromstring(answer.body)
+    mark, line, last = kml.iter(f"{GLOBE}Placemark")
+    assert mark.findtext(f"{GLOBE}name") == "<Hut & Co>"
+    assert mark.findtext(f"{GLOBE}Point/{GLOBE}coordinates") == "8.6000000,47.3000000"
+    assert line.findtext(f"{GLOBE}LineString/{GLOBE}coordinates") == (
+        "8.5000000,47.1000000,400.0 8.5000000,47.2000000,400.0"
+    )
+    assert line.findtext(f"{GLOBE}TimeSpan/{GLOBE}begin") == "2026-05-04T10:00:00Z"
+    assert last.findtext(f"{GLOBE}Point/{GLOBE}coordinates") == "8.5000000,47.2000000,400.0"
+    assert last.findtext(f"{GLOBE}TimeStamp/{GLOBE}when") == "2026-05-04T10:01:00Z"
+
+
+@pytest.mark.parametrize("query", ["format=shp", "of=nobody", "limit=0", "since=1"])
 def test_what_is_unknown_is_named(kit: Agent, query: str) -> None:
     refused = kit.call("GET", f"/api/positions?{query}")
     assert refused.status == 400

@@ -177,7 +177,7 @@ async def test_who_may_not_read_is_told_why(store: Store) -> None:
         "/api/items?limit=0",
         "/api/items?limit=1001",
         "/api/items?txt=a",
-        "/api/positions?format=kml",
+        "/api/positions?format=shp",
         "/api/deliveries",
         "/api/deliveries?state=lost&device=1",
         "/api/devices?state=lost",
@@ -214,6 +214,9 @@ async def test_positions_are_read_by_maps(store: Store) -> None:
         assert gpx.findtext(f"{space}trk/{space}name") == "<Ada & Co> (kit 1)"
         points = list(gpx.iter(f"{space}trkpt"))
         assert [each.get("lat") for each in points] == ["45.9766000", "46.0000000"]
+        kml = "application/vnd.google-earth.kml+xml"
+        answer = await hub.ask("/api/positions", accept=kml)
+        assert answer.content_type == kml and b"<coordinates>7.7000000,46.0" in (answer.body or b"")
 
 
 async def test_devices_tell_when_and_how_they_were_heard_of_last(store: Store) -> None:

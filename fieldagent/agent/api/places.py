@@ -14,14 +14,14 @@ NEWEST, NEWEST_MAX = 500, 5_000
 async def positions(parts: Parts, request: Request) -> Response:
     """Own and others', the newest of each. `of` bounds it to one of them."""
     refuse_others(request, ("format", "limit", "of"))
-    named = one_of(request, "format", tracks.FORMATS) or "geojson"
+    named = one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     of = one_of(request, "of", ("own", "others"))
     limit = number(request, "limit", NEWEST, range(1, NEWEST_MAX + 1))
     own, others = await places.newest(parts.journal, limit)
     found = [*(own if of != "others" else ()), *(others if of != "own" else ())]
     saved = ("Content-Disposition", f'attachment; filename="fieldagent.{named}"')
-    if named == "gpx":
-        body = tracks.gpx(found).encode("utf-8", "replace")
-        return Response(200, body, tracks.GPX, (saved,))
+    if named in tracks.DOCUMENTS:
+        body = tracks.DOCUMENTS[named](found).encode("utf-8", "replace")
+        return Response(200, body, tracks.CONTENT_TYPES[named], (saved,))
     told = json_response(tracks.geojson(found), headers=(saved,))
-    return told._replace(content_type=tracks.GEOJSON)
+    return told._replace(content_type=tracks.CONTENT_TYPES[named])
