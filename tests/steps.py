@@ -45,6 +45,7 @@ NEWER = (
 KINDS = {
     "ci": (("Debian 13", "build/debian", "trixie", "tests/run", *NEWER), *CHECKS),
     "long": (ZIPAPP, ("long tests", PYTHON, "-m", "pytest", "-m", "long")),
+    "image": (("image", PYTHON, "-m", "pytest", "-m", "long", "tests/shipping/test_image.py"),),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }

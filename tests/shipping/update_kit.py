@@ -53,9 +53,15 @@ if words[0] == "start" and not alive():
 """
 
 
-def rebuilt(zipapp: Path, target: Path, changes: Mapping[str, tuple[str, str]]) -> Path:
-    """The program with other lines in some of its modules: (what stands there, what shall)."""
-    compiled = f"{sys.implementation.cache_tag}/"
+def rebuilt(
+    zipapp: Path,
+    target: Path,
+    changes: Mapping[str, tuple[str, str]],
+    python: str = sys.executable,
+) -> Path:
+    """The program with other lines in some of its modules: (what stands there, what shall).
+    `python` is the one that it is compiled for."""
+    compiled = f"{_tag(python)}/"
     with zipfile.ZipFile(zipapp) as before, zipfile.ZipFile(target, "w") as after:
         for name in before.namelist():
             content = before.read(name)
@@ -65,7 +71,7 @@ def rebuilt(zipapp: Path, target: Path, changes: Mapping[str, tuple[str, str]]) 
                 assert change[0] in text, (source, change[0])
                 content = text.replace(*change).encode()
                 if name.startswith(compiled):
-                    content = _compiled(content, source)
+                    content = _compiled(content, source, python)
             after.writestr(name, content, zipfile.ZIP_DEFLATED)
     return target
 
@@ -77,8 +83,13 @@ sys.stdout.buffer.write(compile_one(sys.stdin.buffer.read(), sys.argv[1]))
 """
 
 
-def _compiled(source: bytes, name: str) -> bytes:
-    run = [sys.executable, "-c", COMPILE, name]
+def _tag(python: str) -> str:
+    ask = [python, "-c", "import sys; print(sys.implementation.cache_tag)"]
+    return subprocess.check_output(ask, text=True).strip()
+
+
+def _compiled(source: bytes, name: str, python: str) -> bytes:
+    run = [python, "-c", COMPILE, name]
     where = {**os.environ, "PYTHONPATH": str(ROOT / "build")}
     return subprocess.run(run, input=source, env=where, check=True, capture_output=True).stdout
 

@@ -1,0 +1,210 @@
+"""A board that boots a card in QEMU: its modem is a simulated one of this machine's, and a shell on
+a console of its own takes commands."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tests.machine import tool
+
+BOOT = 600.0
+"""Seconds in which a board is up, where its processor is emulated and the machine has much else."""
+ANSWER = 240.0
+"""Seconds in which a command has ended, if nothing else is said."""
+MIB = 1 << 20
+BOOT_PARTITION = "@@1M"
+"""Where mtools finds it in the image; `build/image` makes it 256 MiB large."""
+ENTRY = "::/loader/entries/fieldagent.conf"
+SHELL = "systemd.debug_shell=1 systemd.default_debug_tty=hvc1"
+"""A root's shell on the second virtio console, as the first asks who logs in
+(kernel-command-line(7)): the card is otherwise as shipped."""
+FIRMWARE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
+VARIABLES = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
+
+
+class Failed(AssertionError):
+    """A command of the board's, which should not have."""
+
+
+class Board:
+    """One card, which is started and cut off as often as one likes."""
+
+    def __init__(self, folder: Path, card: Path, modem: Path) -> None:
+        self.card = card
+        self.share = folder / "share"
+        """What the board sees as /mnt, and cannot change."""
+        self.share.mkdir()
+        # A socket's name has 107 bytes at most.
+        self._short = tempfile.TemporaryDirectory(prefix="board-")
+        self._console = Path(self._short.name) / "console"
+        self._folder = folder
+        self._modem = modem
+        self._qemu: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+        self._heard = b""
+        self._number = 0
+        entry = self.read(ENTRY)
+        if SHELL not in entry:
+            self.write(ENTRY, entry.rstrip().encode() + f" {SHELL}\n".encode())
+
+    def read(self, name: str) -> str:
+        """A file of the boot partition, as a laptop sees it while the card is in no board."""
+        return self._mtool("mtype", name).decode()
+
+    def write(self, name: str, content: bytes) -> None:
+        self._mtool("mcopy", "-o", "-", name, given=content)
+
+    def files(self) -> list[str]:
+        return [each for each in self._mtool("mdir", "-b", "::/").decode().splitlines() if each]
+
+    def shows(self, secret: bytes) -> bool:
+        """Whether it can be read anywhere in the boot partition, deleted or not."""
+        with self.card.open("rb") as card:
+            card.seek(MIB)
+            return secret in card.read(256 * MIB)
+
+    def _mtool(self, name: str, *arguments: str, given: bytes = b"") -> bytes:
+        command = [tool(name, "mtools"), "-i", f"{self.card}{BOOT_PARTITION}", *arguments]
+        return subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE).stdout
+
+    def boot(self) -> None:
+        """Until systemd has started all there is."""
+        assert self._qemu is None
+        log = (self._folder / "serial.log").open("ab")
+        self._qemu = subprocess.Popen(
+            self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        log.close()
+        self._connect()
+        self._hear(rb"# ", BOOT)
+        # What is typed is not shown again, and no prompt either.
+        self._say(
+            "exec env PS1= PS2= LC_ALL=C.UTF-8 PAGER=cat SYSTEMD_COLORS=0 SYSTEMD_URLIFY=0 sh"
+        )
+        self._say("stty -echo")
+        self.run("mountpoint -q /mnt || mount -t 9p -o trans=virtio,version=9p2000.L,ro host /mnt")
+        self.run("systemctl is-system-running --wait || true", BOOT)
+
+    def _command(self) -> list[str]:
+        variables = self._folder / "variables.fd"
+        variables.write_bytes(VARIABLES.read_bytes())
+        devices = [
+            ("-drive", f"if=pflash,format=raw,readonly=on,file={FIRMWARE}"),
+            ("-drive", f"if=pflash,format=raw,file={variables}"),
+            # What the board has flushed is on the card, and what it has not is gone with its power.
+            ("-drive", f"if=virtio,format=raw,cache=writethrough,file={self.card}"),
+            ("-device", "qemu-xhci"),
+            # An FTDI adapter, as the usual ones are.
+            ("-chardev", f"serial,id=modem,path={self._modem.resolve()}"),
+            ("-device", "usb-serial,chardev=modem"),
+            ("-chardev", f"socket,id=console,path={self._console},server=on,wait=off"),
+            ("-device", "virtio-serial-pci"),
+            ("-chardev", "null,id=login"),
+            ("-device", "virtconsole,chardev=login"),
+            ("-device", "virtconsole,chardev=console"),
+            ("-virtfs", f"local,path={self.share},mount_tag=host,security_model=none,readonly=on"),
+            # It reaches nobody.
+            ("-netdev", "user,id=net,restrict=on"),
+            ("-device", "virtio-net-pci,netdev=net"),
+        ]
+        return [
+            *("nice", tool("qemu-system-x86_64", "qemu-system-x86")),
+            *("-machine", "q35", "-cpu", "max", "-accel", "tcg"),
+            *("-smp", "2", "-m", "768", "-nodefaults", "-no-reboot"),
+            *("-display", "none", "-serial", "stdio"),
+            *(each for device in devices for each in device),
+        ]
+
+    def _connect(self) -> None:
+        deadline = time.monotonic() + ANSWER
+        while True:
+            line = socket.socket(socket.AF_UNIX)
+            try:
+                line.connect(str(self._console))
+            except OSError:
+                line.close()
+                assert self._qemu is not None
+                assert self._qemu.poll() is None, "QEMU has ended: see serial.log"
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            else:
+                break
+        self._line = line
+        self._heard = b""
+
+    def _say(self, command: str) -> None:
+        assert self._line is not None
+        self._line.sendall(command.encode() + b"\n")
+
+    def _hear(self, wanted: bytes, seconds: float) -> re.Match[bytes]:
+        """What comes up to there; what comes behind it stays for the next."""
+        assert self._line is not None
+        deadline = time.monotonic() + seconds
+        while (found := re.search(wanted, self._heard, re.DOTALL)) is None:
+            self._line.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                piece = self._line.recv(65536)
+            except TimeoutError:
+                raise AssertionError(
+                    f"no {wanted!r} within {seconds:g} s: {self._heard!r}"
+                ) from None
+            assert piece, "the board has no power any more"
+            self._heard += piece
+        self._heard = self._heard[found.end() :]
+        return found
+
+    def ask(self, command: str, seconds: float = ANSWER) -> tuple[int, str]:
+        """Exit code and output. Replies are numbered: a late one is no other's."""
+        self._number += 1
+        mark = f"reply-{self._number}"
+        # In two parts: what is typed, where it is shown after all, is no reply.
+        self._say(
+            f"( {command}\n) 2>&1 </dev/null; code=$?; echo; echo 'rep''ly-{self._number}' $code."
+        )
+        found = self._hear(rb"(.*?)\r?\n" + mark.encode() + rb" ([0-9]+)\.\r?\n", seconds)
+        return int(found[2]), found[1].decode("utf-8", "replace").replace("\r\n", "\n").strip()
+
+    def run(self, command: str, seconds: float = ANSWER) -> str:
+        code, output = self.ask(command, seconds)
+        if code:
+            raise Failed(f"{command}: exit code {code}\n{output}")
+        return output
+
+    def until(self, command: str, seconds: float = ANSWER) -> str:
+        """Again and again, until it succeeds."""
+        deadline = time.monotonic() + seconds
+        while True:
+            code, output = self.ask(command)
+            if code == 0:
+                return output
+            if time.monotonic() > deadline:
+                log = self.ask("journalctl -b --no-pager -n 60")[1]
+                raise Failed(f"{command}: never, within {seconds:g} s: {output}\n{log}")
+            time.sleep(1)
+
+    def cut(self) -> None:
+        """The power: at once, whatever it does."""
+        if self._qemu is not None:
+            self._qemu.kill()
+            self._qemu.wait()
+        if self._line is not None:
+            self._line.close()
+        self._qemu = self._line = None
+        with suppress(FileNotFoundError):
+            self._console.unlink()
+
+    def shut_down(self) -> None:
+        assert self._qemu is not None
+        self._say("systemctl poweroff")
+        self._qemu.wait(BOOT)
+        self.cut()
+
+    def close(self) -> None:
+        self.cut()
+        self._short.cleanup()

@@ -1,0 +1,242 @@
+"""The image of a kit's card, booted: what only a real kernel, a real systemd and a real cut of the
+power show. Each walk goes on where the one before has ended, as the life of a kit does."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.machine import lacking
+from tests.processes import Running, sky
+from tests.shipping.board import BOOT, Board
+from tests.shipping.conftest import ROOT, build
+from tests.shipping.update_kit import rebuilt, version
+from tests.signer import Signer
+
+pytestmark = pytest.mark.long
+
+CANNOT = 77
+TOKEN = "the-token-of-a-link-that-nobody-answers"
+HOOK = "cat >>/var/lib/fieldagent/came; echo >>/var/lib/fieldagent/came"
+SETTINGS = f"""\
+satellite-port=/dev/fieldagent-satellite
+hub-address=https://127.0.0.1:9
+hub-token={TOKEN}
+inbound-hook={HOOK}
+"""
+DEAD = {
+    "fieldagent/cli/run.py": (
+        "    start_logging(given.verbose)\n",
+        "    raise SystemExit('no')\n",
+    )
+}
+UPDATE = 1500.0
+"""Seconds that an update may take on an emulated processor."""
+WATCHDOG = 600.0
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("image") / "kit.img"
+    done = subprocess.run([ROOT / "build/image", "amd64", made], stderr=subprocess.PIPE, text=True)
+    if done.returncode == CANNOT:
+        lacking(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.fixture(scope="module")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def board(image: Path, sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """Started for the first time with settings on its card."""
+    made = Board(tmp_path_factory.mktemp("board"), image, Path(sim.ready.partition("=")[2]))
+    try:
+        made.write("::/fieldagent.properties", SETTINGS.encode())
+        made.boot()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def python_of_the_card(python_313: str | None) -> str:
+    return python_313 or lacking("no Python 3.13 here to compile for the card's")
+
+
+@pytest.fixture(scope="module")
+def signer(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    """Whom the kit trusts."""
+    made = Signer(tmp_path_factory.mktemp("keys") / "of-the-team")
+    (board.share / "update.pub").write_text(made.public)
+    board.run("install -m 644 /mnt/update.pub /etc/fieldagent/update.pub")
+    return made
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory, python_of_the_card: str) -> Path:
+    """What is on the card."""
+    made = tmp_path_factory.mktemp("program") / "fieldagent.pyz"
+    return build(made, "--for", python_of_the_card, stdout=subprocess.DEVNULL)
+
+
+def until_ready(board: Board) -> None:
+    board.until("fieldagent status | grep -q 'Satellite: ready'")
+
+
+def pid(board: Board) -> str:
+    return board.run("systemctl show --value --property MainPID fieldagent")
+
+
+def arrived(sim: Running, text: str) -> list[str]:
+    """Each time that it came to the operator's gateway, which knows it again."""
+    return [line for line in sim.output() if text in line and "message" in line]
+
+
+def test_the_first_start_takes_the_settings_from_the_card(board: Board) -> None:
+    assert board.run("systemctl --failed --quiet") == ""
+    assert board.run("systemctl is-active fieldagent") == "active"
+    until_ready(board)
+    result = board.read("::/fieldagent-result.txt")
+    assert "hub-address, hub-token, inbound-hook, satellite-port" in result
+    assert not [name for name in board.files() if "properties" in name or "taken" in name]
+    assert TOKEN in board.run("cat /etc/fieldagent/agent.properties")
+    owner = board.run("stat -c '%a %U:%G' /etc/fieldagent/agent.properties")
+    assert owner == "640 root:fieldagent"
+    board.run("sync")
+    assert not board.shows(TOKEN.encode())
+
+
+def test_the_unit_holds_what_it_promises(board: Board) -> None:
+    board.until("systemctl show fieldagent --property WatchdogTimestamp | grep -q 20")
+    board.until("systemctl show fieldagent --property StatusText | grep -q 'Satellite ready'")
+    assert board.run("systemctl show --value --property NRestarts fieldagent") == "0"
+    rights = board.run(f"cat /proc/{pid(board)}/status")
+    assert "CapEff:\t0000000000000000" in rights
+    assert "NoNewPrivs:\t1" in rights
+    assert board.run(f"stat -c %U /proc/{pid(board)}") == "fieldagent"
+
+
+def test_the_clock_that_the_network_sets_is_trusted(board: Board) -> None:
+    """As timesyncd and chrony tell the kernel; the agent may ask, and not set."""
+    (board.share / "set_by_network.py").write_text(SET_BY_NETWORK)
+    board.run("python3 /mnt/set_by_network.py")
+    board.until('fieldagent status --json | grep -q \'"source": "network"\'')
+
+
+SET_BY_NETWORK = """\
+import ctypes, struct
+told = bytearray(512)
+# adjtimex(2): ADJ_STATUS, ADJ_MAXERROR and ADJ_ESTERROR; what the clock is, STA_PLL.
+struct.pack_into("i", told, 0, 0x10 | 0x4 | 0x8)
+struct.pack_into("qq", told, 24, 1000, 1000)
+struct.pack_into("i", told, 40, 1)
+assert ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(bytes(told), 512)) == 0
+"""
+
+
+def test_a_message_leaves_and_a_hook_gets_one(board: Board, sim: Running) -> None:
+    assert "Delivered" in board.run("fieldagent send message 'the kit is up' --channel Satellite")
+    assert len(arrived(sim, "the kit is up")) == 1
+    sim.type("mt hello kit")
+    board.until("grep -q 'hello kit' /var/lib/fieldagent/came")
+
+
+def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running) -> None:
+    until_ready(board)
+    sim.type("latency 60")
+    sent = [f"before the cut {number}" for number in range(3)]
+    for text in sent:
+        board.run(f"fieldagent send message '{text}' --channel Satellite --no-wait")
+    board.until("fieldagent status | grep -q 'Satellite: busy'")
+    board.cut()
+    sim.type("latency 3")
+    board.boot()
+    board.until("fieldagent status | grep -q ' 0 queued'", BOOT)
+    assert [len(arrived(sim, text)) for text in sent] == [1, 1, 1]
+    # What is written to the system is gone, and what the kit keeps is there.
+    assert "Delivered" in board.run("fieldagent sent")
+
+
+def test_a_newer_program_takes_over_and_another_gives_way(
+    board: Board, sim: Running, signer: Signer, program: Path, python_of_the_card: str
+) -> None:
+    until_ready(board)
+    for number, changes in (("9.0.0", {}), ("9.0.1", DEAD)):
+        new = board.share / f"{number}.pyz"
+        rebuilt(program, new, version(number) | changes, python_of_the_card)
+        signer.sign(new)
+    told = board.run("fieldagent update /mnt/9.0.0.pyz --steady 5", UPDATE)
+    assert "9.0.0 runs" in told
+    assert "fieldagent 9.0.0" in board.run("fieldagent status")
+
+    sim.type("service 0")
+    board.run("fieldagent send message 'over two updates' --channel Satellite --no-wait")
+    code, told = board.ask("fieldagent update /mnt/9.0.1.pyz --within 3 --steady 5", UPDATE)
+    assert code == 1, told
+    assert "9.0.1 did not work, and 9.0.0 runs again: no agent answers" in told
+    board.until("fieldagent status | grep -q 'fieldagent 9.0.0'")
+    sim.type("service 1")
+    until_ready(board)
+    board.until("fieldagent status | grep -q ' 0 queued'")
+    assert len(arrived(sim, "over two updates")) == 1
+
+
+def test_a_program_that_nobody_trusted_has_signed_is_refused(
+    board: Board, signer: Signer, program: Path, tmp_path: Path
+) -> None:
+    before = board.run("sha256sum </usr/lib/fieldagent/fieldagent.pyz")
+    stranger = Signer(tmp_path / "of-a-stranger")
+    new = board.share / "stranger.pyz"
+    new.write_bytes(program.read_bytes())
+    stranger.sign(new)
+    code, told = board.ask("fieldagent update /mnt/stranger.pyz")
+    assert (code, "nothing was changed" in told) == (65, True), told
+    assert board.run("sha256sum </usr/lib/fieldagent/fieldagent.pyz") == before
+
+
+def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running) -> None:
+    until_ready(board)
+    before = pid(board)
+    board.run(f"kill -STOP {before}")
+    board.until(
+        f"[ $(systemctl show --value --property MainPID fieldagent) -gt {before} ]", WATCHDOG
+    )
+    assert "Watchdog timeout" in board.run("journalctl --boot --unit fieldagent")
+    board.until("fieldagent status")
+    until_ready(board)
+    assert "Delivered" in board.run("fieldagent send message 'alive again' --channel Satellite")
+    assert len(arrived(sim, "alive again")) == 1
+
+
+def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
+    until_ready(board)
+    before = pid(board)
+    board.ask("dd if=/dev/zero of=/var/lib/kit/full bs=64k conv=fsync")
+    assert board.run("df --output=avail /var/lib/kit | tail -1").strip() == "0"
+    code, told = board.ask("fieldagent send message 'no room' --channel Satellite --no-wait")
+    assert code != 0, told
+    board.run("fieldagent sos --yes --no-wait 'from a full disk'")
+    sim.expect("from a full disk")
+    assert pid(board) == before
+    board.run("rm /var/lib/kit/full; sync")
+    board.until("fieldagent send message 'room again' --channel Satellite")
+    assert len(arrived(sim, "room again")) == 1
+
+
+def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
+    """Somebody types them at a laptop, and puts the card back."""
+    board.shut_down()
+    board.write("::/fieldagent.properties", b"satelite-port=/dev/ttyUSB0\n")
+    board.boot()
+    until_ready(board)
+    told = board.read("::/fieldagent-result.txt")
+    assert "'satelite-port' is not a setting; the nearest is satellite-port" in told
+    assert "::/fieldagent.properties" in board.files()
