@@ -22,6 +22,8 @@ TOP = ["simulator", "cli", "__main__"]
 """May import whatever stands below, lowest first."""
 
 PURE = {
+    # It gives what stands beside the code and never changes, as an import does.
+    "system.data_files",
     "package",
     "wire",
     "webhook.schedule",

@@ -58,7 +58,7 @@ def _over_satellite(
 ) -> dict[str, int | None]:
     contact = Contact(**json.loads(posting.contact)) if posting.contact else None
     entry = Entry(sequence, posting.item, posting.time, posting.sos)
-    told = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account.key)
+    told = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
     return {
         "parts": len(told),
         "bytes": sum(told),

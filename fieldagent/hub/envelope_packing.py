@@ -62,6 +62,8 @@ class Load:
     """The entries of one envelope, with what they are in the store."""
 
     origin: int = 0
+    packed: bool = False
+    """Its texts take fewer bytes: its receiver reads those."""
     entries: list[Entry] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
@@ -72,7 +74,7 @@ class Load:
         return any(entry.sos for entry in self.entries)
 
     def encode(self, key: bytes | None = None) -> bytes:
-        return encode(self.entries, origin=self.origin, key=key)
+        return encode(self.entries, origin=self.origin, key=key, packed=self.packed)
 
 
 def waiting(
@@ -130,9 +132,11 @@ def fill(
     items: Iterable[Waiting],
     receipts: Iterable[tuple[int, Entry]],
     room: int,
+    *,
+    packed: bool = False,
 ) -> Load:
     """As many of both as fit in `room` bytes, in their order; only items of the first's sender."""
-    load = Load()
+    load = Load(packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
         mine = each.sender == load.origin
@@ -171,7 +175,7 @@ def _add(db: Db, device: Device, load: Load, member: int, added: list[Entry], ro
     """Add entries, and before them who `member` is unless the device knows; False: no room."""
     new = introduction(db, device, member, {known for known, _ in load.introduced})
     entries = [*load.entries, *(e for _, e in new), *added]
-    if len(encode(entries, origin=load.origin)) > room:
+    if len(encode(entries, origin=load.origin, packed=load.packed)) > room:
         return False
     load.entries = entries
     load.introduced += [mark for mark, _ in new]
@@ -212,13 +216,19 @@ def journal_of(db: Db, device: int) -> int:
 def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
     """The device has that journal: another was told nothing yet. `anew`: it lacks names."""
     changed = db.execute(
-        "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
+        "UPDATE device SET journal = ?, packs_text = 0 WHERE id = ? AND journal <> ? RETURNING id",
         journal,
         device,
         journal,
     )
     if changed or anew:
         db.execute("DELETE FROM introduced WHERE device = ?", device)
+
+
+def note_packed(db: Db, device: int) -> None:
+    """It sent packed text, so it reads that too, until it has another journal: with that it may
+    have an older program."""
+    db.execute("UPDATE device SET packs_text = 1 WHERE id = ? AND packs_text = 0", device)
 
 
 def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from fieldagent.hub import check_in, contact, dead_letters, numbering, slices
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.directory import device_of_imei
-from fieldagent.hub.envelope_packing import note_journal
+from fieldagent.hub.envelope_packing import note_journal, note_packed
 from fieldagent.hub.ledger import (
     THE_HUB,
     Posting,
@@ -267,6 +267,8 @@ class MobileOriginated:
             contact.note(db, taken.device.id, way, taken.now)
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
+        if envelope.packed:
+            note_packed(db, (taken.relaying or taken.device).id)
         return taken
 
     def _take_entry(self, db: Db, entry: Entry, taken: _Taken) -> None:

@@ -83,20 +83,20 @@ class Account:
     key: bytes | None
     budget: int | None
     reserve: int
+    packs_text: bool
 
 
 ACCOUNT = (
     "device.id, device.workspace, device.member, device.name, device.imei, device.air_key,"
-    " device.credits_per_day, device.sos_reserve"
+    " device.credits_per_day, device.sos_reserve, device.packs_text"
 )
 """The columns of which `account_of` makes one."""
 
 
 def account_of(row: Sequence[Any]) -> Account:
-    *device, key, budget, reserve = row
-    return Account(
-        Device(*device), None if key is None else derive_key(bytes(key), "MT"), budget, reserve
-    )
+    *device, key, budget, reserve, packs_text = row
+    secret = None if key is None else derive_key(bytes(key), "MT")
+    return Account(Device(*device), secret, budget, reserve, bool(packs_text))
 
 
 def is_due(db: Db, now: float) -> bool:
@@ -135,15 +135,17 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     allowed = allowance(db, account, now, urgent=urgent or not items)
     if allowed is not None:
         room = min(room, allowed * CREDIT_BYTES - _tag_bytes(account))
-    if items and _alone(items[0]) > MT_BYTES - TAG_BYTES - 1:
+    packed = account.packs_text
+    if items and _alone(items[0], packed) > MT_BYTES - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], allowed, now)
-    load = fill(db, device, items, receipts_for(db, device.id, limit=LOOK_AT), room)
-    if items and not load.items and _alone(items[0]) <= room:
+    receipts = receipts_for(db, device.id, limit=LOOK_AT)
+    load = fill(db, device, items, receipts, room, packed=packed)
+    if items and not load.items and _alone(items[0], packed) <= room:
         # It fits, but not beside the name of its sender, which goes ahead.
         ahead = sum(credits_for(len(body)) for body in _introduce(db, account, items[0], now))
         if allowed is not None:
             room = min(room, (allowed - ahead) * CREDIT_BYTES - _tag_bytes(account))
-        load = fill(db, device, items, receipts_for(db, device.id, limit=LOOK_AT), room)
+        load = fill(db, device, items, receipts, room, packed=packed)
     if not load.entries or (items and not load.items):
         return _wait_for_credits(db, device.id, items, now)
     _persist(db, device.id, load.encode(account.key), _pieces(load), load.urgent, now)
@@ -168,20 +170,22 @@ def _pack_fragments(
     return len(bodies)
 
 
-def sizes(item: Waiting, names: Sequence[Entry], key: bytes | None) -> list[int]:
+def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
     """Bytes of each message that it takes by itself; `names` say who its sender is."""
-    together = encode([*names, *item.entries], origin=item.sender, key=key)
+    key, packed = account.key, account.packs_text
+    together = encode([*names, *item.entries], origin=item.sender, key=key, packed=packed)
     if len(together) <= MT_BYTES:
         return [len(together)]
     ahead = [encode(names, origin=item.sender, key=key)] if names else []
-    if _alone(item) > MT_BYTES - TAG_BYTES - 1:
+    if _alone(item, packed) > MT_BYTES - TAG_BYTES - 1:
         return [len(each) for each in (*ahead, *_fragments(item, key))]
-    return [len(each) for each in (*ahead, encode(item.entries, origin=item.sender, key=key))]
+    alone = encode(item.entries, origin=item.sender, key=key, packed=packed)
+    return [len(each) for each in (*ahead, alone)]
 
 
-def _alone(item: Waiting) -> int:
+def _alone(item: Waiting, packed: bool) -> int:
     """Bytes of a message that holds nothing else, without its tag."""
-    return len(encode(item.entries, origin=item.sender))
+    return len(encode(item.entries, origin=item.sender, packed=packed))
 
 
 def _tag_bytes(account: Account) -> int:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import cbor2
@@ -20,13 +18,24 @@ from fieldagent.package.package import CheckIn, Data, Item, Location, Message, W
 from fieldagent.package.payload import Identity
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
+from fieldagent.wire.places import (
+    read_location,
+    read_position,
+    read_waypoint,
+    write_location,
+    write_position,
+)
 from fieldagent.wire.tag import TAG_BYTES, is_authentic, tag
+from fieldagent.wire.text_code import pack, unpack
 
 VERSION = 1
 EPOCH = 1_735_689_600
 """2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
 DIGEST_BYTES = 4
 """Of an item, in what confirms it: a number alone may have been another item's."""
+PACKED_BYTES = 512
+"""An envelope of more holds no packed text: reading hostile ones is not to take long."""
 SOS = 0x10
 """Added to the kind of an item that was posted as an SOS."""
 
@@ -172,6 +181,8 @@ class Envelope:
     """Entries of unknown kind or shape, each in a sentence for the log."""
     tagged: bool = False
     """It ends in what looks like a tag, which was checked if there were keys."""
+    packed: bool = False
+    """A text in it is packed: its sender reads such texts, too."""
 
 
 class Unauthenticated(RemoteProtocolError):
@@ -203,12 +214,19 @@ def digest_of_slices(slices: Iterable[bytes]) -> bytes:
     return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 
 
-def encode(entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None) -> bytes:
-    """The bytes of one envelope; times within it are told relative to its first entry's."""
+def encode(
+    entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None, packed: bool = False
+) -> bytes:
+    """The bytes of one envelope; times within it are told relative to its first entry's.
+
+    With `packed` the texts in it take fewer bytes. A reader of before reads none of those, so that
+    an SOS has none.
+    """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
     base = entries[0].time
-    items = [VERSION, base - EPOCH, origin, *(_write_entry(entry, base) for entry in entries)]
+    written = [_write_entry(entry, base, packed and not entry.sos) for entry in entries]
+    items = [VERSION, base - EPOCH, origin, *written]
     if key is None:
         return cbor2.dumps(items)
     plain = cbor2.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
@@ -222,7 +240,7 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     Unauthenticated.
     """
     items = strict_cbor.loads(body)
-    if not isinstance(items, list) or not items or not _is_int(items[0]):
+    if not isinstance(items, list) or not items or not is_int(items[0]):
         raise RemoteProtocolError("not an envelope: no array that starts with a version")
     if items[0] != VERSION:
         raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
@@ -230,35 +248,42 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     if keys and not (tagged and is_authentic(body, keys)):
         raise Unauthenticated(missing=not tagged)
     head, entries = items[1:3], items[3 : len(items) - tagged]
-    if len(head) < 2 or not _in_range(head[0]) or not _in_range(head[1], low=0):
+    if len(head) < 2 or not in_range(head[0]) or not in_range(head[1], low=0):
         raise RemoteProtocolError("the envelope's time or origin is damaged")
-    return replace(_read_entries(entries, base=head[0] + EPOCH, origin=head[1]), tagged=tagged)
+    envelope = _read_entries(entries, head[0] + EPOCH, head[1], may_pack=len(body) <= PACKED_BYTES)
+    return replace(envelope, tagged=tagged)
 
 
-def _read_entries(entries: Sequence[Any], *, base: int, origin: int) -> Envelope:
-    understood, not_understood = [], []
+def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:
+    understood, not_understood, packed = [], [], False
     for position, entry in enumerate(entries):
         try:
-            understood.append(_read_entry(entry, base))
+            plain = _unpacked(entry) if may_pack else entry
+            understood.append(_read_entry(plain, base))
+            packed = packed or plain is not entry
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
-    return Envelope(tuple(understood), origin, tuple(not_understood))
+    return Envelope(tuple(understood), origin, tuple(not_understood), packed=packed)
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _unpacked(entry: Any) -> Any:
+    """With its texts as such."""
+    first = _TEXTS.get(entry[0]) if isinstance(entry, list) and entry and is_int(entry[0]) else None
+    texts = [] if first is None else entry[first:]
+    if not any(isinstance(text, bytes) for text in texts):
+        return entry
+    return [*entry[:first], *(unpack(t) if isinstance(t, bytes) else t for t in texts)]
 
 
-def _in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bool:
-    return _is_int(value) and low <= value <= high
-
-
-def _write_entry(entry: Entry, base: int) -> list[Any]:
+def _write_entry(entry: Entry, base: int, packed: bool) -> list[Any]:
     content = entry.content
     for kind, (build, _, write) in _TIMED.items():
         if isinstance(content, build):
             head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
-            return _trimmed([*head, *write(content)])
+            members = write(content)
+            if packed:
+                members = [pack(each) if isinstance(each, str) else each for each in members]
+            return _trimmed([*head, *members])
     if isinstance(content, Fragment):
         return [8, entry.sequence, content.index, content.count, content.slice]
     if isinstance(content, Report):
@@ -280,17 +305,22 @@ def _write_entry(entry: Entry, base: int) -> list[Any]:
     if isinstance(content, Contact):
         return _trimmed([5, entry.sequence, content.phone or None, content.email or None])
     if isinstance(content, SeenAt):
-        return [6, entry.sequence, _write_position(content), content.radius]
+        return [
+            6,
+            entry.sequence,
+            write_position(content.latitude, content.longitude),
+            content.radius,
+        ]
     assert isinstance(content, Introduction)
     who = content.identity
     return [10, entry.sequence, who.id, who.name, who.type, who.email, who.account]
 
 
 def _read_entry(entry: Any, base: int) -> Entry:
-    if not isinstance(entry, list) or len(entry) < 3 or not _in_range(entry[0], low=0):
+    if not isinstance(entry, list) or len(entry) < 3 or not in_range(entry[0], low=0):
         raise RemoteProtocolError("has no kind")
     kind, sequence, *rest = entry
-    if not _in_range(sequence, low=0):
+    if not in_range(sequence, low=0):
         raise RemoteProtocolError("has no sequence number")
     try:
         if kind in _UNTIMED:
@@ -300,16 +330,11 @@ def _read_entry(entry: Any, base: int) -> Entry:
         if kind & ~SOS not in _TIMED:
             raise RemoteProtocolError(f"kind {kind} is not known here")
         delta, *members = rest
-        _expect(_in_range(delta), "a time")
+        expect(in_range(delta), "a time")
         read = _TIMED[kind & ~SOS][1]
         return Entry(sequence, read(base + delta, *members), base + delta, bool(kind & SOS))
     except (TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
-
-
-def _expect(condition: bool, what: str) -> None:
-    if not condition:
-        raise ValueError(f"no {what} where one belongs")
 
 
 def _trimmed(members: list[Any]) -> list[Any]:
@@ -318,73 +343,10 @@ def _trimmed(members: list[Any]) -> list[Any]:
     return members
 
 
-def _read_text(value: Any) -> str:
-    _expect(isinstance(value, str), "text")
-    return str(value)
-
-
-def _read_bytes(value: Any) -> bytes:
-    _expect(isinstance(value, bytes), "bytes")
-    return bytes(value)
-
-
-def _moment(time: int) -> datetime:
-    return datetime.fromtimestamp(time, UTC)
-
-
-_POSITION = struct.Struct(">ii")
-"""Latitude and longitude in 1e-7 degree."""
-
-
-def _write_position(item: Location | Waypoint | SeenAt) -> bytes:
-    return _POSITION.pack(round(item.latitude * 1e7), round(item.longitude * 1e7))
-
-
-def _read_position(value: Any) -> tuple[float, float]:
-    _expect(isinstance(value, bytes) and len(value) == _POSITION.size, "position of 8 bytes")
-    latitude, longitude = _POSITION.unpack(value)
-    _expect(abs(latitude) <= 900_000_000 and abs(longitude) <= 1_800_000_000, "place on earth")
-    return latitude / 1e7, longitude / 1e7
-
-
-def _write_location(item: Location) -> list[Any]:
-    speed, course = item.speed_over_ground, item.course_over_ground
-    return [
-        _write_position(item),
-        None if item.altitude is None else round(item.altitude),
-        None if speed is None else round(speed * 10),
-        # West of south as a negative number: every course fits in two bytes.
-        None if course is None else (round(course) + 180) % 360 - 180,
-    ]
-
-
-def _read_location(
-    time: int, position: Any, altitude: Any = None, speed: Any = None, course: Any = None
-) -> Location:
-    latitude, longitude = _read_position(position)
-    _expect(altitude is None or _in_range(altitude), "altitude in metres")
-    _expect(speed is None or _in_range(speed, low=0), "speed in 0.1 m/s")
-    _expect(course is None or _in_range(course, low=-180, high=179), "course in degrees")
-    return Location(
-        latitude,
-        longitude,
-        _moment(time),
-        None if altitude is None else float(altitude),
-        None if speed is None else speed / 10,
-        None if course is None else float(course % 360),
-    )
-
-
-def _read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
-    latitude, longitude = _read_position(position)
-    notes = None if notes is None else _read_text(notes)
-    return Waypoint(latitude, longitude, _read_text(name), _moment(time), notes)
-
-
 def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
-    _expect(_in_range(count, low=1, high=255), "count of fragments")
-    _expect(_in_range(index, low=0, high=count - 1), "index of a fragment")
-    return Fragment(index, count, _read_bytes(piece))
+    expect(in_range(count, low=1, high=255), "count of fragments")
+    expect(in_range(index, low=0, high=count - 1), "index of a fragment")
+    return Fragment(index, count, read_bytes(piece))
 
 
 def _write_bitmap(said: Report | Ack) -> bytes:
@@ -396,66 +358,66 @@ def _write_bitmap(said: Report | Ack) -> bytes:
 
 
 def _read_report(count: Any, bitmap: Any) -> Report:
-    _expect(_in_range(count, low=1, high=255), "count of fragments")
+    expect(in_range(count, low=1, high=255), "count of fragments")
     full = -(-count // 8)
-    read = _read_bytes(bitmap)
+    read = read_bytes(bitmap)
     bits, digest = int.from_bytes(read[:full], "little"), read[full:]
-    _expect(len(digest) in (0, DIGEST_BYTES), "digest of 4 bytes")
+    expect(len(digest) in (0, DIGEST_BYTES), "digest of 4 bytes")
     return Report(count, frozenset(i for i in range(count) if bits >> i & 1), digest)
 
 
 def _read_ack(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Ack:
-    _expect(_in_range(station, low=1), "station")
-    _expect(by_hub in (None, False, True), "word of the hub")
+    expect(in_range(station, low=1), "station")
+    expect(by_hub in (None, False, True), "word of the hub")
     if count is None:
-        _expect(bitmap is None, "count of fragments")
+        expect(bitmap is None, "count of fragments")
         return Ack(station, by_hub=bool(by_hub))
     report = _read_report(count, bitmap)
     return Ack(station, report.count, report.arrived, bool(by_hub), report.digest)
 
 
 def _read_relay_request(to: Any) -> RelayRequest:
-    _expect(_is_int(to) and to == 0, "addressee known here")
+    expect(is_int(to) and to == 0, "addressee known here")
     return RelayRequest()
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
-    _expect(_in_range(station, low=1) and _in_range(sequence, low=0), "station and number")
+    expect(in_range(station, low=1) and in_range(sequence, low=0), "station and number")
     return Source(station, sequence)
 
 
 def _read_seen_at(position: Any, radius: Any) -> SeenAt:
-    _expect(_in_range(radius, low=0), "radius in kilometres")
-    return SeenAt(*_read_position(position), radius)
+    expect(in_range(radius, low=0), "radius in kilometres")
+    return SeenAt(*read_position(position), radius)
 
 
 def _read_journal(asks: Any) -> JournalNumber:
-    _expect(_is_int(asks) and asks in (0, 1), "question known here")
+    expect(is_int(asks) and asks in (0, 1), "question known here")
     return JournalNumber(bool(asks))
 
 
 def _read_unproved(proof: Any) -> Unproved:
-    _expect(_is_int(proof) and proof == 0, "kind of proof known here")
+    expect(is_int(proof) and proof == 0, "kind of proof known here")
     return Unproved()
 
 
 def _read_receipt(by: Any, digest: Any = b"") -> Receipt:
     by = 0 if by is None and digest else by
-    _expect(_in_range(by, low=0), "number of who stored it")
-    _expect(len(_read_bytes(digest)) in (0, DIGEST_BYTES), "digest of 4 bytes")
+    expect(in_range(by, low=0), "number of who stored it")
+    expect(len(read_bytes(digest)) in (0, DIGEST_BYTES), "digest of 4 bytes")
     return Receipt(by, digest)
 
 
 def _read_contact(phone: Any = None, email: Any = None) -> Contact:
-    return Contact(*("" if value is None else _read_text(value) for value in (phone, email)))
+    return Contact(*("" if value is None else read_text(value) for value in (phone, email)))
 
 
 def _read_introduction(*members: Any) -> Introduction:
-    return Introduction(Identity(*(_read_text(member) for member in members)))
+    return Introduction(Identity(*(read_text(member) for member in members)))
 
 
 def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
-    _expect(minutes is None or _in_range(minutes, low=1), "minutes")
+    expect(minutes is None or in_range(minutes, low=1), "minutes")
     return CheckIn(minutes and minutes * 60)
 
 
@@ -463,16 +425,16 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
     1: (
         Message,
-        lambda time, content: Message(_read_text(content)),
+        lambda time, content: Message(read_text(content)),
         lambda item: [item.content],
     ),
-    2: (Location, _read_location, _write_location),
+    2: (Location, read_location, write_location),
     3: (
         Waypoint,
-        _read_waypoint,
-        lambda item: [_write_position(item), item.name, item.notes],
+        read_waypoint,
+        lambda item: [write_position(item.latitude, item.longitude), item.name, item.notes],
     ),
-    4: (Data, lambda time, payload: Data(_read_bytes(payload)), lambda item: [item.payload]),
+    4: (Data, lambda time, payload: Data(read_bytes(payload)), lambda item: [item.payload]),
     11: (
         Receipt,
         lambda time, by=0, digest=b"": _read_receipt(by, digest),
@@ -480,6 +442,9 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     ),
 }
 """Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
+
+_TEXTS = {1: 3, 3: 4}
+"""Kind of entry: from which element on it is texts, which may be packed."""
 
 _UNTIMED: dict[int, Callable[..., Content]] = {
     5: _read_contact,

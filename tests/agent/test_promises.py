@@ -61,7 +61,7 @@ def test_what_is_kept_for_an_sos_is_there_when_the_budget_is_spent(tmp_path: Pat
     budget = {"satellite-credits-per-day": "3", "satellite-sos-reserve": "2"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         assert kit.post("the only one").body["status"] == "Delivered"
-        waits = later(kit, "too much " * 20)
+        waits = later(kit, "too much " * 100)
         assert kit.post("help", priority=100).body["status"] == "Delivered"
         leg = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
         assert leg["status"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
+from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.crowd import unanswered
 from tests.bench.durable import durable
@@ -15,6 +16,7 @@ from tests.bench.process import memory_ratio, start_ratio, zipapp_ratio
 from tests.bench.queue import ratio as queue_ratio
 from tests.bench.team import main as team
 from tests.processes import ZIPAPP
+from tests.wire.field_messages import FIELD_MESSAGES
 
 TIME = 1_790_000_000
 MOMENT = datetime.fromtimestamp(TIME, UTC)
@@ -25,6 +27,21 @@ SAMPLES: dict[str, Item] = {
     "waypoint, name of 3": Waypoint(46.5, 7.25, "Hut", MOMENT),
     "data of 12 bytes": Data(bytes(12)),
 }
+
+
+def on_air() -> None:
+    """Held-out messages in five languages, as a kit sends them over satellite."""
+    said = [text for texts in FIELD_MESSAGES.values() for text in texts]
+    sizes = [
+        [len(encode([Entry(50_000_000, Message(text), TIME)], packed=packed)) for text in said]
+        for packed in (False, True)
+    ]
+    plain, packed = (sum(map(credits_for, each)) for each in sizes)
+    saved = sum(sizes[0]) - sum(sizes[1])
+    utf8 = sum(len(text.encode()) for text in said)
+    ratio = 1 - saved / utf8
+    row("text on air over UTF-8, held-out messages", ratio, "<= 0.65", ratio <= 0.65)
+    row(f"  credits of {len(said)} of them, over plain", packed / plain, "<= 0.8", packed <= 43)
 
 
 def row(what: str, value: float, goal: str, met: bool) -> None:
@@ -72,6 +89,7 @@ def main() -> None:
     hub()
     print("\na team on one air, in virtual time")
     team()
+    on_air()
     print("\nbytes on air, with envelope (first of a message; 50 bytes are a credit)")
     for what, item in SAMPLES.items():
         print(f"{what:<62} {len(encode([Entry(1234, item, TIME)])):>7}")

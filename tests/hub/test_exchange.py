@@ -22,6 +22,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Introduction,
+    JournalNumber,
     Receipt,
     Report,
     Source,
@@ -171,6 +172,37 @@ async def test_without_a_link_it_goes_over_satellite_once_the_grace_has_passed(
         await alps.satellite()
         assert len(alps.sky.taken) == 1
         assert await alps.rows("SELECT state, way FROM delivery") == [("sent", "satellite")]
+
+
+async def test_texts_go_packed_over_satellite_to_who_sent_packed_text(store: Store) -> None:
+    """And plain until then, as SOSs, over IP, and where the device has another journal since."""
+
+    async def to_ben(text: str, **how: object) -> tuple[str, bool]:
+        await alps.push(Message(text), target=2, **how)
+        alps.now += GRACE
+        await alps.satellite()
+        bodies = [body for imei, body in alps.sky.taken if imei == alps.device(2).imei]
+        envelope = decode(bodies[-1])
+        ((_, content),) = said([envelope])
+        return content, envelope.packed
+
+    async def from_ben(*entries: Entry, packed: bool) -> None:
+        body = encode(entries, packed=packed)
+        device = alps.device(2)
+        await alps.mobile_originated().take_in(device, body, Bearer.SATELLITE)
+
+    async with field(store) as alps:
+        assert await to_ben("Storm at noon, stay there") == ("Storm at noon, stay there", False)
+        await from_ben(Entry(5, Message("Arrived at the hut"), TIME), packed=False)
+        assert await to_ben("Come down before noon") == ("Come down before noon", False)
+        await from_ben(Entry(5, Message("Arrived at the hut"), TIME), packed=True)
+        assert len(await alps.rows("SELECT id FROM item WHERE source_device = 2")) == 1
+        assert await to_ben("Come down by the road") == ("Come down by the road", True)
+        assert await to_ben("We come to you", sos=True, priority=100) == ("We come to you", False)
+        (envelope,) = await collect(alps.mailbox(2))
+        assert not envelope.packed
+        await from_ben(Entry(70_000_001, JournalNumber()), packed=False)
+        assert await to_ben("Who has the key?") == ("Who has the key?", False)
 
 
 async def test_a_link_that_lives_spares_the_satellite_but_for_an_sos(store: Store) -> None:

@@ -237,6 +237,7 @@ ALTER TABLE item DROP COLUMN estimate;
 ALTER TABLE receipt DROP COLUMN digest;
 ALTER TABLE arrived DROP COLUMN sos;
 ALTER TABLE device DROP COLUMN journal;
+ALTER TABLE device DROP COLUMN packs_text;
 ALTER TABLE device DROP COLUMN relay;
 ALTER TABLE item DROP COLUMN unauthenticated;
 DROP TABLE attempt;
@@ -279,6 +280,7 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 
 OF_VERSION_10 = """
+ALTER TABLE device DROP COLUMN packs_text;
 CREATE TABLE session (lookup TEXT PRIMARY KEY, member BIGINT NOT NULL, workspace BIGINT NOT NULL,
     expires REAL NOT NULL);
 INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0);

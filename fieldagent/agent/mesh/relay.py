@@ -136,7 +136,7 @@ class Relay:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels:
             day = day_at(spending.known_day_in(db), now, self._clock)
-            cost = credits_for(len(encode([entry])))
+            cost = credits_for(len(encode([entry], packed=True)))
             spent = spending.spent_in(db, FOR_OTHERS, day).credits
             if entry.sos or spent + cost <= self._credits_per_day:
                 spending.spend(FOR_OTHERS, day, Spent(0, cost))(db)

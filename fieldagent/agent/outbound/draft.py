@@ -6,14 +6,16 @@ from fieldagent.wire.envelope import Entry, encode
 
 
 class Draft:
-    """`origin` is the number of who sends, 0 where the link says who that is; `key` tags it."""
+    """`origin` is the number of who sends, 0 where the link says who that is; `key` tags it; with
+    `packed` its texts take fewer bytes."""
 
-    def __init__(self, origin: int, key: bytes | None) -> None:
+    def __init__(self, origin: int, key: bytes | None, *, packed: bool = False) -> None:
         self.entries: list[Entry] = []
         self.body = b""
         """What is in it, encoded."""
         self._origin = origin
         self._key = key
+        self._packed = packed
 
     def __len__(self) -> int:
         """Bytes."""
@@ -25,7 +27,8 @@ class Draft:
 
     def encoded(self, *more: Entry) -> bytes:
         """What it would be with these as well."""
-        return encode([*self.entries, *more], origin=self._origin, key=self._key)
+        entries = [*self.entries, *more]
+        return encode(entries, origin=self._origin, key=self._key, packed=self._packed)
 
     def add(self, entry: Entry, room: int) -> bool:
         """Whether it still fits into `room` bytes; then it is in."""

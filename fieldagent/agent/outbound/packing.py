@@ -22,7 +22,7 @@ from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
 from fieldagent.agent.outbound.proof import entry_of, numbered
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Package
-from fieldagent.wire.envelope import Entry, Source, encode
+from fieldagent.wire.envelope import Entry, Fragment, Source, encode
 from fieldagent.wire.fragments import lacking, split
 from fieldagent.wire.tag import TAG_BYTES
 
@@ -119,7 +119,7 @@ class Packing:
             return self._pack_repeat(repeat, room)
         pieces: list[Piece] = []
         passed: list[int] = []
-        draft, whose, tries = Draft(self._station, self._key), 0, 0
+        draft, whose, tries = self._draft(0), 0, 0
         while len(pieces) + len(passed) <= COMPANIONS_MAX:
             key = self.queue.take(now, under_way=not pieces and not passed)
             if key is None:
@@ -173,7 +173,7 @@ class Packing:
 
     def _pack_repeat(self, repeat: Repeat, room: int) -> Packed | None:
         """Who lacks it is told whole or not at all: whoever is not named is silent."""
-        draft = Draft(repeat.origin, self._key)
+        draft = self._draft(repeat.origin)
         if len(draft.encoded(*repeat.entries, *repeat.lacking)) <= room:
             entries = [*repeat.entries, *repeat.lacking]
         else:
@@ -191,21 +191,21 @@ class Packing:
         return draft.add(found.entry, min(room, self._terms.fill))
 
     def _draft(self, origin: int) -> Draft:
-        return Draft(origin or self._station, self._key)
+        return Draft(origin or self._station, self._key, packed=self._terms.packs_text)
 
     def _next(self, sequence: int) -> _Next:
         if self._prepared is not None and self._prepared.piece.sequence == sequence:
             return self._prepared
         known, tries = outbound.to_send(self._journal, self._channel, sequence)
         entry = entry_of(known)
-        whole = encode([entry])
+        whole = encode([entry], packed=self._terms.packs_text)
         draft = self._draft(known.origin)
         if len(whole) <= self.whole_room:
             bare = self._key is None and not (known.origin or self._station)
             body = whole if bare else draft.encoded(entry)
             self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries, known.undated)
             return self._prepared
-        fragments = split(whole, self.whole_room)
+        fragments = self._cut(entry)
         piece = Piece(sequence, 0, len(fragments))
         index = self._positions(piece, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
@@ -230,10 +230,14 @@ class Packing:
 
     def parts(self, entry: Entry) -> list[Entry]:
         """It, or its fragments where it needs some."""
-        whole = encode([entry])
-        if len(whole) <= self.whole_room:
+        if len(encode([entry], packed=self._terms.packs_text)) <= self.whole_room:
             return [entry]
-        return [Entry(entry.sequence, part) for part in split(whole, self.whole_room)]
+        return [Entry(entry.sequence, part) for part in self._cut(entry)]
+
+    def _cut(self, entry: Entry) -> list[Fragment]:
+        """Text in fragments is plain: a later version packs it otherwise, and fits no slice that
+        left before."""
+        return split(encode([entry]), self.whole_room)
 
     def sizes(self, package: Package, now: float) -> list[int]:
         """Bytes of each transmission that it would take, alone; beside others it may take less."""

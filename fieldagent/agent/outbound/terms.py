@@ -29,12 +29,14 @@ class ChannelTerms:
     """The link itself proves who the peer is: no message bears a tag."""
     confirms: bool = False
     """The link itself tells the peer what is stored: no receipts are owed."""
+    packs_text: bool = False
+    """Who is at its other end reads packed text, and each byte costs."""
     shared: bool = False
     """Everybody in earshot hears a transmission, and answers with one of their own."""
 
 
 TERMS = {
-    Channel.SATELLITE: ChannelTerms(MO_BYTES, MO_BYTES, credits_for),
+    Channel.SATELLITE: ChannelTerms(MO_BYTES, MO_BYTES, credits_for, packs_text=True),
     Channel.CELLULAR: ChannelTerms(BODY_BYTES, 4_096, _free, authentic=True, confirms=True),
     # The rest of a packet holds a relay request, and an acknowledgement or two.
     Channel.RADIO: ChannelTerms(AIR_BYTES - 20, AIR_BYTES - 20, _free, confirms=True, shared=True),

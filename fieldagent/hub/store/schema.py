@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from fieldagent.store.schema import Schema
 
-VERSION = 11
+VERSION = 12
 
 _DIRECTORY = """
 CREATE TABLE workspace (id {id}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL);
@@ -420,6 +420,12 @@ DROP TABLE session;
 """
 """From version 10, in which who had signed in could push nothing."""
 
+_PACKED_TEXT = """
+ALTER TABLE device ADD COLUMN packs_text {int} NOT NULL DEFAULT 0;
+    -- whether it has sent packed text over satellite, and so reads it
+"""
+"""From version 11, which knew plain text alone."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -434,6 +440,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _BY_ITEM
         + _KIT_CHECK_IN
         + _SESSIONS
+        + _PACKED_TEXT
     )
     steps = {
         1: _CALLERS,
@@ -446,6 +453,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         8: _BY_ITEM,
         9: _KIT_CHECK_IN,
         10: _SESSIONS,
+        11: _PACKED_TEXT,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

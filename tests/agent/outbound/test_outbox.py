@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from base64 import b64encode
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,8 +71,9 @@ async def test_small_packages_ride_together_and_the_urgent_one_leads(tmp_path: P
 
 async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
-        await k.post(message={"content": "a" * 200})
-        large = await k.post(message={"content": "b" * 200})
+        payload = b64encode(bytes(200)).decode()
+        await k.post(data={"payload": payload})
+        large = await k.post(data={"payload": payload})
         small = await k.post(message={"content": "c" * 20})
         assert len(await k.send()) == 2
         assert (k.status(large), k.status(small)) == (None, Status.DELIVERED)
@@ -79,7 +82,7 @@ async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Pa
 async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: Path) -> None:
     payload = bytes(range(256)) * 4
     async with kit(tmp_path) as k:
-        id_ = await k.post(data={"payload": __import__("base64").b64encode(payload).decode()})
+        id_ = await k.post(data={"payload": b64encode(payload).decode()})
         slices: dict[int, bytes] = {}
 
         async def send_fragment() -> int:
@@ -699,3 +702,47 @@ async def test_what_an_earlier_version_left_between_a_collapse_and_its_end_is_en
         (entry,) = await k.send()
         assert entry.content == Message("newer")
         assert k.outbox.load(340) is None
+
+
+@pytest.mark.parametrize("channel", [Channel.SATELLITE, Channel.CELLULAR, Channel.RADIO])
+async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
+    tmp_path: Path, channel: Channel
+) -> None:
+    text = "Bridge on route 7 is out, take the north track past the old mill"
+    async with kit(tmp_path, channel) as k:
+        package = read_package({"message": {"content": text}})
+        sizes = {}
+        for priority in (12, 100):
+            told = k.cost(replace(package, priority=priority), channel).bytes
+            await k.post(message={"content": text}, priority=priority)
+            transmission = k.load()
+            envelope = decode(transmission.body)
+            assert [e.content for e in envelope.entries if isinstance(e.content, Message)] == [
+                Message(text)
+            ]
+            assert envelope.packed is (channel is Channel.SATELLITE and priority == 12)
+            sizes[priority] = len(transmission.body)
+            if channel is not Channel.RADIO:
+                assert told == len(transmission.body), "a dry run tells what it takes"
+            await k.outbox.intend(transmission, modem="300", momsn=1)
+            await k.outbox.settle(transmission, Outcome.SENT)
+        assert (sizes[12] <= 50) is (channel is Channel.SATELLITE)
+
+
+async def test_a_long_text_goes_whole_where_packing_makes_it_fit_and_else_in_plain_fragments(
+    tmp_path: Path,
+) -> None:
+    sentence = "The bridge is out and we walk back to the camp before the night. "
+    async with kit(tmp_path) as k:
+        await k.post(message={"content": sentence * 9})
+        (entry,) = await k.send()
+        assert entry.content == Message(sentence * 9)
+        await k.post(message={"content": sentence * 20})
+        slices = {}
+        while len(k.outbox):
+            (entry,) = await k.send()
+            assert isinstance(entry.content, Fragment)
+            slices[entry.content.index] = entry.content.slice
+        whole = decode(join(slices))
+        assert whole.entries[0].content == Message(sentence * 20)
+        assert not whole.packed

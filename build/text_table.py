@@ -1,0 +1,219 @@
+"""Makes the table of `fieldagent.wire.text_code`: what follows what in short messages.
+
+    build/text_table.py LOCALE TABLE
+
+What it counts is dialogue and frequencies of words, in five languages: the texts of Battle for
+Wesnoth 1.16.9 and their translations (GPL-2.0-or-later), of which LOCALE is the folder (in Debian
+12 `/usr/share/games/wesnoth/1.16/locale`, once wesnoth-1.16-did, -dw, -httt, -l, -nr, -thot, -tsg,
+-ttb and -utbs are installed), and wordfreq 3.1.1 (CC BY-SA 4.0), which must be installed. The table
+holds no text of either. It is on air: another one gets another number, and this one stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gettext
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import wordfreq
+
+from fieldagent.wire.text_code import END, ORDER, SYMBOLS, WEIGHTS, symbols
+
+LANGUAGES = ("en", "de", "fr", "es", "it")
+WORDS = 400_000
+"""Words of each list that count."""
+FOLLOWERS = 10_000
+"""Half as many are 10 kB less, and 0.02 more of UTF-8; twice as many 20 kB more, and 0.01 less."""
+LEAST = 8
+"""Times that a context must be seen."""
+
+
+def messages(text: str, chance: random.Random) -> Iterator[str]:
+    """A line as people would send it: a sentence or two, often without the last full stop or a
+    capital, and with numbers."""
+    text = re.sub(r"<[^>]*>|[\n|]", " ", text)
+    for old, new in (("’", "'"), ("“", '"'), ("”", '"'), ("…", "..."), ("\xa0", " "), ("—", "-")):
+        text = text.replace(old, new)
+    sentences = re.findall(r"\S.*?(?:[.!?]+(?=\s|$)|$)", text)
+    while sentences:
+        count = chance.choice((1, 1, 2))
+        said, sentences = " ".join(sentences[:count]), sentences[count:]
+        if said.endswith(".") and chance.random() < 0.6:
+            said = said.rstrip(".")
+        if chance.random() < 0.25:
+            said = said[:1].lower() + said[1:]
+        words = [
+            f"{number(chance)} {word}" if at and chance.random() < 0.03 else word
+            for at, word in enumerate(said.split())
+        ]
+        yield " ".join(words)
+
+
+def number(chance: random.Random) -> str:
+    small, hour = str(chance.randrange(1, 20)), str(chance.randrange(24))
+    minute = f"{chance.randrange(0, 60, 5):02}"
+    return chance.choice(
+        (
+            small,
+            small,
+            str(chance.randrange(20, 400)),
+            f"{hour}:{minute}",
+            f"{hour}:{minute}",
+            f"{hour}h",
+            f"{hour}h{minute}",
+            f"{small} km",
+            f"{small} h",
+            f"{minute} min",
+            f"{small}.{chance.randrange(10)}",
+            f"{small},{chance.randrange(10)}",
+            f"{small}{chance.choice('abc')}",
+            f"{chance.randrange(90)}.{chance.randrange(10**4):04}",
+            f"{small}-{chance.randrange(9)}",
+            f"{small}/{chance.randrange(1, 13)}",
+        )
+    )
+
+
+def dialogue(locale: Path) -> dict[str, list[str]]:
+    texts: defaultdict[str, set[str]] = defaultdict(set)
+    for language in LANGUAGES[1:]:
+        for path in sorted((locale / language / "LC_MESSAGES").glob("*.mo")):
+            with path.open("rb") as file:
+                catalog = gettext.GNUTranslations(file)._catalog
+            for original, translated in catalog.items():
+                if original and isinstance(original, str):
+                    texts["en"].add(original.rpartition("\x04")[2])
+                    texts[language].add(translated)
+    return {
+        language: sorted(" ".join(text.split()) for text in texts[language]) for language in texts
+    }
+
+
+def training(locale: Path) -> list[tuple[bytes, int]]:
+    """What is counted, in symbols from END to END, and how often each counts. Of a word only what
+    stands within it."""
+    chance = random.Random(1)
+    found: Counter[bytes] = Counter()
+    lines = dialogue(locale)
+    for language in LANGUAGES:
+        for line in lines[language]:
+            for message in messages(line, chance):
+                found[coded(message)] += 2
+        for word, frequency in sorted(wordfreq.get_frequency_dict(language, "small").items()):
+            if times := round(frequency * WORDS):
+                found[coded(f" {word} ")[1:-1]] += times
+    return sorted(found.items())
+
+
+def coded(message: str) -> bytes:
+    return bytes([END, *(symbol for symbol, _ in symbols(message)), END])
+
+
+Counts = dict[bytes, Counter[int]]
+
+
+def counted(texts: Sequence[tuple[bytes, int]]) -> Counts:
+    """What follows each context, however long."""
+    counts: Counts = {b"": Counter()}
+    for size in range(ORDER + 1):
+        below = {context for context, after in counts.items() if len(context) == size - 1}
+        seen: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
+        for text, times in texts:
+            for at in range(max(1, size), len(text)):
+                context = text[at - size : at]
+                if not size or context[1:] in below:
+                    seen[context][text[at]] += times
+        counts |= {
+            context: after for context, after in seen.items() if after.total() >= LEAST or not size
+        }
+    return counts
+
+
+def chosen(counts: Counts) -> dict[bytes, list[int]]:
+    """Those contexts and followers that save the most."""
+    gains = []
+    for context, after in counts.items():
+        if not context:
+            continue
+        shorter = counts[context[1:]]
+        total, total_shorter = after.total(), shorter.total()
+        for symbol, times in after.items():
+            likely, likely_shorter = (times - 0.7) / total, shorter[symbol] / total_shorter
+            if times >= 4 and likely > likely_shorter:
+                gains.append((times * math.log2(likely / likely_shorter), context, symbol))
+    gains.sort(reverse=True)
+    kept: dict[bytes, list[int]] = {b"": list(range(SYMBOLS))}
+    for _, context, symbol in gains[:FOLLOWERS]:
+        kept.setdefault(context, []).append(symbol)
+        while context := context[1:]:
+            kept.setdefault(context, [])
+    return kept
+
+
+def weighed(
+    kept: dict[bytes, list[int]], texts: Iterable[tuple[bytes, int]]
+) -> dict[bytes, tuple[dict[int, float], float]]:
+    """How often each follower was met where the coder looks for it, and how often none was."""
+    met: dict[bytes, dict[int, float]] = {
+        context: dict.fromkeys(after, 0.5) for context, after in kept.items()
+    }
+    missed = {context: 0.5 + 0.5 * len(after) ** 0.5 for context, after in kept.items()}
+    for text, times in texts:
+        for at in range(1, len(text)):
+            symbol = text[at]
+            for size in range(min(ORDER, at), -1, -1):
+                context = text[at - size : at]
+                after = met.get(context)
+                if not after:
+                    continue
+                if symbol in after:
+                    after[symbol] += times
+                    break
+                missed[context] += times
+    return {context: (after, missed[context]) for context, after in met.items()}
+
+
+def level(share: float) -> int:
+    return min(range(16), key=lambda each: abs(math.log(WEIGHTS[each] / WEIGHTS[0] / share)))
+
+
+def table(weights: dict[bytes, tuple[dict[int, float], float]]) -> bytes:
+    """Its columns, context by context: the root, then those of one symbol, and so on."""
+    below: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    for context in sorted(weights):
+        if context:
+            below[context[1:]].append(context)
+    columns: list[list[int]] = [[], [], [], [], [], []]
+    tree = [b""]
+    for context in tree:
+        after, missed = weights[context]
+        most = max([missed, *after.values()])
+        columns[0].append(len(below[context]))
+        columns[1] += [child[0] for child in below[context]]
+        columns[2].append(len(after))
+        columns[3].append(level(missed / most) if context and after else 15)
+        for symbol, times in sorted(after.items(), key=lambda each: (-each[1], each[0])):
+            columns[4].append(symbol)
+            columns[5].append(level(times / most))
+        tree += below[context]
+    return b"".join(len(column).to_bytes(4) + bytes(column) for column in columns)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="build/text_table.py")
+    parser.add_argument("locale", type=Path)
+    parser.add_argument("table", type=Path)
+    given = parser.parse_args()
+    texts = training(given.locale)
+    kept = chosen(counted(texts))
+    given.table.write_bytes(table(weighed(kept, texts)))
+    print(f"{len(kept)} contexts, {given.table.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Positions on air, and the items that have one."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from fieldagent.package.package import Location, Waypoint
+from fieldagent.wire.member import expect, in_range, moment, read_text
+
+_POSITION = struct.Struct(">ii")
+"""Latitude and longitude in 1e-7 degree."""
+
+
+def write_position(latitude: float, longitude: float) -> bytes:
+    return _POSITION.pack(round(latitude * 1e7), round(longitude * 1e7))
+
+
+def read_position(value: Any) -> tuple[float, float]:
+    expect(isinstance(value, bytes) and len(value) == _POSITION.size, "position of 8 bytes")
+    latitude, longitude = _POSITION.unpack(value)
+    expect(abs(latitude) <= 900_000_000 and abs(longitude) <= 1_800_000_000, "place on earth")
+    return latitude / 1e7, longitude / 1e7
+
+
+def write_location(item: Location) -> list[Any]:
+    speed, course = item.speed_over_ground, item.course_over_ground
+    return [
+        write_position(item.latitude, item.longitude),
+        None if item.altitude is None else round(item.altitude),
+        None if speed is None else round(speed * 10),
+        # West of south as a negative number: every course fits in two bytes.
+        None if course is None else (round(course) + 180) % 360 - 180,
+    ]
+
+
+def read_location(
+    time: int, position: Any, altitude: Any = None, speed: Any = None, course: Any = None
+) -> Location:
+    latitude, longitude = read_position(position)
+    expect(altitude is None or in_range(altitude), "altitude in metres")
+    expect(speed is None or in_range(speed, low=0), "speed in 0.1 m/s")
+    expect(course is None or in_range(course, low=-180, high=179), "course in degrees")
+    return Location(
+        latitude,
+        longitude,
+        moment(time),
+        None if altitude is None else float(altitude),
+        None if speed is None else speed / 10,
+        None if course is None else float(course % 360),
+    )
+
+
+def read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
+    latitude, longitude = read_position(position)
+    notes = None if notes is None else read_text(notes)
+    return Waypoint(latitude, longitude, read_text(name), moment(time), notes)
