@@ -20,14 +20,18 @@ from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
 from fieldagent.wire.places import (
+    is_position,
+    location_of,
     read_location,
     read_position,
     read_waypoint,
+    track_fix,
     write_location,
     write_position,
 )
 from fieldagent.wire.tag import TAG_BYTES, is_authentic, tag
 from fieldagent.wire.text_code import pack, unpack
+from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
 VERSION = 1
 EPOCH = 1_735_689_600
@@ -182,7 +186,7 @@ class Envelope:
     tagged: bool = False
     """It ends in what looks like a tag, which was checked if there were keys."""
     packed: bool = False
-    """A text in it is packed: its sender reads such texts, too."""
+    """It holds packed text, or a track: its sender reads such things, too."""
 
 
 class Unauthenticated(RemoteProtocolError):
@@ -219,13 +223,13 @@ def encode(
 ) -> bytes:
     """The bytes of one envelope; times within it are told relative to its first entry's.
 
-    With `packed` the texts in it take fewer bytes. A reader of before reads none of those, so that
-    an SOS has none.
+    With `packed` the texts and several positions in it take fewer bytes. A reader of before reads
+    none of those, so that an SOS is told without.
     """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
     base = entries[0].time
-    written = [_write_entry(entry, base, packed and not entry.sos) for entry in entries]
+    written = _write_packed(entries, base) if packed else [_write_entry(e, base) for e in entries]
     items = [VERSION, base - EPOCH, origin, *written]
     if key is None:
         return cbor2.dumps(items)
@@ -255,27 +259,58 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
 
 
 def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:
-    understood, not_understood, packed = [], [], False
+    understood: list[Entry] = []
+    not_understood, packed = [], False
     for position, entry in enumerate(entries):
         try:
-            plain = _unpacked(entry) if may_pack else entry
-            understood.append(_read_entry(plain, base))
-            packed = packed or plain is not entry
+            unpacked = _read_packed(entry, base) if may_pack else None
+            understood += unpacked or [_read_entry(entry, base)]
+            packed = packed or unpacked is not None
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
     return Envelope(tuple(understood), origin, tuple(not_understood), packed=packed)
 
 
-def _unpacked(entry: Any) -> Any:
-    """With its texts as such."""
-    first = _TEXTS.get(entry[0]) if isinstance(entry, list) and entry and is_int(entry[0]) else None
-    texts = [] if first is None else entry[first:]
-    if not any(isinstance(text, bytes) for text in texts):
-        return entry
-    return [*entry[:first], *(unpack(t) if isinstance(t, bytes) else t for t in texts)]
+def _read_packed(entry: Any, base: int) -> list[Entry] | None:
+    """What an entry with packed text, or a track, says; None of any other."""
+    match entry:
+        case [2, sequence, time, bytes(body)] if not is_position(body):
+            try:
+                expect(in_range(sequence, low=0) and in_range(time), "number and time")
+                fixes = read_track(sequence, base + time, body)
+                return [Entry(fix.sequence, location_of(fix), fix.time) for fix in fixes]
+            except (ValueError, OverflowError) as error:
+                raise RemoteProtocolError(f"a track is damaged: {error}") from error
+        case [int(kind), *_] if any(isinstance(e, bytes) for e in entry[_TEXTS.get(kind, 99) :]):
+            texts = entry[_TEXTS[kind] :]
+            plain = [unpack(each) if isinstance(each, bytes) else each for each in texts]
+            return [_read_entry([*entry[: _TEXTS[kind]], *plain], base)]
+    return None
 
 
-def _write_entry(entry: Entry, base: int, packed: bool) -> list[Any]:
+def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
+    """With their texts packed, and where there are several bare positions, those as one track."""
+    fixes = {
+        at: fix
+        for at, entry in enumerate(entries)
+        if isinstance(entry.content, Location)
+        and not entry.sos
+        and (fix := track_fix(entry.sequence, entry.time, entry.content))
+    }
+    several = 1 < len(fixes) <= COUNT_MAX
+    track = dict(sorted(fixes.items(), key=lambda each: each[1])) if several else {}
+    written = []
+    for at, entry in enumerate(entries):
+        if at not in track:
+            written.append(_write_entry(entry, base, packed=not entry.sos))
+        elif at == next(iter(fixes)):
+            first = min(track.values())
+            members = [first.sequence, first.time - base, write_track([*track.values()])]
+            written.append([2, *members])
+    return written
+
+
+def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
     content = entry.content
     for kind, (build, _, write) in _TIMED.items():
         if isinstance(content, build):

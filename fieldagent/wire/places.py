@@ -7,6 +7,7 @@ from typing import Any
 
 from fieldagent.package.package import Location, Waypoint
 from fieldagent.wire.member import expect, in_range, moment, read_text
+from fieldagent.wire.track import LATITUDE_MAX, LONGITUDE_MAX, UNIT, TrackFix
 
 _POSITION = struct.Struct(">ii")
 """Latitude and longitude in 1e-7 degree."""
@@ -17,7 +18,7 @@ def write_position(latitude: float, longitude: float) -> bytes:
 
 
 def read_position(value: Any) -> tuple[float, float]:
-    expect(isinstance(value, bytes) and len(value) == _POSITION.size, "position of 8 bytes")
+    expect(is_position(value), "position of 8 bytes")
     latitude, longitude = _POSITION.unpack(value)
     expect(abs(latitude) <= 900_000_000 and abs(longitude) <= 1_800_000_000, "place on earth")
     return latitude / 1e7, longitude / 1e7
@@ -49,6 +50,27 @@ def read_location(
         None if speed is None else speed / 10,
         None if course is None else float(course % 360),
     )
+
+
+def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
+    """It as part of a track, where a track tells all that it does."""
+    places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
+    further = (item.altitude, item.speed_over_ground, item.course_over_ground)
+    if any(place % UNIT for place in places) or any(each is not None for each in further):
+        return None
+    return TrackFix(sequence, time, *(place // UNIT for place in places))
+
+
+def location_of(fix: TrackFix) -> Location:
+    expect(in_range(fix.sequence, low=0) and in_range(fix.time), "number and time")
+    in_degrees = abs(fix.latitude) <= LATITUDE_MAX and abs(fix.longitude) <= LONGITUDE_MAX
+    expect(in_degrees, "place on earth")
+    latitude, longitude = fix.latitude * UNIT / 1e7, fix.longitude * UNIT / 1e7
+    return Location(latitude, longitude, moment(fix.time))
+
+
+def is_position(value: Any) -> bool:
+    return isinstance(value, bytes) and len(value) == _POSITION.size
 
 
 def read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:

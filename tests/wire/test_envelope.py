@@ -127,6 +127,18 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         0,
         None,
     ),
+    "packed locations 40": (
+        [
+            Entry(
+                40 + n,
+                Location(46.5 + n / 1000, 7.25, datetime.fromtimestamp(TIME + 60 * n, UTC)),
+                TIME + 60 * n,
+            )
+            for n in range(3)
+        ],
+        0,
+        None,
+    ),
     "message 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 0, KEY),
 }
 
