@@ -16,7 +16,7 @@ from pathlib import Path
 from fieldagent.agent.settings import INSTALLED, KEYS, parse
 from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.cli.log_lines import complain
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.folder import put_file, rename_file, sync_folder
 from fieldagent.system.properties import InvalidSettings, read, read_file
 
 BOOT = (Path("/boot/firmware"), Path("/boot"))
@@ -68,8 +68,7 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
         put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
         return SETTINGS
     _put(text, target)
-    card.rename(card.with_name(TAKEN))
-    sync_folder(card.parent)
+    rename_file(card, card.with_name(TAKEN))
     names = sorted(pairs)
     told = f"The kit has taken what was set: {', '.join(names)}."
     told += " The file itself was erased: it held keys.\n"

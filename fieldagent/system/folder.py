@@ -24,8 +24,21 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") 
             os.fchmod(stream.fileno(), mode)
         stream.flush()
         os.fsync(stream.fileno())
-    made.rename(path)
-    sync_folder(path.parent)
+        _rename(made, path, stream.fileno())
+
+
+def rename_file(path: Path, target: Path) -> None:
+    """It is found under its new name, whole, also after a power cut. Raises OSError."""
+    with path.open("rb") as file:
+        _rename(path, target, file.fileno())
+
+
+def _rename(path: Path, target: Path, file: int) -> None:
+    path.rename(target)
+    # FAT keeps with the name where the content lies, and writes that for the file and not for the
+    # folder: without this the new name may be on the disk, of an empty file (fs/fat/namei_vfat.c).
+    os.fsync(file)
+    sync_folder(target.parent)
 
 
 def sync_folder(path: Path) -> None:

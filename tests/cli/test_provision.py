@@ -19,7 +19,7 @@ NAME = "fieldagent.properties"
 TAKEN = "fieldagent.taken"
 RESULT = "fieldagent-result.txt"
 TOKEN = "x" * 40
-STEPS = 20
+STEPS = 24
 """More than there are: the last ones are cut nowhere."""
 GOOD = f"hub-address=https://hub.example.org\nhub-token={TOKEN}\n"
 
