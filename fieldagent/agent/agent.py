@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import trio
 
@@ -28,6 +26,7 @@ from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
+from fieldagent.agent.only_one import only_one
 from fieldagent.agent.outbound import check_in
 from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.sos_repeat import keep_going
@@ -37,17 +36,15 @@ from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
 from fieldagent.agent.watchdog import keep_fed
 from fieldagent.http.guard import loopback_guard
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
+from fieldagent.http.message import Judge
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull
-from fieldagent.store.trouble import unusable
-from fieldagent.system.directories import LOCK
-from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.signals import stop_at_signal
-from fieldagent.system.supervisor import Part, Supervisor, brief
+from fieldagent.system.supervisor import Note, Part, Supervisor, brief
 from fieldagent.system.systemd_notify import notify
 
 log = logging.getLogger(__name__)
@@ -56,10 +53,6 @@ HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
 ROOM_FIRST, ROOM_EVERY = 5.0, 60.0
 """Seconds until the first look at the room on the disk, and between two."""
-
-
-class AlreadyRunning(Exception):
-    """Another agent holds the state directory."""
 
 
 @dataclass(slots=True)
@@ -187,7 +180,9 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
     """Nothing runs yet. `emit` takes the lines that a script prints."""
     parts = assemble(settings, journal, emit)
     now = trio.current_time
-    supervisor = Supervisor(fatal=(StoreFailed, StoreFull), clock=time.time)
+    supervisor = Supervisor(
+        fatal=(StoreFailed, StoreFull), outside=(ListenFailed,), clock=time.time
+    )
     return Agent(settings, parts, Progress(now), supervisor, now())
 
 
@@ -201,7 +196,7 @@ async def run(
 
     Raises AlreadyRunning, OSError (the port is taken), StoreFailed, Unusable.
     """
-    with _only_one(settings.state_directory):
+    with only_one(settings.state_directory):
         listeners = open_listeners(settings.api_port)
         journal = Journal(settings.state_directory / "journal.sqlite3")
         stopping = trio.Event()
@@ -289,6 +284,9 @@ async def _serve_api(
                 note_fault=note_fault,
             )
         )
+        if agent.settings.page_listen:
+            part = _network_page(agent, judge, stopping, note_fault)
+            nursery.start_soon(agent.supervisor.keep, "the page for the network", part)
         log.info("the local API answers at http://127.0.0.1:%d", port)
         notify("READY=1")
         task_status.started(port)
@@ -297,6 +295,13 @@ async def _serve_api(
         notify("STOPPING=1")
         agent.parts.journal.leave()
         agent.parts.endings.stop()
+
+
+def _network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: Note) -> Part:
+    # Who needs it not does without the memory that TLS takes.
+    from fieldagent.agent import network_page
+
+    return partial(network_page.run, agent.settings, judge, stopping, note_fault)
 
 
 # Each returns what runs the driver, again after it failed.
@@ -479,22 +484,3 @@ DRIVERS = {
     Channel.CELLULAR: _cellular,
     Channel.RADIO: _radio,
 }
-
-
-@contextmanager
-def _only_one(directory: Path) -> Iterator[IO[str]]:
-    path = directory / LOCK
-    try:
-        make_private_folder(directory)
-        make_private_file(path)
-        file = path.open("w")
-    except OSError as error:
-        raise unusable(path, error) from error
-    with file as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise AlreadyRunning(
-                f"another agent uses {directory}; stop it, or set state-directory"
-            ) from None
-        yield lock

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory, xdg_directory
@@ -23,6 +24,7 @@ from fieldagent.system.properties import (
     WrongProperty,
     absolute_path,
     endpoint,
+    networks,
     one_of,
     read,
     read_file,
@@ -32,6 +34,7 @@ from fieldagent.system.properties import (
 )
 
 API_PORT = 9091
+PAGE_PORT = 9092
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class Settings:
     keep_ended_days: int
     gpsd: tuple[str, int] | None
     map_file: Path | None
+    page_listen: tuple[Network, ...]
+    page_port: int
     api_port: int
 
 
@@ -370,6 +375,14 @@ KEYS = (
         "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the page draws its map with; a"
         " grid otherwise",
     ),
+    Key(
+        "page-listen",
+        networks,
+        (),
+        "networks from which people may come to the page and the API, by TLS and with the pass"
+        " phrase that `fieldagent page --set` sets; none otherwise",
+    ),
+    Key("page-port", whole(1, 65535, "port"), PAGE_PORT, f"port of that ({PAGE_PORT})"),
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )
 
@@ -392,6 +405,7 @@ EXAMPLES = {
     "radio-carry": "cellular",
     "state-directory": "/var/lib/fieldagent",
     "map-file": "/var/lib/fieldagent/alps.mbtiles",
+    "page-listen": "192.168.4.0/24",
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
 

@@ -74,6 +74,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_watching(commands)
     _add_inbound(commands)
     _add_check(commands)
+    _add_page(commands)
     _add_provision(commands)
     _add_update(commands)
     _add_simulate(commands)
@@ -244,6 +245,16 @@ def _add_check(commands: Subparsers) -> None:
     )
     _add_config(check)
     check.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_page(commands: Subparsers) -> None:
+    summary = "tell where people of the camp find the kit's page, or set the pass phrase for it"
+    page = command(commands, "page", ("page", "page"), summary)
+    _add_config(page)
+    page.add_argument(
+        "--set", action="store_true", help="set the pass phrase: asked for, or a line of input"
+    )
+    page.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_provision(commands: Subparsers) -> None:

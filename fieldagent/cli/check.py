@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from fieldagent.agent.network_page import files_of
 from fieldagent.agent.settings import Settings, load
 from fieldagent.cli.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.cli.local_http import CallFailed, call
@@ -84,6 +85,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield _command("inbound-hook", settings.inbound_hook)
     if settings.map_file is not None:
         yield _map(settings.map_file)
+    if settings.page_listen:
+        yield _page(settings)
     if settings.cellular_recovery_command is not None:
         yield _command("cellular-recovery-command", settings.cellular_recovery_command)
     if settings.inbound_hook is None and settings.webhook_address is None:
@@ -130,6 +133,13 @@ def _map(path: Path) -> Finding:
     except UnusableMap as unusable:
         return Finding(False, str(unusable))
     return Finding(True, f"{path} has a map, zoom {found.lowest} to {found.highest}")
+
+
+def _page(settings: Settings) -> Finding:
+    if not files_of(settings).pass_phrase.exists():
+        text = "page-listen is set, and no pass phrase: `fieldagent page --set` sets one"
+        return Finding(False, text)
+    return Finding(True, "people of page-listen may sign in to the page: `fieldagent page`")
 
 
 def _state_directory(directory: Path) -> Finding:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.exit_codes import IO_FAILED, NEWER, OK, REFUSED, TAKEN, UNAVAILABLE, USAGE
 from fieldagent.cli.log_lines import complain, start_logging
 from fieldagent.cli.run import emit, refuse_settings
@@ -28,6 +29,7 @@ from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.writing import clock_time
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
+from fieldagent.system import scrypt
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import LocalProtocolError
@@ -124,7 +126,7 @@ def workspace_list(given: argparse.Namespace) -> int:
 
 
 def user_add(given: argparse.Namespace) -> int:
-    hashed = secret.hash_password(ask_password()) if given.password else None
+    hashed = scrypt.hash_password(ask_password()) if given.password else None
 
     def add(db: Db, now: float) -> int:
         id_ = directory.add_user(
@@ -172,7 +174,7 @@ def user_role(given: argparse.Namespace) -> int:
 
 
 def user_password(given: argparse.Namespace) -> int:
-    hashed = secret.hash_password(ask_password())
+    hashed = scrypt.hash_password(ask_password())
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
@@ -417,17 +419,6 @@ def audit_list(given: argparse.Namespace) -> int:
 
 def _expiry(given: argparse.Namespace, now: float) -> float | None:
     return None if given.days is None else now + given.days * DAY
-
-
-def ask_password() -> str:
-    """Asked for on a terminal, read from standard input elsewhere: never an argument."""
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
-    first = getpass.getpass("Password: ")
-    if first != getpass.getpass("Again: "):
-        complain("the two are not the same")
-        raise SystemExit(USAGE)
-    return first
 
 
 def show(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import trio
 
 from fieldagent.agent import agent
+from fieldagent.agent.only_one import AlreadyRunning
 from fieldagent.agent.settings import default_path, load
 from fieldagent.cli.exit_codes import IO_FAILED, MISSING, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
 from fieldagent.cli.log_lines import complain, has_room, start_logging
@@ -62,7 +63,7 @@ def ended(start: Callable[[], None]) -> int:
     """Run it, and turn what may stop an agent into a message and an exit code."""
     try:
         start()
-    except* (agent.AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
+    except* (AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = first_error(group)
         complain(str(error))
         code = _code_of(error)
@@ -77,6 +78,6 @@ def _code_of(error: BaseException) -> int:
             return NEWER
         case StoreFailed() | Unusable():
             return IO_FAILED
-        case PortTaken() | agent.AlreadyRunning():
+        case PortTaken() | AlreadyRunning():
             return TAKEN
     return UNAVAILABLE

@@ -9,8 +9,9 @@ import sys
 import time
 
 from fieldagent.agent.settings import webhook_secrets
+from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.exit_codes import OK, REFUSED, USAGE
-from fieldagent.cli.hub import ask_password, once, show, show_list, with_store
+from fieldagent.cli.hub import once, show, show_list, with_store
 from fieldagent.cli.terminal import escaped
 from fieldagent.hub import directory, webhooks
 from fieldagent.hub.reach import open_public

@@ -156,6 +156,20 @@ def loopback_guard(request: Request) -> None:
             raise Problem(403, f"{name} tells of a proxy: this server is for its own machine")
 
 
+def network_guard(request: Request) -> None:
+    """Refuse what a page of another site, or another port, makes a browser send to a server that
+    people sign in to. The cookie's SameSite=Strict says nothing of ports (RFC 6265bis 5.2).
+    """
+    host_guard(request)
+    headers = request.headers
+    origin = headers.get("origin")
+    if origin is not None and origin != f"https://{headers.get('host', '')}":
+        raise Problem(403, f"Origin {origin} is not this server's own")
+    follows_link = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not follows_link:
+        raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
+
+
 def _loopback_origin(origin: str) -> tuple[str, int] | None:
     """RFC 6454 6.2: an origin has a scheme; `null` and whatever else has none are nobody's."""
     scheme, _, authority = origin.partition("://")

@@ -6,8 +6,8 @@ A source (see `http.address`) has one count, and so has an account.
 from __future__ import annotations
 
 from fieldagent.http.problem import Problem
-from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.rate import Rate, retry_after
 
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)

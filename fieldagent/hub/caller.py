@@ -20,8 +20,8 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub import secret
 from fieldagent.hub.attempts import too_many
 from fieldagent.hub.push import Push
-from fieldagent.hub.rate import Rate
 from fieldagent.hub.store.contract import Db, marks
+from fieldagent.system.rate import Rate
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""

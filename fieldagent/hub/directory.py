@@ -67,7 +67,7 @@ def add_user(
     over_satellite: bool = False,
     now: float,
 ) -> int:
-    """`password` is a hash of `secret.hash_password`. Its number is the userId of the push API."""
+    """`password` is a hash of `system.scrypt`. Its number is the userId of the push API."""
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
         raise Refused(f"name and email take {NAME_BYTES_MAX} bytes each: they travel to the field")
     if email and _one(db, "SELECT id FROM member WHERE email = ?", email):

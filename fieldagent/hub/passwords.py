@@ -17,8 +17,8 @@ import trio
 
 from fieldagent.hub import attempts
 from fieldagent.hub.contract import number_of
-from fieldagent.hub.secret import password_matches
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.scrypt import password_matches
 
 AT_ONCE = 2
 """Each takes 16 MiB for a moment."""

@@ -1,19 +1,13 @@
 """What proves who calls: made here, shown once, kept as a hash.
 
-Keys and tokens are random and long, so that SHA-256 does; passwords are people's own, so that
-scrypt (RFC 7914) has to make guessing dear.
+Keys and tokens are random and long, so that SHA-256 does; for people's own passwords there is
+`system.scrypt`.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
 import secrets
-
-_N, _R, _P = 2**14, 8, 1
-"""RFC 7914 section 2: 16 MiB and some 50 ms for each guess."""
-_DUMMY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(32)).decode()
 
 
 def new_secret(prefix: str) -> str:
@@ -24,27 +18,6 @@ def new_secret(prefix: str) -> str:
 def lookup(secret: str) -> str:
     """What is stored of a key or token."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
-
-
-def hash_password(password: str) -> str:
-    salt = secrets.token_bytes(16)
-    parts = (
-        base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, _N, _R, _P))
-    )
-    return "$".join(("scrypt", str(_N), str(_R), str(_P), *parts))
-
-
-def password_matches(password: str, stored: str | None) -> bool:
-    """Takes as long for somebody without a password as for one with another."""
-    _, n, r, p, salt, expected = (stored or _DUMMY).split("$")
-    found = _scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
-    return hmac.compare_digest(found, base64.b64decode(expected)) and stored is not None
-
-
-def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
-    return hashlib.scrypt(
-        password.encode("utf-8", "replace"), salt=salt, n=n, r=r, p=p, maxmem=2**26, dklen=32
-    )
 
 
 def new_air_key() -> bytes:

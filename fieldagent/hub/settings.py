@@ -17,6 +17,7 @@ from fieldagent.system.properties import (
     WrongProperty,
     absolute_path,
     endpoint,
+    networks,
     one_of,
     read,
     read_file,
@@ -69,15 +70,6 @@ def _addresses(value: str) -> tuple[str, ...]:
     return tuple(value.split())
 
 
-def _networks(value: str) -> tuple[Network, ...]:
-    try:
-        return tuple(ipaddress.ip_network(each) for each in value.split())
-    except ValueError as error:
-        raise WrongProperty(
-            f"must be networks such as 10.0.0.0/8, with spaces between: {error}"
-        ) from None
-
-
 KEYS = (
     Key(
         "database",
@@ -127,7 +119,7 @@ KEYS = (
     ),
     Key(
         "trusted-proxies",
-        _networks,
+        networks,
         (),
         "networks whose X-Forwarded-For is believed, such as 127.0.0.1/32",
     ),
@@ -173,7 +165,7 @@ KEYS = (
     Key("directip-listen", endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
     Key(
         "directip-allow",
-        _networks,
+        networks,
         (),
         "networks that it may come from, as the operator names them: 192.0.2.0/28 (this machine)",
     ),
@@ -194,7 +186,7 @@ KEYS = (
     ),
     Key(
         "webhook-allow",
-        _networks,
+        networks,
         (),
         "private networks that webhooks may be in: 10.1.0.0/16 (none)",
     ),
@@ -208,6 +200,7 @@ KEYS = (
 )
 
 EXAMPLES = {
+    "map-file": "/var/lib/fieldagent-hub/alps.mbtiles",
     "database": "postgresql://fieldagent@db.example.org/fieldagent",
     "database-password-file": "/etc/fieldagent/database-password",
     "database-direct": "postgresql://fieldagent@db.example.org:5432/fieldagent",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,15 @@ def endpoint(value: str) -> tuple[str, int]:
     if not host:
         raise WrongProperty(f"must be HOST:PORT, not {value!r}")
     return host.strip("[]"), whole(0, 65535, "port")(port)
+
+
+def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(each) for each in value.split())
+    except ValueError as error:
+        raise WrongProperty(
+            f"must be networks such as 10.0.0.0/8, with spaces between: {error}"
+        ) from None
 
 
 def absolute_path(value: str) -> Path:

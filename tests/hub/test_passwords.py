@@ -11,9 +11,10 @@ import pytest
 import trio
 
 from fieldagent.http.address import source_of
-from fieldagent.hub import attempts, passwords, secret
+from fieldagent.hub import attempts, passwords
 from fieldagent.hub.attempts import BY_ACCOUNT, BY_ADDRESS
 from fieldagent.hub.store.contract import Store
+from fieldagent.system.scrypt import hash_password, password_matches
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
 from tests.processes import PATIENCE, until_async
 
@@ -32,7 +33,7 @@ class Scrypt:
     def matches(self, password: str, stored: str | None) -> bool:
         self.tried.append(password)
         self.go_on.wait(PATIENCE)
-        return secret.password_matches(password, stored)
+        return password_matches(password, stored)
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ async def test_who_was_right_before_passes_while_strangers_guess(
 async def test_a_password_that_is_changed_is_wrong_at_once(store: Store, scrypt: Scrypt) -> None:
     async with cloud(store) as hub:
         assert await push(hub, BEN) == 200
-        changed = secret.hash_password("a new one")
+        changed = hash_password("a new one")
         await store.commit(
             lambda db: db.execute("UPDATE member SET password = ? WHERE id = 3", changed)
         )

@@ -18,13 +18,14 @@ from fieldagent.http.client import Reply, request
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import directory, secret, standing
+from fieldagent.hub import directory, standing
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.attempts import BY_ADDRESS
 from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.rate import Rate, retry_after
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Waypoint
+from fieldagent.system import scrypt
+from fieldagent.system.rate import Rate, retry_after
 from fieldagent.wire.envelope import decode
 from tests.running import running
 
@@ -86,7 +87,7 @@ class Cloud:
         workspace = directory.add_workspace(db, "Alps", now=now)
         push = directory.add_user(db, workspace, "push", type_="Integration", now=now)
         ada = directory.add_user(db, workspace, "Ada", email="ada@example.org", now=now)
-        hashed = secret.hash_password("of Ben: a long one")
+        hashed = scrypt.hash_password("of Ben: a long one")
         directory.add_user(db, workspace, "Ben", email="ben@example.org", password=hashed, now=now)
         directory.add_device(db, workspace, ada, "kit", now=now)
         elsewhere = directory.add_workspace(db, "Andes", now=now)
@@ -495,10 +496,10 @@ def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, told: 
 
 
 def test_a_password_is_found_again_and_another_is_not() -> None:
-    stored = secret.hash_password("correct horse")
-    assert secret.password_matches("correct horse", stored)
-    assert not secret.password_matches("wrong horse", stored)
-    assert not secret.password_matches("", None)
+    stored = scrypt.hash_password("correct horse")
+    assert scrypt.password_matches("correct horse", stored)
+    assert not scrypt.password_matches("wrong horse", stored)
+    assert not scrypt.password_matches("", None)
     assert "correct" not in stored
 
 

@@ -37,6 +37,8 @@ export async function call(method, path, body, headers = {}) {
     throw new Away();
   }
   answers(true);
+  // Who is signed in no more does so anew; on this machine nobody has to.
+  if (answer.status === 401) location.assign("/enter");
   if (!answer.ok) throw new Refused(document);
   return document;
 }

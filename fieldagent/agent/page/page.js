@@ -49,6 +49,10 @@ function lookAtAll() {
   lookAtConversation();
 }
 
+// Over plain HTTP it is this machine's own, which nobody signs in to.
+by("leave").hidden = location.protocol !== "https:";
+by("leave").addEventListener("click", () => fetch("/enter/session", { method: "DELETE" })
+  .finally(() => location.assign("/enter")));
 setUpSos(lookAtAll);
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);

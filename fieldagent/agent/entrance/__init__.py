@@ -1,0 +1,167 @@
+"""Where people of the camp sign in to the kit's page, with the pass phrase of the kit."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from fieldagent.http.address import source_of
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Admission, Judge, Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route, router
+from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.page import files
+from fieldagent.system.rate import Rate, retry_after
+from fieldagent.system.scrypt import password_matches
+
+NAMES = ("enter.css", "enter.js")
+COOKIE = "fieldagent-page"
+LASTS = 43_200.0
+"""Seconds that somebody stays signed in."""
+SIGNED_IN_MAX = 256
+TRIES = Rate(per_minute=6, burst=12)
+"""Of one address, at a wrong pass phrase."""
+ALL_TRIES = Rate(per_minute=60, burst=60)
+"""Of everybody: each takes a gateway's processor for a while."""
+WAITING_MAX = 4
+
+Version = tuple[int, int]
+"""Tells one pass phrase's file from the next."""
+
+
+class Entrance:
+    """Who has signed in is kept in memory: after a restart they do so again. `clock` is one that
+    nobody sets, in seconds."""
+
+    def __init__(self, pass_phrase: Path, clock: Callable[[], float]) -> None:
+        self._pass_phrase = pass_phrase
+        self._clock = clock
+        self._signed_in: dict[bytes, tuple[float, Version]] = {}
+        """By the hash of the cookie: until when, and by which pass phrase."""
+        self._tats: dict[str, float] = {}
+        self._limiter = trio.CapacityLimiter(1)
+
+    def before(self, judge: Judge) -> Judge:
+        """Lets to `judge` who has signed in, and everybody to where they can."""
+        outside = router(self._routes())
+
+        async def at_the_door(head: Request) -> Admission:
+            if head.path == "/enter" or head.path.startswith("/enter/"):
+                return await outside(head)
+            if self._knows(head):
+                return await judge(head)
+            if head.method == "GET" and head.path == "/":
+                return Admission(_to_the_entrance)
+            raise Problem(401, "sign in first, at /enter")
+
+        return at_the_door
+
+    def _routes(self) -> list[Route]:
+        return [
+            *files.routes("/enter", "/enter/file", __name__, NAMES),
+            Route("POST", "/enter/session", self._enter, body=2_048),
+            Route("DELETE", "/enter/session", self._leave),
+        ]
+
+    def _knows(self, head: Request) -> bool:
+        cookie = _cookie_of(head)
+        until, version = self._signed_in.get(_digest(cookie), (0.0, None))
+        return self._clock() < until and version == _version(self._pass_phrase)
+
+    async def _enter(self, request: Request) -> Response:
+        told = _pass_phrase_of(request)
+        version = _version(self._pass_phrase)
+        if version is None:
+            raise Problem(403, "this kit has no pass phrase yet: `fieldagent page --set` on it")
+        self._count(request.peer)
+        if self._limiter.statistics().tasks_waiting >= WAITING_MAX:
+            raise _too_many(1)
+        stored = await trio.to_thread.run_sync(self._pass_phrase.read_text)
+        matches = partial(password_matches, told, stored.strip())
+        if not await trio.to_thread.run_sync(matches, limiter=self._limiter):
+            raise Problem(401, "the pass phrase is wrong")
+        self._give_back(request.peer)
+        cookie = secrets.token_urlsafe(32)
+        now = self._clock()
+        known = {key: each for key, each in self._signed_in.items() if each[0] > now}
+        newest = sorted(known, key=lambda key: known[key][0])[-SIGNED_IN_MAX + 1 :]
+        self._signed_in = {key: known[key] for key in newest}
+        self._signed_in[_digest(cookie)] = (now + LASTS, version)
+        return Response(204, headers=(_set_cookie(cookie, LASTS),))
+
+    async def _leave(self, request: Request) -> Response:
+        self._signed_in.pop(_digest(_cookie_of(request)), None)
+        return Response(204, headers=(_set_cookie("", 0),))
+
+    def _count(self, peer: str) -> None:
+        """A try is counted before it is made: of many at once, no more are made than may fail."""
+        now, source = self._clock(), source_of(peer)
+        self._tats = {who: tat for who, tat in self._tats.items() if tat > now}
+        for who, rate in ((source, TRIES), ("", ALL_TRIES)):
+            tat, wait = rate.admit(self._tats.get(who, 0.0), now)
+            if wait:
+                raise _too_many(wait)
+            self._tats[who] = tat
+
+    def _give_back(self, peer: str) -> None:
+        for who, rate in ((source_of(peer), TRIES), ("", ALL_TRIES)):
+            if who in self._tats:
+                self._tats[who] -= 60.0 / rate.per_minute
+
+
+async def _to_the_entrance(request: Request) -> Response:
+    return Response(303, headers=(("Location", "/enter"),))
+
+
+def _too_many(wait: float) -> Problem:
+    seconds = retry_after(wait)
+    return Problem(
+        429, f"too many tries; again in {seconds} s", headers=(("Retry-After", seconds),)
+    )
+
+
+def _version(path: Path) -> Version | None:
+    """None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _pass_phrase_of(request: Request) -> str:
+    try:
+        body: Any = load_document(required_body(request))
+    except NotJson as error:
+        raise Problem(400, str(error)) from None
+    told = body.get("passPhrase") if isinstance(body, dict) and len(body) == 1 else None
+    if not isinstance(told, str):
+        raise Problem(422, "the body is an object with passPhrase, a text")
+    return told
+
+
+def _digest(cookie: str) -> bytes:
+    """Compared by a hash: the time that takes tells nothing."""
+    return sha256(cookie.encode("utf-8", "replace")).digest()
+
+
+def _cookie_of(request: Request) -> str:
+    try:
+        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _set_cookie(value: str, seconds: float) -> tuple[str, str]:
+    """RFC 6265; no script sees it, and no other site makes a browser send it."""
+    rules = f"Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds:.0f}"
+    return "Set-Cookie", f"{COOKIE}={value}; {rules}"

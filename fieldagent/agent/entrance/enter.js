@@ -1,0 +1,21 @@
+// Signing in to the kit's page.
+
+import { by, tell } from "./text.js";
+
+by("enter").addEventListener("submit", async event => {
+  event.preventDefault();
+  by("go").disabled = true;
+  try {
+    const answer = await fetch("/enter/session", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ passPhrase: by("phrase").value }),
+    });
+    if (answer.ok) return location.replace("/");
+    tell("fault", (await answer.json()).detail);
+  } catch {
+    tell("fault", "The kit does not answer: are you in its network still? Try again.");
+  }
+  by("go").disabled = false;
+  by("phrase").focus();
+});

@@ -1,0 +1,83 @@
+"""The kit's page for people of the camp: TLS by a certificate of its own, for the named networks
+alone, behind the pass phrase of the kit."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from fieldagent.agent.entrance import Entrance
+from fieldagent.agent.settings import Settings
+from fieldagent.http.address import is_in
+from fieldagent.http.guard import network_guard
+from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
+from fieldagent.http.message import Judge
+from fieldagent.http.server import serve
+from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_certificate
+from fieldagent.system.private import make_private_folder
+from fieldagent.system.supervisor import Note
+
+log = logging.getLogger(__name__)
+
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+class Files(NamedTuple):
+    """Where it keeps what it is known by."""
+
+    certificate: Path
+    pass_phrase: Path
+
+
+def files_of(settings: Settings) -> Files:
+    folder = settings.state_directory / "page"
+    return Files(folder / "certificate.pem", folder / "pass-phrase")
+
+
+async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault: Note) -> None:
+    """Until `stopping` is set. Raises ListenFailed."""
+    there = files_of(settings)
+    context = await trio.to_thread.run_sync(_context, there)
+    listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
+
+    async def let_in(peer: socket.socket, address: str) -> str | None:
+        """Before a byte of TLS: to others there is nothing here."""
+        return address if is_in(address, settings.page_listen) else None
+
+    log.info(
+        "the page answers people of %s at port %d, by TLS; the certificate's fingerprint is %s",
+        " ".join(map(str, settings.page_listen)),
+        port_of(listeners),
+        await trio.to_thread.run_sync(fingerprint, there.certificate),
+    )
+    if not there.pass_phrase.exists():
+        log.warning("nobody can sign in to it yet: `fieldagent page --set` sets a pass phrase")
+    await serve(
+        Entrance(there.pass_phrase, trio.current_time).before(judge),
+        listeners,
+        stopping=stopping,
+        guard=network_guard,
+        tls=context,
+        introduce=let_in,
+        note_fault=note_fault,
+    )
+
+
+def _context(there: Files) -> ssl.SSLContext:
+    try:
+        make_private_folder(there.certificate.parent)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(own_certificate(there.certificate))
+    except NoCertificate as none:
+        raise ListenFailed(f"the page cannot begin: {none}") from none
+    except OSError as error:  # ssl.SSLError is one
+        raise ListenFailed(
+            f"{there.certificate} cannot be used: {error.strerror or error}; remove it, and the"
+            " next start makes another"
+        ) from error
+    return context

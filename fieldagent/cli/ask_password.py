@@ -1,0 +1,20 @@
+"""A password, asked for: never an argument, which every user of the machine could read."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+
+from fieldagent.cli.exit_codes import USAGE
+from fieldagent.cli.log_lines import complain
+
+
+def ask_password(what: str = "Password") -> str:
+    """On a terminal twice, and a line of standard input elsewhere."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    first = getpass.getpass(f"{what}: ")
+    if first != getpass.getpass("Again: "):
+        complain("the two are not the same")
+        raise SystemExit(USAGE)
+    return first

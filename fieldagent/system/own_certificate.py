@@ -1,0 +1,45 @@
+"""A key and a certificate that this machine has made for itself: people compare its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import subprocess
+from pathlib import Path
+
+from fieldagent.system.folder import put_file
+
+LASTS = 36_500
+"""Days: it may be made while the clock says 1970."""
+MAKING_MAX = 60.0
+"""Seconds."""
+
+
+class NoCertificate(Exception):
+    """The text says why there is none, and what to do."""
+
+
+def own_certificate(path: Path) -> Path:
+    """The file at `path` with both, made by OpenSSL where it is not there. Raises NoCertificate."""
+    if path.exists():
+        return path
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", str(LASTS), "-subj", "/CN=fieldagent", "-keyout", "-"]
+    try:
+        made = subprocess.run(command, capture_output=True, timeout=MAKING_MAX, check=True)
+        put_file(path, made.stdout)
+    except FileNotFoundError:
+        raise NoCertificate("openssl is missing: apt install openssl") from None
+    except subprocess.SubprocessError as error:
+        told = getattr(error, "stderr", None) or str(error).encode()
+        raise NoCertificate(f"openssl failed: {told.decode(errors='replace')[-200:]}") from error
+    except OSError as error:
+        raise NoCertificate(f"{path} cannot be written: {error.strerror}") from error
+    return path
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of the certificate, as browsers show it. Raises OSError, ValueError."""
+    text = path.read_text()
+    certificate = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") :])
+    return hashlib.sha256(certificate).digest().hex(":").upper()

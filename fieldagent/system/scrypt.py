@@ -1,0 +1,33 @@
+"""Passwords as they are kept: people choose them, so scrypt (RFC 7914) makes guessing dear."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+
+_N, _R, _P = 2**14, 8, 1
+"""RFC 7914 section 2: 16 MiB and some 50 ms for each guess."""
+_DUMMY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(32)).decode()
+
+
+def hash_password(password: str) -> str:
+    salt = secrets.token_bytes(16)
+    parts = (
+        base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, _N, _R, _P))
+    )
+    return "$".join(("scrypt", str(_N), str(_R), str(_P), *parts))
+
+
+def password_matches(password: str, stored: str | None) -> bool:
+    """Takes as long for somebody without a password as for one with another."""
+    _, n, r, p, salt, expected = (stored or _DUMMY).split("$")
+    found = _scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
+    return hmac.compare_digest(found, base64.b64decode(expected)) and stored is not None
+
+
+def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
+    return hashlib.scrypt(
+        password.encode("utf-8", "replace"), salt=salt, n=n, r=r, p=p, maxmem=2**26, dklen=32
+    )

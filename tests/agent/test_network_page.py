@@ -1,0 +1,241 @@
+"""The kit's page from a phone in camp: real agents, real TLS, and Chromium as the phone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests import browser
+from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, until
+
+LOCAL_API = (Path(__file__).parents[2] / "docs/local-api.md").read_text()
+PHRASE = "four words of the camp"
+FREE = ssl._create_unverified_context()
+
+
+class Camp(NamedTuple):
+    kit: Agent
+    port: int
+    home: Path
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        """Status, headers and text."""
+        connection = HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=FREE)
+        content = None if body is None else json.dumps(body)
+        if content is not None:
+            headers = {"Content-Type": "application/json", **headers}
+        try:
+            connection.request(method, path, content, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
+
+    def enter(self, phrase: str = PHRASE, **headers: str) -> Any:
+        return self.call("POST", "/enter/session", {"passPhrase": phrase}, **headers)
+
+    def cookie(self) -> dict[str, str]:
+        status, headers, text = self.enter()
+        assert status == 204, text
+        return {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+
+
+def page(home: Path, *arguments: str, phrase: str = "") -> subprocess.CompletedProcess[str]:
+    command = [*MODULE, "page", "--config", str(home / "agent.properties"), *arguments]
+    return subprocess.run(
+        command, input=phrase, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+@contextmanager
+def camp(home: Path, networks: str = "127.0.0.0/8", **environment: str) -> Iterator[Camp]:
+    port = free_port()
+    settings: dict[str, str | None] = {"satellite-port": None, "page-listen": networks}
+    settings["page-port"] = str(port)
+    with agent(home, settings, MODULE, **environment) as kit:
+        yield Camp(kit, port, home)
+
+
+def answers(there: Camp) -> bool:
+    try:
+        return bool(there.call("GET", "/enter")[0] == 200)
+    except OSError:
+        return False
+
+
+def test_who_knows_the_pass_phrase_comes_in_and_nobody_else(tmp_path: Path) -> None:
+    with camp(tmp_path) as there:
+        until(lambda: answers(there))
+        assert there.enter()[0] == 403, "there is no pass phrase yet"
+        assert "fieldagent page --set" in there.enter()[2]
+        short = page(tmp_path, "--set", phrase="too short\n")
+        assert (short.returncode, "9 characters" in short.stderr) == (2, True)
+        assert page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
+        for path in ("/api/status", "/page/page.js", "/openapi.json", "/nothing", "/%65nter"):
+            assert there.call("GET", path)[0] == 401, path
+        package = {"message": {"content": "x"}}
+        assert there.call("POST", "/api/package/async", package)[0] == 401
+        status, headers, _ = there.call("GET", "/")
+        assert (status, headers["Location"]) == (303, "/enter")
+        assert there.enter("wrong")[0] == 401
+        status, headers, _ = there.enter()
+        rules = headers["Set-Cookie"]
+        assert status == 204 and "; Secure; HttpOnly; SameSite=Strict" in rules
+        mine = {"Cookie": rules.partition(";")[0]}
+        assert there.call("GET", "/api/status", **mine)[0] == 200
+        assert there.call("POST", "/api/package/async", package, **mine)[0] == 202
+        assert there.call("GET", "/api/status", Cookie=mine["Cookie"] + "x")[0] == 401
+        own = f"https://127.0.0.1:{there.port}"
+        assert there.call("GET", "/api/status", **mine, Origin=own)[0] == 200
+        foreign: list[dict[str, str]] = [
+            {"Origin": "https://evil.example"},
+            {"Origin": "https://127.0.0.1:8443"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+        ]
+        for each in foreign:
+            assert there.call("POST", "/api/package/async", package, **mine, **each)[0] == 403
+            assert there.enter(**each)[0] == 403
+        # A link in a message leads there, and brings no cookie along.
+        follows = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        assert there.call("GET", "/", **follows)[0] == 303
+        # This machine's own programs go on as ever.
+        assert there.kit.call("GET", "/api/status").status == 200
+        assert there.call("DELETE", "/enter/session", **mine)[0] == 204
+        assert there.call("GET", "/api/status", **mine)[0] == 401
+        mine = there.cookie()
+        assert page(tmp_path, "--set", phrase=f"{PHRASE} anew\n").returncode == 0
+        assert there.call("GET", "/api/status", **mine)[0] == 401, "another pass phrase"
+        assert there.enter()[0] == 401
+
+
+def test_guessing_is_slow(tmp_path: Path) -> None:
+    with camp(tmp_path) as there:
+        until(lambda: answers(there))
+        assert page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
+        wrong = 0
+        while (told := there.enter(f"guess {wrong}"))[0] == 401:
+            wrong += 1
+        status, headers, _ = told
+        assert status == 429 and 0 < int(headers["Retry-After"]) <= 60
+        assert wrong >= 12
+        assert there.kit.call("GET", "/api/status").status == 200
+
+
+def test_nobody_of_another_network_gets_a_byte(tmp_path: Path) -> None:
+    with camp(tmp_path, "10.99.0.0/16 fd00:99::/32") as there:
+        there.kit.expect("the page answers people of 10.99.0.0/16")
+        with socket.create_connection(("127.0.0.1", there.port), timeout=PATIENCE) as stranger:
+            stranger.settimeout(PATIENCE)
+            with suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""
+
+
+def test_its_fingerprint_stays_and_its_files_are_its_owners_alone(tmp_path: Path) -> None:
+    seen = set()
+    for _ in range(2):
+        with camp(tmp_path) as there:
+            until(lambda there=there: answers(there))  # type: ignore[misc]
+            served = ssl.get_server_certificate(("127.0.0.1", there.port))
+            seen.add(sha256(ssl.PEM_cert_to_DER_cert(served)).digest().hex(":").upper())
+            told = json.loads(page(tmp_path, "--json").stdout)
+            assert told["addresses"] == [f"https://127.0.0.1:{there.port}/"]
+            assert {told["fingerprint"]} == seen
+            assert told["passPhrase"] is False
+            assert told["fingerprint"] in page(tmp_path).stdout
+    folder = tmp_path / "state/page"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_what_keeps_it_from_beginning_takes_nothing_else_down(tmp_path: Path) -> None:
+    """Without OpenSSL's program, and with another program on the port."""
+    (tmp_path / "bin").mkdir()
+    with camp(tmp_path, PATH=str(tmp_path / "bin")) as there:
+        there.kit.expect("openssl is missing: apt install openssl")
+        assert there.kit.call("GET", "/api/status").status == 200
+        (fault,) = there.kit.call("GET", "/api/status").body["faults"]
+        assert fault["part"] == "the page for the network"
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        settings = {"satellite-port": None, "page-listen": "127.0.0.0/8"}
+        settings["page-port"] = str(taken.getsockname()[1])
+        with agent(tmp_path, settings) as kit:
+            kit.expect("is in use by another program")
+            assert kit.call("GET", "/api/status").status == 200
+
+
+def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
+    with camp(tmp_path) as there, browser.browser() as opened:
+        until(lambda: answers(there))
+        assert page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
+        phone = {**browser.SCREENS["390-light"], "ignore_https_errors": True}
+        context = opened.new_context(**phone)
+        context.set_default_timeout(PATIENCE * 1000)
+        shown = context.new_page()
+        troubles: list[str] = []
+        shown.on("pageerror", lambda error: troubles.append(str(error)))
+        shown.goto(f"https://127.0.0.1:{there.port}/")
+        shown.get_by_label("Pass phrase").fill("not it at all")
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_text("the pass phrase is wrong").wait_for()
+        assert browser.faults(shown) == []
+        browser.keep(shown, "enter-390-light")
+        shown.get_by_label("Pass phrase").fill(PHRASE)
+        shown.get_by_role("button", name="Sign in").click()
+        shown.locator("#field-content").fill("from the camp")
+        shown.locator("#submit").click()
+        shown.locator("#talk").get_by_text("from the camp").wait_for()
+        assert browser.faults(shown) == []
+        # Whose pass phrase counts no more is asked for the next one.
+        shown.get_by_role("button", name="Sign out").click()
+        shown.get_by_label("Pass phrase").wait_for()
+        assert there.kit.call("GET", "/api/packages").body["packages"][0]["text"] == "from the camp"
+        assert troubles == []
+        context.close()
+
+
+def test_check_and_page_say_what_is_missing(tmp_path: Path) -> None:
+    properties = tmp_path / "agent.properties"
+    properties.write_text(f"state-directory={tmp_path / 'state'}\n")
+    unset = page(tmp_path)
+    assert (unset.returncode, "page-listen is not set" in unset.stderr) == (78, True)
+    properties.write_text(f"state-directory={tmp_path / 'state'}\npage-listen=127.0.0.1/8\n")
+    wrong = page(tmp_path)
+    assert wrong.returncode == 78
+    assert re.search("page-listen.*has host bits set", wrong.stderr)
+    assert page(tmp_path, "--config", os.devnull + "x").returncode == 66
+
+
+def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+    """Of docs/local-api.md; who runs them here needs no sudo."""
+    lines = re.findall(r"^    sudo (fieldagent page.*?) *#", LOCAL_API, re.MULTILINE)
+    assert len(lines) == 2
+    folder = tmp_path / "fieldagent"
+    folder.mkdir()
+    properties = f"state-directory={tmp_path / 'state'}\npage-listen=127.0.0.0/8\n"
+    (folder / "agent.properties").write_text(properties)
+    told = [
+        subprocess.run(
+            [*MODULE, *line.split()[1:]],
+            input=f"{PHRASE}\n",
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+            env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)},
+        ).stdout
+        for line in lines
+    ]
+    assert "It is set" in told[0]
+    assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", told[1])
