@@ -23,6 +23,9 @@ UNUSED = (
     # Of systems other than Linux.
     "trio/_core/_io_kqueue.py",
     "trio/_core/_io_windows.py",
+    "trio/_core/_generated_io_kqueue.py",
+    "trio/_core/_generated_io_windows.py",
+    "trio/_core/_generated_windows_ffi.py",
     "trio/_core/_windows_cffi.py",
     "trio/_subprocess_platform/kqueue.py",
     "trio/_subprocess_platform/windows.py",
@@ -30,6 +33,9 @@ UNUSED = (
     "trio/_wait_for_object.py",
     "trio/testing",
     "trio/_tools",
+    # Of trio's own prompt.
+    "trio/__main__.py",
+    "trio/_repl.py",
     "serial/urlhandler",
     "serial/tools",
     "serial/threaded",
