@@ -195,7 +195,7 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
-    *_, commands, track = reader.blocks(LOCAL_API)
+    *_, commands, track, batched = reader.blocks(LOCAL_API)
     text, place, dry_run, sos, confirmed, cancel, *looks = commands.strip().splitlines()
     sent, show, status, neighbours = looks
     with simulated(reader):
@@ -210,11 +210,12 @@ def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
         assert "accepted" in reader.types(show)
         assert "Satellite" in reader.types(status)
         assert "radio" in reader.types(neighbours)
-        with (
-            Running([*reader.inside, sys.executable, "-c", GPSD], "ready"),
-            reader.starts(track.strip(), "Package"),
-        ):
-            pass
+        for command in (track, batched):
+            with (
+                Running([*reader.inside, sys.executable, "-c", GPSD], "ready"),
+                reader.starts(command.strip(), "Package"),
+            ):
+                pass
 
 
 def on_a_terminal(command: str) -> str:

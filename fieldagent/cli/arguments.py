@@ -190,6 +190,13 @@ def _add_track(commands: Subparsers) -> None:
     track.add_argument(
         "--collapse-key", type=int, default=2947, help="a newer position replaces (2947)"
     )
+    track.add_argument(
+        "--batch",
+        type=_count,
+        metavar="SECONDS",
+        help="keep every position, to 1.1 m; over satellite they wait so long to share a message,"
+        " and --collapse-key and --satellite-factor do not count",
+    )
     track.add_argument("--channel", action="append", **CHANNEL, dest="channels")
     track.add_argument("--time-to-live", type=int, metavar="SECONDS")
     _add_local(track)

@@ -35,6 +35,10 @@ DATED_FROM = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
 """Before it there was no fieldagent: an older date is that of a receiver whose weeks ran over."""
 
 
+BATCH_DECIMALS = 5
+"""Of a degree: at most 1.1 m."""
+
+
 class Away(Exception):
     """gpsd cannot be reached, or went away; the text is for people."""
 
@@ -123,7 +127,9 @@ class _Tracker:
         if time.monotonic() < self._call_again:
             return
         try:
-            if self.track.due(costly=False) and self.track.due(costly=self._look_at_cost()):
+            if self.track.due(costly=False) and (
+                self.given.batch is not None or self.track.due(costly=self._look_at_cost())
+            ):
                 self._post(fix)
         except CallFailed as failed:
             self._say("agent", str(failed))
@@ -160,6 +166,8 @@ class _Tracker:
     def _body(self, fix: Fix) -> dict[str, Any]:
         # The agent dates what has no date, and is right to the second.
         dated = fix.time >= DATED_FROM
+        if self.given.batch is not None:
+            return self._batched(fix, dated)
         location = {
             "latitude": fix.latitude,
             "longitude": fix.longitude,
@@ -168,13 +176,22 @@ class _Tracker:
             "speedOverGround": fix.speed,
             "courseOverGround": fix.course,
         }
-        body = {
-            "location": {name: value for name, value in location.items() if value is not None},
-            "collapseKey": self.given.collapse_key,
-            "channels": self.given.channels,
-            "timeToLive": self.given.time_to_live,
+        how = {"collapseKey": self.given.collapse_key}
+        return _present({"location": _present(location), **how, **self._terms()})
+
+    def _batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
+        """All are kept, and tell time and place alone, so that many share a message as a track
+        (docs/on-air.md)."""
+        location = {
+            "latitude": round(fix.latitude, BATCH_DECIMALS),
+            "longitude": round(fix.longitude, BATCH_DECIMALS),
+            "timestamp": _iso(fix.time) if dated else None,
         }
-        return {name: value for name, value in body.items() if value is not None}
+        how = {"gather": self.given.batch}
+        return _present({"location": _present(location), **how, **self._terms()})
+
+    def _terms(self) -> dict[str, Any]:
+        return {"channels": self.given.channels, "timeToLive": self.given.time_to_live}
 
     def _say(self, whom: str, what: str) -> None:
         if self._said.get(whom) != what:
@@ -189,6 +206,10 @@ def _member(answer: Any, name: str) -> Any:
             UNAVAILABLE,
         )
     return answer[name]
+
+
+def _present(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _iso(unix: float) -> str:

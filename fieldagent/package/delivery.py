@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import Channel, Package, Status
 
 CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
 
@@ -60,14 +60,18 @@ def legs_of(
 
 
 def delays(
-    legs: Mapping[Channel, Leg], fan_out: FanOut, head_start: float, *, sos: bool
+    package: Package, legs: Mapping[Channel, Leg], fan_out: FanOut, head_start: float
 ) -> dict[Channel, float]:
     """After how many seconds each leg that waits may begin."""
     waits = [channel for channel, leg in legs.items() if leg.status is None]
-    if fan_out is not FanOut.CHEAPEST or sos:
+    if package.sos:
         return dict.fromkeys(waits, 0.0)
     waits.sort(key=CHEAPEST_FIRST.index)
-    return {channel: place * head_start for place, channel in enumerate(waits)}
+    step = head_start if fan_out is FanOut.CHEAPEST else 0.0
+    begins = {channel: place * step for place, channel in enumerate(waits)}
+    if package.gather is not None and Channel.SATELLITE in begins:
+        begins[Channel.SATELLITE] = max(begins[Channel.SATELLITE], package.gather)
+    return begins
 
 
 def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:

@@ -78,6 +78,9 @@ class Package:
     priority: int = 11
     time_to_live: int | None = None
     """Seconds; None means what the settings say. An SOS has none."""
+    gather: int | None = None
+    """Seconds that it waits, where each message costs, for others to share one with. The newest
+    goes first. An SOS does not wait."""
 
     @property
     def sos(self) -> bool:

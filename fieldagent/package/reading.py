@@ -212,6 +212,7 @@ ROUTING = {
     "collapseKey": Field(read_int32, "collapse_key"),
     "priority": Field(read_int32, "priority"),
     "timeToLive": Field(read_seconds, "time_to_live"),
+    "gather": Field(read_seconds, "gather"),
     "workspaceId": Field(lambda value: None, ""),
 }
 

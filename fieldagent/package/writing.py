@@ -28,6 +28,8 @@ def package_json(package: Package) -> dict[str, Any]:
         document["collapseKey"] = package.collapse_key
     if package.time_to_live is not None:
         document["timeToLive"] = package.time_to_live
+    if package.gather is not None:
+        document["gather"] = package.gather
     document[kind_of(package.item)] = item_json(package.item)
     return document
 

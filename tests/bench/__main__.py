@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.sbd import MO_BYTES
 from tests.bench.crowd import unanswered
 from tests.bench.durable import durable
 from tests.bench.http import ratio as http_ratio
@@ -17,6 +18,7 @@ from tests.bench.queue import ratio as queue_ratio
 from tests.bench.team import main as team
 from tests.processes import ZIPAPP
 from tests.wire.field_messages import FIELD_MESSAGES
+from tests.wire.test_track import WAYS, fitting
 
 TIME = 1_790_000_000
 MOMENT = datetime.fromtimestamp(TIME, UTC)
@@ -30,7 +32,7 @@ SAMPLES: dict[str, Item] = {
 
 
 def on_air() -> None:
-    """Held-out messages in five languages, as a kit sends them over satellite."""
+    """Held-out messages in five languages, and tracks, as a kit sends them over satellite."""
     said = [text for texts in FIELD_MESSAGES.values() for text in texts]
     sizes = [
         [len(encode([Entry(50_000_000, Message(text), TIME)], packed=packed)) for text in said]
@@ -42,6 +44,9 @@ def on_air() -> None:
     ratio = 1 - saved / utf8
     row("text on air over UTF-8, held-out messages", ratio, "<= 0.65", ratio <= 0.65)
     row(f"  credits of {len(said)} of them, over plain", packed / plain, "<= 0.8", packed <= 43)
+    for what, room, goal in (("satellite message", MO_BYTES, 60), ("credit", CREDIT_BYTES, 8)):
+        least = min(fitting(way, room, seed) for way in WAYS for seed in range(5))
+        row(f"positions (time, 1.1 m) in one {what}", least, f">= {goal}", least >= goal)
 
 
 def row(what: str, value: float, goal: str, met: bool) -> None:

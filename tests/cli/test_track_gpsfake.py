@@ -19,7 +19,7 @@ import pytest
 
 from tests.gps_log import nmea
 from tests.machine import tool
-from tests.processes import MODULE, PATIENCE, Agent, Running, free_port
+from tests.processes import MODULE, PATIENCE, Agent, Running, free_port, sky, until
 from tests.scripted_agent import scripted_agent
 from tests.wire.test_gpsd import TPV
 
@@ -197,6 +197,23 @@ def test_coarser_while_only_satellite_is_up(
         f"{second // 60:02d}:{second % 60:02d}" for second in posted
     ]
     assert agent.posted.empty()
+
+
+def test_batched_positions_are_all_kept_and_share_one_message(tmp_path: Path) -> None:
+    way = [tpv(0), tpv(60, metres=600), tpv(200, metres=2700)]
+    with (
+        sky(tmp_path) as above,
+        kit(tmp_path) as agent,
+        scripted(telling(*way)) as port,
+        tracking(port, agent.port, "--batch", "3") as track,
+    ):
+        track.expect("Package 3")
+        for latitude, time in (("47.0,", "10:00:00Z"), ("47.0054,", "10:01:00Z")):
+            assert time in above.expect(f'"latitude": {latitude}')
+        line = above.expect('"latitude": 47.02428,')
+        assert '"timestamp": "2026-11-20T10:03:20Z"' in line
+        until(lambda: agent.call("GET", "/api/queue").body["queued"] == 0)
+        assert agent.call("GET", "/api/status").body["channels"]["Satellite"]["creditsToday"] == 1
 
 
 def test_a_posted_package_holds_what_gpsd_and_the_caller_told() -> None:

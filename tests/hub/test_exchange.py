@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import cbor2
 import pytest
@@ -203,6 +204,36 @@ async def test_texts_go_packed_over_satellite_to_who_sent_packed_text(store: Sto
         assert not envelope.packed
         await from_ben(Entry(70_000_001, JournalNumber()), packed=False)
         assert await to_ben("Who has the key?") == ("Who has the key?", False)
+
+
+async def test_a_track_comes_out_as_single_locations_with_their_times(store: Store) -> None:
+    """At the hub, and at a kit that it tells them over satellite."""
+    times = [TIME + 300 * number for number in range(5)]
+    moments = [datetime.fromtimestamp(at, UTC) for at in times]
+    track = [
+        Entry(70 + number, Location(46.5 + number / 1000, 7.25, moment), times[number])
+        for number, moment in enumerate(moments)
+    ]
+    body = encode(track, packed=True)
+    async with field(store) as alps:
+        await store.commit(lambda db: db.execute("UPDATE device SET packs_text = 1"))
+        await alps.mobile_originated().take_in(alps.device(1), body, Bearer.SATELLITE)
+        # Each by itself is the same as over another way.
+        for entry in track:
+            await alps.sends(1, entry)
+        stored = await alps.rows("SELECT body FROM item ORDER BY id")
+        assert [decode(bytes(entry)).entries[0].content for (entry,) in stored] == [
+            each.content for each in track
+        ]
+        alps.now += GRACE
+        await alps.satellite()
+        bodies = [told for imei, told in alps.sky.taken if imei == alps.device(3).imei]
+        envelope = decode(bodies[0], keys=[MT_KEY])
+        assert envelope.packed
+        told = [each for each in envelope.entries if isinstance(each.content, Location)]
+        assert [(each.time, each.content) for each in told] == [
+            (each.time, each.content) for each in track
+        ]
 
 
 async def test_a_link_that_lives_spares_the_satellite_but_for_an_sos(store: Store) -> None:

@@ -59,8 +59,7 @@ def fitting(way: str, room: int, seed: int) -> int:
 def test_sixty_positions_fit_one_message_and_eight_a_credit(way: str) -> None:
     for seed in range(5):
         assert fitting(way, MO_BYTES, seed) >= 60
-    fits = sorted(fitting(way, CREDIT_BYTES, seed) for seed in range(5))
-    assert fits[2] >= 8, fits
+        assert fitting(way, CREDIT_BYTES, seed) >= 8
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -32,6 +32,8 @@ class ChannelQueue:
     def __init__(self, channel: Channel, doubtful: Sequence[Piece] = ()) -> None:
         self.channel = channel
         self.bursts = Bursts()
+        self.gathering: set[int] = set()
+        """Packages that wait for others to go with; some may have ended since."""
         self.alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
         self.in_flight: dict[int, list[Piece]] = {0: list(doubtful)} if doubtful else {}
@@ -82,6 +84,9 @@ class ChannelQueue:
         package, sequence = accepted.package, accepted.sequence
         now = trio.current_time()
         expires = inf if life is None else now + life
+        gathers = package.gather is not None and not package.sos
+        if gathers and delay > 0:
+            self.gathering.add(sequence)
         replaced = self._queue.add(
             sequence,
             priority=package.priority,
@@ -90,6 +95,7 @@ class ChannelQueue:
             expires=expires,
             due=now + delay if delay > 0 else -inf,
             taken=any(piece.sequence == sequence for piece in self.in_flight.get(0, ())),
+            newest_first=gathers,
         )
         if expires < self._expiry:
             self._sooner.set()
@@ -202,6 +208,13 @@ class ChannelQueue:
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self.wake()
+
+
+def gather(queue: ChannelQueue) -> None:
+    """Something goes: what waits for company goes along."""
+    for sequence in queue.gathering:
+        queue._queue.hasten(sequence)
+    queue.gathering.clear()
 
 
 def due(queue: ChannelQueue, sequence: int) -> float:

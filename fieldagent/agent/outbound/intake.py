@@ -190,7 +190,7 @@ class Intake:
         package = accepted.package
         leg = _replaced_by(accepted.id)
         fan_out = self._endings.fan_out_of(accepted)
-        waits = delays(legs, fan_out, self._head_start, sos=package.sos)
+        waits = delays(package, legs, fan_out, self._head_start)
         return [
             EndedLeg(older, channel, leg)
             for channel, delay in waits.items()

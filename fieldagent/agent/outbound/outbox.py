@@ -18,6 +18,7 @@ from fieldagent.agent.journal import losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
 from fieldagent.agent.outbound.budget import Budget
+from fieldagent.agent.outbound.channel_queue import gather
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
@@ -121,6 +122,8 @@ class ChannelOutbox:
 
     def load(self, room: int) -> Transmission | None:
         now = trio.current_time()
+        if self._queue.foremost(now) is not None:
+            gather(self._queue)
         first = self._queue.foremost(now)
         urgent = first is not None and self._queue.is_sos(first)
         allowance = self.allowance(urgent=urgent)

@@ -28,9 +28,6 @@ from fieldagent.wire.tag import TAG_BYTES
 
 log = logging.getLogger(__name__)
 
-COMPANIONS_MAX = 32
-"""How many further Packages are looked at to fill up one transmission."""
-
 
 @dataclass(frozen=True, slots=True)
 class Packed:
@@ -103,7 +100,7 @@ class Packing:
 
     async def fix_dates(self) -> None:
         """What may leave next keeps the date from here on that it has by now."""
-        undated = foremost_undated(self._journal, self._channel, 1 + COMPANIONS_MAX)
+        undated = foremost_undated(self._journal, self._channel, 1 + self._terms.companions)
         if undated:
             await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
             self.settled()
@@ -120,7 +117,7 @@ class Packing:
         pieces: list[Piece] = []
         passed: list[int] = []
         draft, whose, tries = self._draft(0), 0, 0
-        while len(pieces) + len(passed) <= COMPANIONS_MAX:
+        while len(pieces) + len(passed) <= self._terms.companions:
             key = self.queue.take(now, under_way=not pieces and not passed)
             if key is None:
                 break

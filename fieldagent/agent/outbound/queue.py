@@ -95,10 +95,14 @@ class Queue:
         expires: float = inf,
         due: float = -inf,
         taken: bool = False,
+        newest_first: bool = False,
     ) -> list[int]:
         """Append a Package; returns those that it replaces, which are forgotten here.
 
         One that is `taken` at once is in flight already: its transmission began before the program.
+
+        Among those that go `newest_first` the later added goes ahead, and all of them go ahead of
+        others of their priority.
 
         The newer takes the older one's place when their priority is equal. A taken one is not
         recalled: `put_back` tells. An SOS yields to another SOS only.
@@ -106,14 +110,15 @@ class Queue:
         if taken:
             self._taken.add(key)
         negated = self._negated.setdefault(-priority, -priority)
-        if collapse_key is None and expires == inf and due == -inf:
+        if collapse_key is None and expires == inf and due == -inf and not newest_first:
             # One live entry more cannot break the bound.
             plain: Entry = (negated, key, key, None, inf, -inf)
             self._entries[key] = plain
             self._ready.push(plain)
             return []
         collapse = None if collapse_key is None else (collapse_key, sos)
-        entry: Entry = (negated, key, key, collapse, expires, due)
+        order = -key if newest_first else key
+        entry: Entry = (negated, order, key, collapse, expires, due)
         replaced = self._collapse.replaceable(collapse, self.taken())
         for older in replaced:
             entry = _inherited(entry, self._entries[older])

@@ -31,12 +31,16 @@ class ChannelTerms:
     """The link itself tells the peer what is stored: no receipts are owed."""
     packs_text: bool = False
     """Who is at its other end reads packed text, and each byte costs."""
+    companions: int = 32
+    """How many further Packages are looked at to fill up one transmission."""
     shared: bool = False
     """Everybody in earshot hears a transmission, and answers with one of their own."""
 
 
 TERMS = {
-    Channel.SATELLITE: ChannelTerms(MO_BYTES, MO_BYTES, credits_for, packs_text=True),
+    Channel.SATELLITE: ChannelTerms(
+        MO_BYTES, MO_BYTES, credits_for, packs_text=True, companions=96
+    ),
     Channel.CELLULAR: ChannelTerms(BODY_BYTES, 4_096, _free, authentic=True, confirms=True),
     # The rest of a packet holds a relay request, and an acknowledgement or two.
     Channel.RADIO: ChannelTerms(AIR_BYTES - 20, AIR_BYTES - 20, _free, confirms=True, shared=True),

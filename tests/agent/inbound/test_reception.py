@@ -54,6 +54,26 @@ def events(journal: Journal) -> list[Any]:
     return [body["payloads"][0]["events"][0] for body in bodies(journal)]
 
 
+async def test_a_track_is_told_as_single_locations_with_their_times(tmp_path: Path) -> None:
+    moments = [datetime.fromtimestamp(TIME + 300 * number, UTC) for number in range(4)]
+    track = [
+        Entry(9 + number, Location(46.5 + number / 1000, 7.25, moment), TIME + 300 * number)
+        for number, moment in enumerate(moments)
+    ]
+    async with spool(tmp_path) as (inbox, journal):
+        await take_in(inbox, encode(track, origin=42, packed=True))
+        # The same by another way.
+        for entry in track:
+            await take_in(inbox, encode([entry], origin=42))
+        told = [(event["timestamp"], event["latitude"]) for event in events(journal)]
+        assert told == [
+            ("2026-09-21T14:13:20Z", "46.5"),
+            ("2026-09-21T14:18:20Z", "46.501"),
+            ("2026-09-21T14:23:20Z", "46.502"),
+            ("2026-09-21T14:28:20Z", "46.503"),
+        ]
+
+
 EVENTS: list[tuple[Item, dict[str, str | float]]] = [
     (Message("hé"), {"type": "Message", "timestamp": "2026-09-21T14:13:20Z", "content": "hé"}),
     (

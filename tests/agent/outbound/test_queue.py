@@ -140,10 +140,14 @@ class AgainstTheModel(RuleBasedStateMachine):
         sos=st.booleans(),
         life=st.sampled_from([inf, 5.0, 20.0]),
         hold=st.booleans(),
+        ahead=st.booleans(),
     )
-    def add(self, priority: int, collapse: int | None, sos: bool, life: float, hold: bool) -> None:
+    def add(
+        self, priority: int, collapse: int | None, sos: bool, life: float, hold: bool, ahead: bool
+    ) -> None:
         key, self.next_key = self.next_key, self.next_key + 1
-        new = Entry(key, priority, key, collapse, sos, self.now + life, -inf)
+        order = -key if ahead else key
+        new = Entry(key, priority, order, collapse, sos, self.now + life, -inf)
         # An older taken one hides those before it, as only the newest of a kind can be replaced.
         rivals: list[Entry] = []
         for kind in [False, True][: 1 + sos]:
@@ -160,7 +164,12 @@ class AgainstTheModel(RuleBasedStateMachine):
             self.inherit(new, old)
         self.model.append(new)
         replaced = self.queue.add(
-            key, priority=priority, collapse_key=collapse, sos=sos, expires=new.expires
+            key,
+            priority=priority,
+            collapse_key=collapse,
+            sos=sos,
+            expires=new.expires,
+            newest_first=ahead,
         )
         assert replaced == [entry.key for entry in rivals]
 
