@@ -23,7 +23,7 @@ PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile")
 ZIPAPP = ("zipapp", "build/zipapp")
 SCRIPTS = ("build/zipapp", "build/deb", "systemd/first-settings")
 """Python by its first line, and not by its name."""
-MODULES = ("build/bytecode.py", "build/bare.py", "build/program.py")
+MODULES = ("build/archive.py", "build/bytecode.py", "build/bare.py", "build/program.py")
 CHECKS = (
     ZIPAPP,
     ("lint", "ruff", "check", ".", *SCRIPTS),

@@ -7,6 +7,7 @@ import json
 import marshal
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -121,6 +122,27 @@ def test_does_not_tell_where_it_was_built(zipapp: Path) -> None:
         compiled = [name for name in archive.namelist() if name.endswith(".pyc")]
         told = {name: marshal.loads(archive.read(name)[16:]).co_filename for name in compiled}
     assert told == {name: name.partition("/")[2].removesuffix("c") for name in compiled}
+
+
+@pytest.mark.parametrize("libraries", [ROOT / ".venv/packer", Path("/nonexistent")])
+def test_whatever_packs_it_a_stranger_unpacks_it(
+    zipapp: Path, tmp_path: Path, libraries: Path
+) -> None:
+    """libdeflate, and zlib where there is none."""
+    folder = tmp_path / "tree"
+    with zipfile.ZipFile(zipapp) as archive:
+        archive.extractall(folder)
+    target = tmp_path / "packed.pyz"
+    command: list[str | Path] = [sys.executable, ROOT / "build/archive.py", folder, target]
+    command += ["1700000000", libraries]
+    subprocess.run(command, check=True)
+    with zipfile.ZipFile(target) as packed, zipfile.ZipFile(zipapp) as archive:
+        assert packed.testzip() is None
+        assert packed.namelist() == archive.namelist()
+        assert all(packed.read(name) == archive.read(name) for name in packed.namelist())
+        assert packed.infolist()[0].date_time == (2023, 11, 14, 22, 13, 20)
+    if shutil.which("unzip"):
+        subprocess.run(["unzip", "-qt", target], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_time_of_its_entries_can_be_set(tmp_path: Path) -> None:
