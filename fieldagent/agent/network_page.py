@@ -43,6 +43,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
     """Until `stopping` is set. Raises ListenFailed."""
     there = files_of(settings)
     context = await trio.to_thread.run_sync(_context, there)
+    known_by = await trio.to_thread.run_sync(fingerprint, there.certificate)
     listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
 
     async def let_in(peer: socket.socket, address: str) -> str | None:
@@ -53,7 +54,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
         "the page answers people of %s at port %d, by TLS; the certificate's fingerprint is %s",
         " ".join(map(str, settings.page_listen)),
         port_of(listeners),
-        await trio.to_thread.run_sync(fingerprint, there.certificate),
+        known_by,
     )
     if not there.pass_phrase.exists():
         log.warning("nobody can sign in to it yet: `fieldagent page --set` sets a pass phrase")
