@@ -17,6 +17,7 @@ import cbor2
 from fieldagent.package.package import CheckIn, Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
 from fieldagent.wire import strict_cbor
+from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
 from fieldagent.wire.places import (
@@ -36,8 +37,6 @@ from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 VERSION = 1
 EPOCH = 1_735_689_600
 """2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
-DIGEST_BYTES = 4
-"""Of an item, in what confirms it: a number alone may have been another item's."""
 PACKED_BYTES = 512
 """An envelope of more holds no packed text: reading hostile ones is not to take long."""
 SOS = 0x10
@@ -82,7 +81,8 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The item `sequence` of that station, or those fragments of it, is stored by the sender."""
+    """The item `sequence` of that station, or those fragments of it, is stored by the sender; with
+    `count` 0, of the items from `sequence` on those that `arrived` counts."""
 
     station: int
     count: int = 1
@@ -95,7 +95,7 @@ class Ack:
 
     @property
     def whole(self) -> bool:
-        return len(self.arrived) == self.count
+        return len(self.arrived) == self.count > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +322,14 @@ def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
     if isinstance(content, Fragment):
         return [8, entry.sequence, content.index, content.count, content.slice]
     if isinstance(content, Report):
-        return [9, entry.sequence, content.count, _write_bitmap(content)]
+        return [
+            9,
+            entry.sequence,
+            content.count,
+            write_bitmap(content.arrived, content.count, content.digest),
+        ]
     if isinstance(content, Ack):
-        several = [content.count, _write_bitmap(content)]
+        several = [content.count, write_bitmap(content.arrived, content.count, content.digest)]
         alone = content.count == 1 and content.whole and not content.digest
         parts = [None, None] if alone else several
         members = [content.station, *parts, content.by_hub or None]
@@ -384,21 +389,9 @@ def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
     return Fragment(index, count, read_bytes(piece))
 
 
-def _write_bitmap(said: Report | Ack) -> bytes:
-    """With the digest behind it: a peer of before digests reads no further than the bits."""
-    bits = sum(1 << index for index in said.arrived)
-    full = -(-said.count // 8)
-    size = full if said.digest else -(-bits.bit_length() // 8)
-    return bits.to_bytes(size, "little") + said.digest
-
-
 def _read_report(count: Any, bitmap: Any) -> Report:
     expect(in_range(count, low=1, high=255), "count of fragments")
-    full = -(-count // 8)
-    read = read_bytes(bitmap)
-    bits, digest = int.from_bytes(read[:full], "little"), read[full:]
-    expect(len(digest) in (0, DIGEST_BYTES), "digest of 4 bytes")
-    return Report(count, frozenset(i for i in range(count) if bits >> i & 1), digest)
+    return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
 def _read_ack(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Ack:
@@ -407,6 +400,9 @@ def _read_ack(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any =
     if count is None:
         expect(bitmap is None, "count of fragments")
         return Ack(station, by_hub=bool(by_hub))
+    if is_int(count) and count == 0:
+        arrived, digest = read_bitmap(read_bytes(bitmap), 0)
+        return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
     return Ack(station, report.count, report.arrived, bool(by_hub), report.digest)
 

@@ -69,7 +69,8 @@ class Team:
 
     def twice(self) -> int:
         """Messages that a hook got more than once."""
-        return sum(len(kit.messages()) - len({*kit.messages()}) for kit in self.kits)
+        texts = [[each for each in kit.messages() if each != "None"] for kit in self.kits]
+        return sum(len(each) - len({*each}) for each in texts)
 
 
 Scenario = Callable[[Team], Awaitable[list[Figure]]]

@@ -17,9 +17,9 @@ ROUND = 20
 """Fragments of one item that follow each other, before their answer is waited for."""
 PATIENCE = 3.0
 """Seconds for an answer, beside the time on air of what is under way and of the answer."""
-PAUSE = 0.5
+PAUSE = 1.0
 """Seconds, at random up to this, of quiet before a packet."""
-CROWD = 8
+CROWD = 10
 """Stations in earshot from which on the pause is all of that; fewer need less of it."""
 SLOWER = 0.25
 """The pause on a slow air, as a share of what a packet takes there."""

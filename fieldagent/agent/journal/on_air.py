@@ -15,6 +15,11 @@ def holders(journal: Journal, sequence: int) -> set[int]:
     return {number for (number,) in rows}
 
 
+def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
+    rows = db.execute("SELECT 1 FROM receipt WHERE sequence = ? AND by = ?", (sequence, -station))
+    return rows.fetchone() is not None
+
+
 def delivered_lately(journal: Journal, *, since: float) -> set[int]:
     """Of the newest Packages those that another station has since that lived time."""
     rows = journal.read(

@@ -17,6 +17,7 @@ from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
+from fieldagent.agent.outbound.holdings import numbers_of
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Channel, CheckIn, Item
 from fieldagent.wire.envelope import (
@@ -78,6 +79,8 @@ class Packet:
     """Transmissions that brought it here."""
     lacking: dict[int, set[int]] = field(default_factory=dict)
     """By the number of an item, the stations that are named as lacking it: others are silent."""
+    reads_several: bool = False
+    """Its sender reads what acknowledges several."""
     items: list[Entry] = field(default_factory=list)
     """Those that are here whole by it."""
 
@@ -154,7 +157,9 @@ class PacketReception:
         if isinstance(content, RelayRequest | Report | Receipt | Beside | JournalNumber | CheckIn):
             return
         if isinstance(content, Ack):
-            if content.station == self.station and not packet.namesake:
+            if content.count == 0:
+                self._store_several(db, entry, content, packet)
+            elif content.station == self.station and not packet.namesake:
                 self._note_ack(db, entry.sequence, content, packet)
             else:
                 packet.overheard.append((entry.sequence, content))
@@ -165,6 +170,26 @@ class PacketReception:
             self._store_fragment(db, entry.sequence, content, packet)
         else:
             self._store_item(db, entry, packet)
+
+    def _store_several(
+        self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
+    ) -> None:
+        """Nobody but their sender can tell by the digest whose they are. No SOS is among them."""
+        packet.reads_several = True
+        numbers = numbers_of(entry)
+        if ack.station != self.station or packet.namesake:
+            packet.overheard += [(number, Ack(ack.station)) for number in numbers]
+            return
+        digests = [_digest_of_ours(db, number) for number in numbers]
+        if None in digests or not numbers:
+            return
+        ours = [each for each in digests if each is not None]
+        if digest_of_slices(ours) != ack.digest:
+            packet.taken.mismatches.append(entry.sequence)
+            return
+        for number, digest in zip(numbers, ours, strict=True):
+            if not on_air.has_confirmed(db, packet.station, number):
+                self._note_ack(db, number, Ack(self.station, digest=digest), packet)
 
     def _note_repeated(self, db: sqlite3.Connection, envelope: Envelope, packet: Packet) -> None:
         """Who repeats an item of ours has it."""
@@ -268,6 +293,14 @@ def _is_ours(db: sqlite3.Connection, entry: Entry) -> bool:
     except DamagedPackage:
         return True
     return known is not None and digest_of(entry_of(known)) == digest_of(entry)
+
+
+def _digest_of_ours(db: sqlite3.Connection, number: int) -> bytes | None:
+    try:
+        known = outbound.package_in(db, number)
+    except DamagedPackage:
+        return None
+    return None if known is None else digest_of(entry_of(known))
 
 
 def _introduces_nobody(entry: Entry) -> bool:

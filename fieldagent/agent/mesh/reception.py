@@ -12,7 +12,7 @@ from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.mesh.packet import Packet, PacketReception
-from fieldagent.agent.mesh.rounds import KEPT, OnItsWay, Rounds
+from fieldagent.agent.mesh.rounds import KEPT, PARTS_MAX, OnItsWay, Rounds
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -20,7 +20,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Item, Status
-from fieldagent.wire.envelope import Ack, Envelope, Fragment, Source
+from fieldagent.wire.envelope import Ack, Envelope, Fragment, Source, digest_of
 
 log = logging.getLogger(__name__)
 
@@ -107,12 +107,13 @@ class RadioReception:
             by = packet.sender if packet.is_echo else packet.station
             self._rounds.note_ack(sequence, ack, by, now)
         for entry in packet.items:
-            if not entry.sos and not packet.relay:
+            parts = self._packing.parts(entry)
+            if len(parts) > PARTS_MAX and not (entry.sos or packet.relay):
                 continue
             item = OnItsWay(
                 packet.station,
                 entry,
-                self._packing.parts(entry),
+                parts,
                 now + KEPT,
                 asks=packet.relay,
                 hops=packet.hops,
@@ -134,11 +135,13 @@ class RadioReception:
         for accepted in packet.relayed:
             self._intake.queue_relayed(accepted)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
+            if packet.reads_several and packet.sender == packet.station:
+                self._piggyback.holdings.note_reader(packet.station)
+            here = [(each.sequence, digest_of(each)) for each in packet.items if not each.sos]
+            self._piggyback.holdings.note(packet.station, here)
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
-                # Who is named is waited for.
-                patient = ack.whole and sequence not in (urgent | packet.lacking.keys())
-                patient = patient and not ack.by_hub
+                patient = ack.whole and sequence not in urgent and not ack.by_hub
                 twice = sequence in packet.again
                 self._piggyback.acknowledge(sequence, ack, patient=patient, twice=twice)
         for sequence, ack in packet.overheard:

@@ -13,7 +13,7 @@ from fieldagent.agent.journal import history, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.agent.mesh.rounds import AT_HAND, OnItsWay, Rounds
+from fieldagent.agent.mesh.rounds import AT_HAND, PARTS_MAX, OnItsWay, Rounds
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 RETRY_EVERY = 60.0
 """Seconds between two looks at whether what is over the budget can be paid."""
-PARTS_MAX = 8
-"""Fragments up to which an item that is no SOS goes round."""
 
 
 class Repeating:

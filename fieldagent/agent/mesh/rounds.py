@@ -1,15 +1,16 @@
 """Which items go on the air once more, when, and for whom: decides, and sends nothing.
 
 An item goes round until every station heard lately has confirmed it; one whose sender asks for the
-hub until somebody says that the hub has it. Its sender repeats it, and of an SOS, or of what asks
-for the hub, whoever has it does:
+hub until somebody says that the hub has it. Its sender repeats it, and so does whoever has it, an
+SOS and what asks for the hub sooner:
 
 | whose | reason | first, seconds | then | ends |
 |---|---|---|---|---|
 | our SOS | a station lacks it | 10 | doubling to 10 minutes | all have it |
-| ours | a station lacks it | 45 | half as long again each time | all have it; 6 times |
+| ours | a station lacks it | 110 | 80 | all have it; 6 times |
 | ours | the hub lacks it | 60 | doubling to an hour | it has; out of its reach: twice |
 | another's SOS | a station lacks it | 5 to 15 | doubling to 10 minutes | all have it |
+| another's | a station lacks it | 150 to 250 | 150 to 250 | all have it; 3 times |
 | another's | it asks for the hub | 15 to 30 | doubling to 4 minutes | it has; 3 times an asking |
 
 What is repeated keeps its sender's number and bears who repeats it, so that no item crosses more
@@ -30,11 +31,19 @@ ITEMS_MAX = 256
 NAMED_MAX = 8
 """Stations that are named as lacking an item, about 9 bytes each; where more lack it all answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
+FIRST, NEXT = 110.0, 80.0
+"""Seconds after which it is worth to ask who has an item that is no SOS: they say so with what they
+send anyway, or after `PATIENCE`."""
+OTHERS, OTHERS_MAX = 200.0, 3
+"""Seconds after which we repeat another's that is no SOS, and how often: its sender may be out of
+reach of who lacks it."""
 ROUNDS_MAX = 6
 """Of an item that is no SOS."""
 BLIND_MAX = 2
 """Times that the hub is asked for while nobody in earshot is known to reach it."""
 PRODS_MAX = 3
+PARTS_MAX = 8
+"""Fragments up to which an item that is no SOS goes round."""
 APART = 5.0
 """Seconds between two items that are no SOS: who comes back lacks many."""
 KEPT = 3600.0
@@ -105,16 +114,22 @@ class Rounds:
         if known is not item:
             self._heard_again(known, item, now)
         elif item.station == self.station:
-            item.due, item.hub_due = now + (10 if item.entry.sos else 45), now + 60
+            item.due, item.hub_due = now + (10 if item.entry.sos else FIRST), now + 60
         else:
-            item.due = now + 5 + 10 * self._random()
+            item.due = now + (5 + 10 * self._random() if item.entry.sos else self._turn())
             item.hub_due = now + 15 + 15 * self._random()
         while len(self.items) > ITEMS_MAX:
             of_no_sos = (key for key, each in self.items.items() if not each.entry.sos)
             del self.items[next(of_no_sos, next(iter(self.items)))]
 
+    def _turn(self) -> float:
+        """Seconds after which we repeat what is another's and no SOS, unless it is heard again."""
+        return OTHERS * (0.75 + 0.5 * self._random())
+
     def _heard_again(self, known: OnItsWay, again: OnItsWay, now: float) -> None:
         known.has |= again.has
+        if known.station != self.station and not known.entry.sos and known.due < inf:
+            known.due = max(known.due, now + self._turn())
         known.hops = min(known.hops, again.hops)
         known.asks |= again.asks
         if again.hops != 1 or not again.asks:
@@ -207,11 +222,12 @@ class Rounds:
         lacking = self.missing(item) if item.due <= now else []
         if item.due <= now:
             item.due = inf
-            may = item.entry.sos or (ours and item.tries < ROUNDS_MAX)
+            may = item.entry.sos or item.tries < (ROUNDS_MAX if ours else OTHERS_MAX)
             if lacking and may and (ours or item.hops < self._hops):
                 item.tries += 1
                 first = 10 if ours else 15
-                pause = first * 2 ** min(item.tries, 10) if item.entry.sos else 45 * 1.5**item.tries
+                pause = first * 2 ** min(item.tries, 10) if item.entry.sos else NEXT
+                pause = pause if ours or item.entry.sos else OTHERS
                 item.due = now + self._spread(min(AGAIN_MAX, pause))
             else:
                 lacking = []

@@ -11,11 +11,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from random import Random
 from typing import Protocol
 
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
+from fieldagent.agent.outbound.holdings import Holdings, numbers_of
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Channel, Item
 from fieldagent.package.payload import Identity
@@ -35,8 +37,9 @@ ACKS_MAX = 256
 """Acknowledgements that wait; for one that is dropped the item comes again."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
-PATIENCE = 30.0
-"""Seconds that an acknowledgement waits to ride along, where another station has said the same."""
+PATIENCE = 70.0
+"""Seconds that an acknowledgement waits to ride along, where another station has said the same: a
+quarter more or less, as others wait for the same."""
 
 
 @dataclass(slots=True)
@@ -175,7 +178,10 @@ class RadioPiggyback:
         *,
         asks_for_relay: Callable[[], bool],
         clock: Callable[[], float],
+        random: Callable[[], float] | None = None,
     ) -> None:
+        self.holdings = Holdings()
+        self._random = random or Random().random
         self._introduction = Entry(station, Introduction(identity))
         self.asks_for_relay = asks_for_relay
         self._clock = clock
@@ -253,7 +259,8 @@ class RadioPiggyback:
         key = ack.station, sequence
         ours = self._acks.get(key)
         if ours is not None and ours.whole and ack.whole and key in self._patient:
-            self._patient[key] = self._clock() + PATIENCE
+            waits = PATIENCE * (0.75 + 0.5 * self._random())
+            self._patient[key] = self._clock() + waits
         if ours is None or ours.whole or ours.count != ack.count:
             return
         other = ours.arrived == ack.arrived and ours.digest != ack.digest != b""
@@ -291,10 +298,24 @@ class RadioPiggyback:
         if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
             words.introduced = draft.add(self._introduction, room)
             self._presents_itself = False
-        for (station, sequence), ack in list(self._acks.items()):
-            if draft.add(Entry(sequence, ack), room):
-                self._note_said((station, sequence))
+            if words.introduced:
+                # Of nothing: that we read what acknowledges several.
+                draft.add(Entry(0, Ack(self._introduction.sequence, 0, frozenset())), room)
+        self._fill_acks(draft, room)
         return words
+
+    def _fill_acks(self, draft: Draft, room: int) -> None:
+        for key, ack in list(self._acks.items()):
+            several = self.holdings.several(key[0]) if key in self._patient else None
+            told = [] if several is None else [(key[0], each) for each in numbers_of(several)]
+            if key not in self._acks:
+                continue
+            if several is not None and key in told:
+                if draft.add(several, room):
+                    for each in set(told) & self._patient.keys():
+                        self._forget(each)
+            elif draft.add(Entry(key[1], ack), room):
+                self._note_said(key)
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         pass

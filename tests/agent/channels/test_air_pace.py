@@ -31,7 +31,7 @@ def paced(*heard: tuple[float, AirTurn]) -> AirPace:
 
 
 @pytest.mark.parametrize(
-    ("crowd", "longest"), [(0, PAUSE / CROWD), (1, PAUSE / CROWD), (8, PAUSE), (30, PAUSE)]
+    ("crowd", "longest"), [(0, PAUSE / CROWD), (1, PAUSE / CROWD), (CROWD, PAUSE), (30, PAUSE)]
 )
 def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> None:
     assert paced((0.0, AirTurn(crowd=crowd))).pause(1.0) == pytest.approx(longest)

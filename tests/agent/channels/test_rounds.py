@@ -4,6 +4,7 @@ is asked for until the hub has it."""
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,18 @@ import trio.testing
 
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.mesh.rounds import HUB_AGAIN_MAX
+from fieldagent.agent.outbound.piggyback import PATIENCE
 from fieldagent.package.package import Channel, Message, Status
-from fieldagent.wire.envelope import Ack, Entry, RelayRequest, Source, decode, digest_of, encode
+from fieldagent.wire.envelope import (
+    Ack,
+    Entry,
+    RelayRequest,
+    Source,
+    decode,
+    digest_of,
+    digest_of_slices,
+    encode,
+)
 from fieldagent.wire.outcome import Outcome
 from tests.agent.channels.radio_kit import Station, on_air, station, until
 from tests.kit import START
@@ -139,7 +150,7 @@ async def test_who_hears_that_another_has_it_waits_for_a_packet_to_ride_in(
         assert kit.words.is_worth_sending(), "it may be the first to say so"
         await kit.reception.receive(encode([ack], origin=6))
         assert kit.words.is_worth_sending() is not waits
-        await trio.sleep(31)
+        await trio.sleep(1.5 * PATIENCE)
         assert kit.words.is_worth_sending()
         assert ack in await said(kit)
         assert not kit.words.is_worth_sending()
@@ -315,3 +326,74 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
         await trio.sleep(86_400 + 10)
         assert len(ben.outboxes[SATELLITE]) == 1, "the first has outlived its time, as it may"
         assert "1 that neighbours ask" in ben.notice()
+
+
+def several(station: int, *items: Entry) -> Entry:
+    first = min(each.sequence for each in items)
+    arrived = frozenset(each.sequence - first for each in items)
+    digests = [digest_of(each) for each in sorted(items, key=lambda each: each.sequence)]
+    return Entry(first, Ack(station, 0, arrived, digest=digest_of_slices(digests)))
+
+
+READS = Entry(0, Ack(5, 0, frozenset()))
+"""Station 5 reads what acknowledges several."""
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_one_entry_acknowledges_several_to_who_reads_it(
+    tmp_path: Path, clock: Any, reads: bool
+) -> None:
+    items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 10)]
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        for item in items:
+            await kit.reception.receive(encode([item, READS] if reads else [item], origin=5))
+        acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
+        if reads:
+            assert several(5, *items) in acks
+        else:
+            assert {each.sequence for each in acks if each.content.count} == {7, 8, 10}  # type: ignore[union-attr]
+        again = Entry(12, Message("note 12"), int(START))
+        await kit.reception.receive(encode([again], origin=5))
+        acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
+        assert acks == [
+            several(5, *items, again) if reads else Entry(12, Ack(5, digest=digest_of(again)))
+        ], "what was said before may be lost"
+
+
+async def test_what_acknowledges_several_of_ours_is_of_those_alone(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with station(tmp_path, 1, tmp_path / "nowhere") as kit:
+        numbers = [await kit.post(message={"content": f"note {each}"}) for each in range(3)]
+        ours = [each for each in await said(kit) if each.sequence in numbers]
+        assert len(ours) == 3
+        wrong = several(1, *ours)
+        assert isinstance(wrong.content, Ack)
+        wrong = replace(wrong, content=replace(wrong.content, digest=bytes(4)))
+        await kit.reception.receive(encode([wrong], origin=5))
+        assert not outbound.receipts(kit.journal, numbers[0])
+        await kit.reception.receive(encode([several(1, ours[0], ours[2])], origin=5))
+        has = [
+            [each.by.id for each in outbound.receipts(kit.journal, number)] for number in numbers
+        ]
+        assert has == [["5"], [], ["5"]]
+        unknown = Entry(numbers[2] + 1, Message("never ours"))
+        await kit.reception.receive(encode([several(1, *ours, unknown)], origin=6))
+        assert kit.inbox.mismatches == 1, "the first alone: of what is forgotten nobody can tell"
+
+
+async def test_what_its_sender_cannot_repeat_whoever_has_it_does(
+    tmp_path: Path, clock: Any
+) -> None:
+    """An item that is no SOS and asks for no hub."""
+    async with on_air(tmp_path, count=3, topology="1 2") as sky, AsyncExitStack() as stack:
+        ada, ben = await team(stack, tmp_path, 2)
+        assert await ada.outcome(await ada.post(message={"content": "tea?"})) is Status.DELIVERED
+        sky.air.losses = {(2, 3): 0.0, (3, 2): 0.0}
+        cleo = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
+        await cleo.post(message={"content": "I am here"})
+        await until(lambda: cleo.messages().count("tea?") == 1, 1200)
+        sky.log.clear()
+        await trio.sleep(1800)
+        assert cleo.messages().count("tea?") == ben.messages().count("tea?") == 1
+        assert len(sky.log) < 60, "once she has it, it goes no more"

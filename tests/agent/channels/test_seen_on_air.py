@@ -156,7 +156,7 @@ async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
         await ben.reception.receive(encode([Entry(9, Message("a twin's"))], origin=2))
         assert ben.messages() == ["a twin's"]
         await ben.reception.receive(encode([item], origin=5))
-        assert not any(isinstance(each, Ack) for each in said(ben))
+        assert not any(isinstance(each, Ack) and each.count for each in said(ben))
         await trio.sleep(3601)
         await ben.reception.receive(encode([later], origin=5))
         assert Ack(5, digest=digest_of(later)) in said(ben)
