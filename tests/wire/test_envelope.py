@@ -81,6 +81,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "receipt of 14 with digest": ([Entry(14, Receipt(digest=DIGEST), TIME)], 0, None),
     "receipt of 14 by 1 with digest": ([Entry(14, Receipt(1, DIGEST), TIME)], 0, None),
     "receipt of 14, an SOS": ([Entry(14, Receipt(1, DIGEST), TIME, sos=True)], 0, None),
+    "12, 13 and 15 of station 7": (
+        [Entry(12, Ack(7, 0, frozenset({0, 1, 3}), False, DIGEST))],
+        5,
+        None,
+    ),
     "12 of station 7 is stored": ([Entry(12, Ack(7))], 5, None),
     "0 and 2 of 3 of 13": ([Entry(13, Ack(7, 3, frozenset({0, 2})))], 5, None),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True))], 5, None),

@@ -28,7 +28,7 @@ AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
 not wait for longer than a minute."""
 LATELY = 60.0
 """Seconds since a packet was heard for which somebody counts as there."""
-PRODS = 8
+PRODS = 16
 """Rounds in vain after which who is there counts as not hearing us."""
 SPACING = 0.5
 """Seconds between two fragments of a round, before any two were heard."""

@@ -141,8 +141,9 @@ class RadioReception:
             self._piggyback.holdings.note(packet.station, here)
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
-                patient = ack.whole and sequence not in urgent and not ack.by_hub
+                # Who sends a round waits for its answer.
                 twice = sequence in packet.again
+                patient = ack.whole and sequence not in urgent and not (ack.by_hub or twice)
                 self._piggyback.acknowledge(sequence, ack, patient=patient, twice=twice)
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
