@@ -21,7 +21,7 @@ from tests.processes import MODULE, agent, hub
 from tests.shipping.conftest import ROOT
 
 SETTINGS = "etc/fieldagent/agent.properties"
-RULES = ROOT / "systemd/60-fieldagent.rules"
+RULES = ROOT / "systemd/61-fieldagent.rules"
 OF_BOTH = {
     "usr/bin/fieldagent",
     "usr/lib/fieldagent/fieldagent.pyz",
@@ -34,7 +34,7 @@ INSTALLED = OF_BOTH | {
     "usr/lib/systemd/system/fieldagent-track.service",
     "usr/lib/systemd/system/fieldagent-provision.service",
     "usr/lib/systemd/system/fieldagent-update.service",
-    "usr/lib/udev/rules.d/60-fieldagent.rules",
+    "usr/lib/udev/rules.d/61-fieldagent.rules",
     SETTINGS,
 }
 HUB_SETTINGS = "etc/fieldagent/hub.properties"
@@ -308,10 +308,13 @@ def test_unit_is_understood(unit: Path, tmp_path: Path) -> None:
     assert (done.returncode, told) == (0, [])
 
 
-def test_modemmanager_is_kept_from_every_port_that_is_named() -> None:
+def test_modemmanager_and_gpsd_are_kept_from_every_port_that_is_named() -> None:
     named = [line for line in RULES.read_text().splitlines() if "SYMLINK+=" in line]
     assert named
     assert all('ENV{ID_MM_PORT_IGNORE}="1"' in line for line in named)
+    # What gpsd's rules want for a port they take for a receiver; they are read before.
+    assert all('ENV{SYSTEMD_WANTS}=""' in line for line in named)
+    assert RULES.name > "60-gpsd.rules"
 
 
 def test_udev_rules_are_understood() -> None:
