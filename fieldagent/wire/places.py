@@ -58,6 +58,8 @@ def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
     further = (item.altitude, item.speed_over_ground, item.course_over_ground)
     if any(place % UNIT for place in places) or any(each is not None for each in further):
         return None
+    if not in_range(time):
+        return None
     return TrackFix(sequence, time, *(place // UNIT for place in places))
 
 

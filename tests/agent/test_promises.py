@@ -80,6 +80,18 @@ def test_the_same_text_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None
             kit.expect('"come home"')
 
 
+def test_a_position_that_gathers_says_so_and_goes_with_what_goes(tmp_path: Path) -> None:
+    with sky(tmp_path), agent(tmp_path) as kit:
+        assert kit.post("arrived").body["status"] == "Delivered"
+        body = {"location": {"latitude": 46.5, "longitude": 7.25}, "gather": 3600}
+        number = kit.call("POST", "/api/package/async", body).body["id"]
+        leg = kit.call("GET", f"/api/package/{number}").body["channels"]["Satellite"]
+        assert leg["status"] is None
+        assert leg["reason"].startswith("it waits for others to share a message with; next try")
+        assert kit.post("the bridge is out").body["status"] == "Delivered"
+        assert kit.call("GET", f"/api/package/{number}").body["status"] == "Delivered"
+
+
 def test_what_has_outlived_its_time_never_leaves(tmp_path: Path) -> None:
     with agent(tmp_path) as kit:
         short = later(kit, "short", timeToLive=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import urllib.parse
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -65,6 +66,11 @@ def read_envelope(data: bytes) -> None:
                 [(e.sequence, e.content, e.sos) for e in each.entries] for each in (found, again)
             )
             assert said == heard
+            packed = envelope.encode(found.entries, origin=found.origin, packed=True)
+            if len(packed) <= envelope.PACKED_BYTES:
+                read = [(e.sequence, e.content, e.sos) for e in envelope.decode(packed).entries]
+                # A track tells its positions in the order of their numbers.
+                assert Counter(read) == Counter(said)
 
 
 def read_tagged(data: bytes) -> None:

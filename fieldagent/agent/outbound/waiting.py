@@ -89,7 +89,8 @@ class WaitReasons:
         moment = due(queue, sequence)
         if moment > self._steady:
             failed = history.last_failure(self._journal, sequence, channel)
-            return failed or "a cheaper channel goes first", moment
+            gathers = sequence in queue.gathering
+            return failed or (_GATHERS if gathers else "a cheaper channel goes first"), moment
         if hindrance.reason:
             failed = history.last_failure(self._journal, sequence, channel)
             is_rest = hindrance.reason == _RESTS
@@ -123,3 +124,4 @@ class WaitReasons:
 
 
 _RESTS = "the last session failed"
+_GATHERS = "it waits for others to share a message with"
