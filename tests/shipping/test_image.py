@@ -40,13 +40,14 @@ WATCHDOG = 600.0
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made = tmp_path_factory.mktemp("image") / "kit.img"
     done = subprocess.run([ROOT / "build/image", "amd64", made], stderr=subprocess.PIPE, text=True)
     if done.returncode == CANNOT:
         lacking(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
-    return made
+    yield made
+    made.unlink()
 
 
 @pytest.fixture(scope="module")
