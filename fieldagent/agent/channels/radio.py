@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from math import inf
 from typing import NoReturn
 
 import trio
@@ -35,8 +36,10 @@ log = logging.getLogger(__name__)
 
 BUSY = 10.0
 """Seconds after which a packet that the radio gave up goes again."""
-ROUND_MAX = 120.0
+ROUND_MAX = 300.0
 """Seconds in which a round of fragments has left."""
+FOLLOWS_WITHIN = 1.0
+"""Seconds after which a fragment that was to follow does not: its Package was withdrawn."""
 TRANSMIT_MAX = 120.0
 """Seconds in which a radio says what became of a packet."""
 LOOK_EVERY = 60.0
@@ -131,11 +134,12 @@ class RadioDriver:
                 if not follows:
                     self.round.set()
                     self.round = trio.Event()
-                await self.outbox.ready(urgent=self.waiting >= WINDOW and not follows)
+                with waits.move_on_after(FOLLOWS_WITHIN if follows else inf) as late:
+                    await self.outbox.ready(urgent=self.waiting >= WINDOW and not follows)
                 if not follows:
                     await waits.sleep(self.pace.pause(self.random.random()))
             follows = False
-            if self.pause.cancelled_caught:
+            if self.pause.cancelled_caught or late.cancelled_caught:
                 continue
             await self.outbox.fix_dates()
             transmission = self.outbox.load(AIR_BYTES)

@@ -128,6 +128,23 @@ async def test_a_round_of_fragments_is_answered_once(
         assert 1 <= len(said) <= answers
 
 
+async def test_what_is_cancelled_ends_its_round(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path) as sky,
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+    ):
+        for each in (ada, ben):
+            assert await each.outcome(await each.post()) is Status.DELIVERED
+        sky.log.clear()
+        await ada.post(data=data(3000))
+        while len([line for line in sky.log if line.startswith("node 1 transmits")]) < 3:
+            await trio.sleep(0.1)
+        sky.air.losses = {}  # nobody answers
+        with trio.fail_after(60):
+            assert (await ada.cancellation.cancel(2)).status is Status.CANCELED
+
+
 async def test_who_misses_the_end_of_a_round_keeps_quiet_while_it_may_go_on(
     tmp_path: Path, clock: Any
 ) -> None:
