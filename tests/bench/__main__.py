@@ -8,6 +8,7 @@ from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.sbd import MO_BYTES
+from tests.bench.consoles import main as consoles
 from tests.bench.crowd import unanswered
 from tests.bench.durable import durable
 from tests.bench.http import ratio as http_ratio
@@ -92,6 +93,7 @@ def main() -> None:
         packed = zipapp_ratio(ZIPAPP)
         row("start of the zipapp over the installed package", packed, "<= 1.3", packed <= 1.3)
     hub()
+    consoles()
     print("\na team on one air, in virtual time")
     team()
     on_air()
