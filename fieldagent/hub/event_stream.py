@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import trio
 
@@ -26,6 +26,9 @@ from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller, Purpose
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreUnavailable
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 TOPICS = ("item", "sos")
 REST = 1.0
@@ -99,7 +102,7 @@ class EventStreams:
             unsettled = UNSETTLED if self._store.shared else 0.0
             items, happened = (Follower(each, unsettled) for each in places or newest)
             lost = bool(last) and places is None
-            yield LISTENING + (_event(*newest, "lost", {}) if lost else b"")
+            yield LISTENING + (_event(*newest, "lost", "{}") if lost else b"")
             ends = trio.current_time() + LASTS
             deadline = trio.current_time() + KEEP_ALIVE
             while trio.current_time() < ends:
@@ -122,37 +125,80 @@ class EventStreams:
     async def _since(
         self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower
     ) -> bytes:
+        viewer = None if caller.sees_all else caller.member
         events = b""
         if "item" in topics:
-            found = await self._store.read(lambda db: self._items(db, caller, items))
-            for item, place in found:
-                events += _event(place, happened.place, "item", item.as_json())
+            look = _Look(caller.workspace, viewer, items.place, items.room)
+            for text, place in await self._fresh(_items_behind, _items, look, items):
+                events += _event(place, happened.place, "item", text)
         if "sos" in topics:
-            told = await self._store.read(lambda db: self._happened(db, caller, happened))
-            for each, place in told:
-                events += _event(items.place, place, "sos", each)
+            look = _Look(caller.workspace, None, happened.place, happened.room)
+            for text, place in await self._fresh(_happened_behind, _happened, look, happened):
+                events += _event(items.place, place, "sos", text)
         return events
 
-    def _items(
-        self, db: Db, caller: Caller, follower: Follower
-    ) -> list[tuple[reading.ReadItem, int]]:
-        rows = reading.behind(db, caller, follower.place, follower.room)
+    async def _fresh(
+        self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
+    ) -> list[tuple[str, int]]:
+        """What is to be told, and to which place a listener may come back who has had it. Those who
+        look for the same at one moment, as many consoles do, share what is found."""
+        rows = await self._store.read_together(behind, look)
         fresh = follower.fresh(rows, self._clock())
-        found = reading.items(db, list(fresh))
-        return [(each, fresh[each.number]) for each in reversed(found)]
+        if not fresh:
+            return []
+        told = await self._store.read_together(texts, tuple(fresh))
+        return [(told[number], fresh[number]) for number in fresh if number in told]
 
-    def _happened(
-        self, db: Db, caller: Caller, follower: Follower
-    ) -> list[tuple[dict[str, Any], int]]:
-        rows = sos.events_behind(db, caller.workspace, follower.place, follower.room)
-        fresh = follower.fresh([(number, at) for number, at, _ in rows], self._clock())
-        told = []
-        for number, _, id_ in rows:
-            found = sos.named(db, caller.workspace, id_) if number in fresh else None
-            if found is not None:
-                shown = {**sos_desk.shown(db, found), "event": sos_desk.event_of(db, number)}
-                told.append((shown, fresh[number]))
-        return told
+
+class _Look(NamedTuple):
+    workspace: int
+    viewer: int | None
+    """Who sees but what is theirs; None sees all."""
+    place: int
+    room: int
+
+
+_Rows = list[tuple[int, float]]
+_Behind = Callable[[Db, Sequence[_Look]], list[_Rows]]
+"""Numbers and dates of the next rows, for each look."""
+_Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, str]]]
+"""Of some rows by their numbers what is told of them, as JSON."""
+
+
+def _items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+    return _once_each(looks, lambda look: reading.behind(db, *look))
+
+
+def _happened_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+    return _once_each(
+        looks, lambda look: sos.events_behind(db, look.workspace, look.place, look.room)
+    )
+
+
+def _items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
+    return _once_each(
+        wanted,
+        lambda numbers: {
+            each.number: json.dumps(each.as_json()) for each in reading.items(db, numbers)
+        },
+    )
+
+
+def _happened(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
+    def tell(numbers: tuple[int, ...]) -> dict[int, str]:
+        found = {number: sos.of_event(db, number) for number in numbers}
+        return {
+            number: json.dumps({**sos_desk.shown(db, each), "event": sos_desk.event_of(db, number)})
+            for number, each in found.items()
+            if each is not None
+        }
+
+    return _once_each(wanted, tell)
+
+
+def _once_each(asked: Sequence[K], answer: Callable[[K], V]) -> list[V]:
+    answers = {each: answer(each) for each in dict.fromkeys(asked)}
+    return [answers[each] for each in asked]
 
 
 def _newest(db: Db, workspace: int) -> tuple[int, int]:
@@ -175,5 +221,5 @@ def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
     return None if places[0] > newest[0] or places[1] > newest[1] else places
 
 
-def _event(item: int, happened: int, topic: str, told: dict[str, Any]) -> bytes:
-    return event(f"{item}.{happened}", topic, json.dumps(told))
+def _event(item: int, happened: int, topic: str, told: str) -> bytes:
+    return event(f"{item}.{happened}", topic, told)

@@ -132,11 +132,16 @@ def _bound(db: Db, moment: float, *, up: bool) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
+def _seen_by(viewer: int | None) -> _Conditions:
+    which = _Conditions()
+    if viewer is not None:
+        which.add("(target IS NULL OR target = ? OR sender = ?)", viewer, viewer)
+    return which
+
+
 def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
     """Of those that were looked at: also what a wrong clock has put into another order."""
-    which = _Conditions()
-    if not caller.sees_all:
-        which.add("(target IS NULL OR target = ? OR sender = ?)", caller.member, caller.member)
+    which = _seen_by(None if caller.sees_all else caller.member)
     if wanted.sender is not None:
         which.add("sender = ?", wanted.sender)
     if wanted.kind is not None:
@@ -157,13 +162,15 @@ def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
     return which
 
 
-def behind(db: Db, caller: Caller, place: int, limit: int) -> list[tuple[int, float]]:
-    """Numbers and dates of the next items that the caller may see."""
-    which = _which(caller, ItemFilter())
+def behind(
+    db: Db, workspace: int, viewer: int | None, place: int, limit: int
+) -> list[tuple[int, float]]:
+    """Numbers and dates of the next items that the viewer may see; None sees all."""
+    which = _seen_by(viewer)
     rows = db.execute(
         f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
         " ORDER BY id LIMIT ?",
-        caller.workspace,
+        workspace,
         place,
         *which.parameters,
         limit,

@@ -92,6 +92,12 @@ def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | No
     return Sos(*rows[0]) if rows else None
 
 
+def of_event(db: Db, number: int) -> Sos | None:
+    """The one whose timeline has it."""
+    rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", number)
+    return Sos(*rows[0]) if rows else None
+
+
 def listing(db: Db, workspace: int, state: str | None, before: int, limit: int) -> Sequence[Sos]:
     """The last first."""
     which = "" if state is None else " AND state = ?"
@@ -105,16 +111,16 @@ def listing(db: Db, workspace: int, state: str | None, before: int, limit: int) 
     return [Sos(*row) for row in rows]
 
 
-def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float, int]]:
-    """Number, date and SOS of what happened next."""
+def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
+    """Numbers and dates of what happened next."""
     rows = db.execute(
-        "SELECT sos_event.id, at, sos FROM sos_event JOIN sos ON sos.id = sos_event.sos"
+        "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",
         place,
         workspace,
         limit,
     )
-    return [(number, float(at), sos) for number, at, sos in rows]
+    return [(number, float(at)) for number, at in rows]
 
 
 def set_acknowledged(db: Db, sos: int, member: int, now: float) -> None:

@@ -14,6 +14,7 @@ import trio
 
 from fieldagent.hub.store.contract import Db, OtherVersion, Topics
 from fieldagent.hub.store.schema import hub_schema
+from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
 from fieldagent.store.schema import TooNew
 from fieldagent.store.sqlite import LOCKED, connect, copy_whole, reader, transact
@@ -71,6 +72,7 @@ class SqliteStore:
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
         """What the group shares of each operation."""
+        self._readers = SharedReads(self.read)
         self._topics = Topics()
         self._changes = _data_version(self._reader)
         self._changes_of_others = _data_version(self._writer)
@@ -107,7 +109,7 @@ class SqliteStore:
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        (result,) = await self.read(lambda db: operation(db, [argument]))
+        result: T = await self._readers.ask(operation, argument)
         return result
 
     async def read(self, operation: Callable[[Db], T]) -> T:
