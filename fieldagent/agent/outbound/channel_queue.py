@@ -201,9 +201,9 @@ class ChannelQueue:
         return self._queue.taken()
 
     def landed(self, sequences: Iterable[int]) -> None:
-        """They are in flight no more, unless another fragment is."""
+        """They are in flight no more, unless another fragment is, or its end is being written."""
         for sequence in sequences:
-            if sequence in self._withdrawn and sequence not in self.bursts:
+            if sequence in self._withdrawn and sequence not in self._queue.taken():
                 self._withdrawn.pop(sequence)[0].set()
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
