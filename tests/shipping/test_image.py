@@ -3,7 +3,6 @@ power show. Each walk goes on where the one before has ended, as the life of a k
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -250,30 +249,3 @@ def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
     told = board.read("::/fieldagent-result.txt")
     assert "'satelite-port' is not a setting; the nearest is satellite-port" in told
     assert "::/fieldagent.properties" in board.files()
-
-
-def test_the_packages_take_the_place_of_the_zipapp(board: Board, sim: Running) -> None:
-    """As somebody who changes over does it: `dpkg` starts, restarts and stops the unit."""
-    subprocess.run([ROOT / "build/deb", board.share], check=True, stdout=subprocess.DEVNULL)
-    shutil.copytree(ROOT / "systemd", board.share / "systemd")
-    board.run("systemctl stop fieldagent; umount /usr/lib/fieldagent")
-    board.run("/mnt/systemd/install --uninstall")
-    installed = "dpkg --install /mnt/fieldagent-common_*.deb /mnt/fieldagent_*.deb"
-    board.run(installed, UPDATE)
-    assert board.run("systemctl is-active fieldagent") == "active"
-    assert board.run("systemctl is-enabled fieldagent") == "enabled"
-    until_ready(board)
-    board.run("fieldagent send message 'from a package' --channel Satellite")
-    assert len(arrived(sim, "from a package")) == 1
-
-    before = pid(board)
-    board.run(installed, UPDATE)
-    assert board.run("systemctl is-active fieldagent") == "active"
-    assert pid(board) != before
-    board.run("systemctl stop fieldagent")
-    board.run(installed, UPDATE)
-    assert board.ask("systemctl is-active fieldagent")[1] == "inactive"
-    board.run("systemctl start fieldagent")
-    board.run("dpkg --remove fieldagent", UPDATE)
-    assert board.ask("systemctl is-active fieldagent")[1] == "inactive"
-    board.run("test -s /var/lib/fieldagent/journal.sqlite3")
