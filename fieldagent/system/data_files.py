@@ -6,7 +6,6 @@ import sys
 from importlib import import_module
 from importlib.abc import ResourceLoader
 from typing import cast
-from zipimport import zipimporter
 
 
 def read_data(package: str, name: str) -> bytes:
@@ -14,8 +13,6 @@ def read_data(package: str, name: str) -> bytes:
     module = import_module(package)
     assert module.__file__ is not None
     assert module.__spec__ is not None
-    folder = module.__file__.rpartition("/")[0]
-    if isinstance(module.__spec__.loader, zipimporter):
-        # In the zipapp compiled code has a folder of its own; its data is there once.
-        folder = folder.replace(f"/{sys.implementation.cache_tag}/", "/", 1)
+    # Zipapp and Debian package have compiled code in a folder of its own; data is there once.
+    folder = module.__file__.rpartition("/")[0].replace(f"/{sys.implementation.cache_tag}/", "/", 1)
     return cast(ResourceLoader, module.__spec__.loader).get_data(f"{folder}/{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,39 @@ def test_lintian_finds_no_error(packages: list[Path]) -> None:
         [lintian, "--fail-on", "error", *packages], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
+
+
+READ_ALL = """
+import sys
+sys.path.insert(0, f"{sys.path[0]}/{sys.implementation.cache_tag}")
+from fieldagent.system.data_files import read_data
+for name in sys.argv[1:]:
+    folder, _, file = name.rpartition("/")
+    assert read_data(folder.replace("/", "."), file)
+print(sys.modules["fieldagent"].__file__)
+"""
+
+
+def test_compiled_code_finds_its_data(packages: list[Path], tmp_path: Path) -> None:
+    """Compiled as `postinst` does, where the package is installed."""
+    (common,) = (each for each in packages if each.name.startswith("fieldagent-common"))
+    subprocess.run(["dpkg-deb", "--extract", common, tmp_path], check=True)
+    program = tmp_path / "usr/lib/fieldagent"
+    bytecode = tmp_path / "usr/share/fieldagent/bytecode.py"
+    subprocess.run([sys.executable, "-X", "no_debug_ranges", bytecode, program], check=True)
+    (program / "read_all.py").write_text(READ_ALL)
+    found = (path for path in (program / "fieldagent").rglob("*.*") if path.is_file())
+    data = [
+        path.relative_to(program).as_posix()
+        for path in found
+        if path.suffix not in (".py", ".pyc") and path.name != "py.typed"
+    ]
+    assert any(name.endswith("text_table_1.bin") for name in data)
+    done = subprocess.run(
+        [sys.executable, program / "read_all.py", *data], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"/{sys.implementation.cache_tag}/" in done.stdout
 
 
 @pytest.fixture(scope="module")
