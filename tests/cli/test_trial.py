@@ -16,7 +16,7 @@ from fieldagent.cli.trial import Place, Trial
 from tests.cut import PowerCut, cut_at
 
 OLD, NEW = b"the program before\n", b"the new program\n"
-STEPS = 40
+STEPS = 44
 """More than there are: the last ones are cut nowhere."""
 
 
