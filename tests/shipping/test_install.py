@@ -274,6 +274,7 @@ def test_unit_is_shut_in(unit: Path) -> None:
 
 
 IN_SIGHT = """\
+mount --make-private /proc
 mount -t proc -o "$1" proc /proc
 shift
 exec "$@"
@@ -285,7 +286,8 @@ def test_what_a_unit_runs_does_with_what_that_leaves_of_proc(tmp_path: Path, nam
     """systemd.exec(5), ProcSubset="""
     if os.geteuid():
         pytest.skip("only root may mount /proc anew")
-    unshare = [tool("unshare", "util-linux"), "--mount"]
+    # Within a chroot, / is no mount of its own whose propagation could be changed.
+    unshare = [tool("unshare", "util-linux"), "--mount", "--propagation", "unchanged"]
     hidden = "\nProcSubset=pid\n" in (ROOT / f"systemd/{name}.service").read_text()
     left = f"hidepid=invisible{',subset=pid' if hidden else ''}"
     command = [*unshare, "sh", "-euc", IN_SIGHT, "sh", left, *MODULE]
