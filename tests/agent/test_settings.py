@@ -50,6 +50,8 @@ GOOD = {
     "keep-ended-days": "3",
     "gpsd": "[::1]:2948",
     "map-file": "/var/lib/maps/alps.mbtiles",
+    "page-listen": "192.168.4.0/24 fd00::/64",
+    "page-port": "8443",
     "api-port": "0",
 }
 
@@ -58,6 +60,7 @@ def test_every_key_is_read() -> None:
     assert GOOD.keys() == {key.name for key in KEYS}
     settings = parse("".join(f"{name}={value}\n" for name, value in GOOD.items()), PATH)
     assert settings.inbound_hook == "/opt/hook.sh --now"
+    assert [str(each) for each in settings.page_listen] == ["192.168.4.0/24", "fd00::/64"]
     assert settings.satellite_mailbox_check == 12 * 3600
     assert settings.satellite_receipts == "at-once"
     assert settings.satellite_key == (bytes(32), b"\xff" * 32)
