@@ -77,7 +77,6 @@ UNUSED = (
             "cbor2",
             "h11",
             "idna",
-            "javaproperties",
             "outcome",
             "sniffio",
             "sortedcontainers",

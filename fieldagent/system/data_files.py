@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.abc import ResourceLoader
-from typing import cast
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import ResourceLoader
 
 
 def read_data(package: str, name: str) -> bytes:
@@ -15,4 +17,4 @@ def read_data(package: str, name: str) -> bytes:
     assert module.__spec__ is not None
     # Zipapp and Debian package have compiled code in a folder of its own; data is there once.
     folder = module.__file__.rpartition("/")[0].replace(f"/{sys.implementation.cache_tag}/", "/", 1)
-    return cast(ResourceLoader, module.__spec__.loader).get_data(f"{folder}/{name}")
+    return cast("ResourceLoader", module.__spec__.loader).get_data(f"{folder}/{name}")

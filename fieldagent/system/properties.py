@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import io
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import javaproperties
+from fieldagent.system.java_properties import NoProperties
+from fieldagent.system.java_properties import pairs as pairs_in
 
 
 class InvalidSettings(Exception):
@@ -126,8 +125,8 @@ def read(
     values: dict[str, Any] = {key.attribute: key.default for key in keys}
     faults = []
     try:
-        pairs = dict(javaproperties.load(io.StringIO(text)))
-    except javaproperties.InvalidUEscapeError as error:
+        pairs = dict(pairs_in(text))
+    except NoProperties as error:
         raise InvalidSettings(path, [str(error)]) from None
     for name, value in pairs.items():
         if name not in known:
@@ -141,5 +140,7 @@ def read(
 
 
 def _unknown(name: str, known: Mapping[str, Key]) -> str:
+    import difflib  # who has no typo does without it
+
     near = difflib.get_close_matches(name, known, n=1, cutoff=0)
     return f"{name!r} is not a setting; the nearest is {near[0]}"

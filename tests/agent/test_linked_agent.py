@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -107,13 +105,3 @@ async def test_check_asks_the_hub_and_ends_no_link(
     assert told["good"] is good
     assert any(said in finding["text"] for finding in told["findings"])
     assert hub.links == 0
-
-
-def test_an_agent_without_a_hub_does_without_what_a_link_needs() -> None:
-    code = (
-        "import sys, fieldagent.agent.agent, fieldagent.cli.run;"
-        "ours = {'fieldagent.http.link_session', 'fieldagent.agent.channels.cellular'};"
-        "bad = {'websockets'} | ours;"
-        "assert not bad & sys.modules.keys(), bad & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,63 @@
+"""Java properties as java.util.Properties.load(Reader) reads them: text in, pairs out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_END = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\f"
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+_ESCAPED = re.compile(r"\\(u.{0,4}|.)", re.DOTALL)
+_HEXADECIMAL = re.compile(r"u[0-9A-Fa-f]{4}")
+_MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class NoProperties(Exception):
+    """The text says which escape makes no sense."""
+
+
+def pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values in their order; one that is told twice comes twice. Raises NoProperties."""
+    for line in _logical_lines(text):
+        key = _KEY.match(line)
+        assert key is not None, "the pattern takes nothing, too"
+        yield _meant(key[1]), _meant(line[key.end() :])
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Without comments and blank lines. One that ends in a backslash goes on in the next, whose
+    blanks at the front do not count."""
+    line = ""
+    goes_on = False
+    for natural in _END.split(text):
+        natural = natural.lstrip(_BLANK)
+        if not goes_on and natural[:1] in ("", "#", "!"):
+            continue
+        line += natural
+        goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        if goes_on:
+            line = line[:-1]
+            continue
+        if line:
+            yield line
+        line = ""
+    if line:
+        yield line
+
+
+def _meant(text: str) -> str:
+    """A character beyond 16 bits is escaped as two halves (UTF-16)."""
+    if "\\" not in text:
+        return text
+    plain = _ESCAPED.sub(_character, text)
+    return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _character(found: re.Match[str]) -> str:
+    told = found[1]
+    if not told.startswith("u"):
+        return _MEANT.get(told, told)
+    if not _HEXADECIMAL.fullmatch(told):
+        raise NoProperties(f"\\{told} is no character: \\u and four hexadecimal digits are")
+    return chr(int(told[1:], 16))

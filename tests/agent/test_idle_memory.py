@@ -1,0 +1,30 @@
+"""What an idle agent does without. `tests/bench/process.py` has the memory itself, as a ratio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+AGENT = "import fieldagent.cli.run, fieldagent.agent.agent, sys; print(*sys.modules)"
+HEAVY = {
+    "difflib": "for who has a typo in the settings",
+    "email.message": "in xml.sax.saxutils and urllib.request",
+    "email.utils": "for a webhook that tells when it is back as a date",
+    "http.client": "in xml.sax.saxutils and urllib.request",
+    "importlib.resources": "in importlib.abc",
+    "urllib.request": "in xml.sax.saxutils",
+    "websockets": "for who has a hub",
+    "xml": "in javaproperties",
+    "fieldagent.agent.channels.cellular": "for who has a hub",
+    "fieldagent.agent.network_page": "for who has page-listen",
+    "fieldagent.http.link_session": "for who has a hub",
+}
+"""Of some hundred kilobytes each, with where it comes in."""
+
+
+def test_an_idle_agent_does_without_what_it_does_not_need() -> None:
+    loaded = subprocess.run(
+        [sys.executable, "-c", AGENT], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "fieldagent.agent.agent" in loaded
+    assert HEAVY.keys() & set(loaded) == set()
