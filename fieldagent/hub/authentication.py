@@ -54,7 +54,7 @@ class Authentication:
         now = self._clock()
         source = source_of(address_of(head, self._trusted))
         self._look_for_proxy(head)
-        token = sessions.cookie_of(head)
+        token = sessions.token_of(head)
         keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
             # Without a challenge: the browser would ask for a password itself, in its own window.

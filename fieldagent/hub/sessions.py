@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
+from fieldagent.http.cookie import cookie_of
 from fieldagent.http.message import Request
 from fieldagent.hub import secret
 from fieldagent.hub.audit import note
@@ -75,12 +75,8 @@ def workspaces_of(db: Db, member: int) -> list[int]:
     return [workspace for (workspace,) in rows]
 
 
-def cookie_of(request: Request) -> str | None:
-    try:
-        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return None if found is None else found.value
+def token_of(request: Request) -> str | None:
+    return cookie_of(request, COOKIE)
 
 
 def is_same_site(request: Request) -> bool:

@@ -6,13 +6,13 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from fieldagent.http.address import source_of
+from fieldagent.http.cookie import cookie_of, set_cookie
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
@@ -72,8 +72,7 @@ class Entrance:
         ]
 
     def _knows(self, head: Request) -> bool:
-        cookie = _cookie_of(head)
-        until, version = self._signed_in.get(_digest(cookie), (0.0, None))
+        until, version = self._signed_in.get(_cookie_digest(head), (0.0, None))
         return self._clock() < until and version == _version(self._pass_phrase)
 
     async def _enter(self, request: Request) -> Response:
@@ -95,11 +94,11 @@ class Entrance:
         newest = sorted(known, key=lambda key: known[key][0])[-SIGNED_IN_MAX + 1 :]
         self._signed_in = {key: known[key] for key in newest}
         self._signed_in[_digest(cookie)] = (now + LASTS, version)
-        return Response(204, headers=(_set_cookie(cookie, LASTS),))
+        return Response(204, headers=(set_cookie(COOKIE, cookie, LASTS, secure=True),))
 
     async def _leave(self, request: Request) -> Response:
-        self._signed_in.pop(_digest(_cookie_of(request)), None)
-        return Response(204, headers=(_set_cookie("", 0),))
+        self._signed_in.pop(_cookie_digest(request), None)
+        return Response(204, headers=(set_cookie(COOKIE, "", 0, secure=True),))
 
     def _count(self, peer: str) -> None:
         """A try is counted before it is made: of many at once, no more are made than may fail."""
@@ -153,15 +152,5 @@ def _digest(cookie: str) -> bytes:
     return sha256(cookie.encode("utf-8", "replace")).digest()
 
 
-def _cookie_of(request: Request) -> str:
-    try:
-        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
-
-
-def _set_cookie(value: str, seconds: float) -> tuple[str, str]:
-    """RFC 6265; no script sees it, and no other site makes a browser send it."""
-    rules = f"Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds:.0f}"
-    return "Set-Cookie", f"{COOKIE}={value}; {rules}"
+def _cookie_digest(request: Request) -> bytes:
+    return _digest(cookie_of(request, COOKIE) or "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fieldagent.http.cookie import set_cookie
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
@@ -92,16 +93,13 @@ class Console:
         return Response(204, headers=(self._cookie(token, sessions.LASTS),))
 
     async def sign_out(self, request: Request) -> Response:
-        token = sessions.cookie_of(request)
+        token = sessions.token_of(request)
         if token is not None and sessions.is_same_site(request):
             await self._store.commit(lambda db: sessions.end(db, token))
         return Response(204, headers=(self._cookie("", 0),))
 
     def _cookie(self, value: str, seconds: float) -> tuple[str, str]:
-        """RFC 6265; no script sees it, and no other site makes a browser send it."""
-        secure = "; Secure" if self._secure else ""
-        rules = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds:.0f}{secure}"
-        return "Set-Cookie", f"{sessions.COOKIE}={value}; {rules}"
+        return set_cookie(sessions.COOKIE, value, seconds, secure=self._secure)
 
 
 def _members(request: Request) -> dict[str, str]:
