@@ -139,6 +139,7 @@ class Agent:
         if channel is Channel.RADIO and self.parts.station is not None:
             outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.in_earshot())
             outbox.link.facts |= self.parts.station.troubles.counts()
+            outbox.link.facts |= self.parts.station.key_change.facts()
         status = _channel_status(True, outbox.link, len(outbox), outbox.spent())
         if budget is not None:
             status["creditsPerDay"] = budget

@@ -178,17 +178,19 @@ def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:
 def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationTerms | None:
     if Channel.RADIO not in channels:
         return None
+    from fieldagent.agent.mesh.key_change import KeyStep
     from fieldagent.agent.mesh.station import StationTerms
 
     assert settings.radio_station is not None, "radio-port needs radio-station"
     return StationTerms(
         settings.radio_station,
         settings.radio_name,
-        [derive_key(master, "AIR") for master in settings.radio_key],
+        [derive_key(master, "AIR") for master in (*settings.radio_key, *settings.radio_key_next)],
         settings.radio_carry & channels,
         settings.radio_carry_credits_per_day,
         settings.package_time_to_live,
         settings.radio_hops,
+        KeyStep.of(settings.radio_key, settings.radio_key_next),
     )
 
 

@@ -65,6 +65,7 @@ class Settings:
     radio_station: int | None
     radio_name: str
     radio_key: tuple[bytes, ...]
+    radio_key_next: tuple[bytes, ...]
     radio_hops: int
     radio_carry: frozenset[Channel]
     radio_carry_credits_per_day: int
@@ -143,6 +144,13 @@ def _keys(value: str) -> tuple[bytes, ...]:
         raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate") from None
     if not 1 <= len(keys) <= 2 or any(len(key) != 32 for key in keys):
         raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate")
+    return keys
+
+
+def _one_key(value: str) -> tuple[bytes, ...]:
+    keys = _keys(value)
+    if len(keys) != 1:
+        raise WrongProperty("must be one key of 64 hexadecimal digits")
     return keys
 
 
@@ -293,8 +301,16 @@ KEYS = (
         "radio-key",
         _keys,
         (),
-        "64 hex digits that all kits of a group share: others are not heard; two, with a space, to"
-        " rotate. Check that your licence allows authentication",
+        "64 hex digits that all kits of a group share: others are not heard. While it is changed,"
+        " the new and the old, with a space (docs/radio.md). Check that your licence allows"
+        " authentication",
+    ),
+    Key(
+        "radio-key-next",
+        _one_key,
+        (),
+        "64 hex digits that take the place of radio-key soon: what bears their tag is heard"
+        " already, and nothing is sent with them (docs/radio.md)",
     ),
     Key(
         "radio-hops",
@@ -450,6 +466,7 @@ NEEDS = {
     "radio-port": "radio-station",
     "radio-callsign": "radio-port",
     "radio-key": "radio-port",
+    "radio-key-next": "radio-key",
     "radio-carry": "radio-port",
 }
 """What means nothing without another."""
@@ -463,4 +480,9 @@ def _incomplete(pairs: Mapping[str, str]) -> list[str]:
     ]
     if pairs.get("radio-protocol") == "kiss" and "radio-callsign" not in pairs:
         faults.append("radio-protocol=kiss needs radio-callsign: set that too")
+    key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
+    if following and len(key) > 1:
+        faults.append("radio-key-next beside two keys in radio-key: remove it, or the second key")
+    if following and [following.strip().lower()] == [each.lower() for each in key]:
+        faults.append("radio-key-next is radio-key: set the new key there, or remove it")
     return faults

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.network_page import files_of
 from fieldagent.agent.settings import Settings, load
 from fieldagent.cli.exit_codes import MISSING, OK, SETTINGS
@@ -79,6 +80,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield from _satellite(settings.satellite_port, settings.satellite_baud, running)
     if settings.radio_port is not None:
         yield _radio(settings.radio_port, settings.radio_protocol)
+        yield from _key_change(settings, running)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
     if settings.inbound_hook is not None:
@@ -295,6 +297,20 @@ def _radio(place: str, protocol: str) -> Finding:
     except (OSError, ValueError) as error:
         return Finding(False, f"{place} cannot be reached ({error}): does the KISS modem run?")
     return Finding(True, f"{place} can be reached")
+
+
+def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
+    """At which step it is, and, from the agent that runs, who sends with which key."""
+    step = KeyStep.of(settings.radio_key, settings.radio_key_next)
+    if running.status is None:
+        change: Mapping[str, Any] = {"step": step, "old": [], "new": []}
+    else:
+        radio = running.status["channels"]["Radio"]
+        change = radio.get("keyChange") or {"step": KeyStep.NONE}
+    if change["step"] != step:
+        yield Finding(False, "radio-key was changed since the agent began: restart it")
+    elif step is not KeyStep.NONE:
+        yield Finding(True, in_words(step, change["old"], change["new"]))
 
 
 def _present() -> str:

@@ -38,5 +38,6 @@ def _line(each: dict[str, Any]) -> str:
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
         "" if each["snr"] is None else f"SNR {each['snr']} dB",
         HUB[each["hub"]],
+        f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
     return escaped("  ".join(part for part in parts if part))

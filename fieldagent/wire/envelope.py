@@ -30,7 +30,7 @@ from fieldagent.wire.places import (
     write_location,
     write_position,
 )
-from fieldagent.wire.tag import TAG_BYTES, is_authentic, tag
+from fieldagent.wire.tag import TAG_BYTES, key_of, tag
 from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
@@ -185,6 +185,8 @@ class Envelope:
     """Entries of unknown kind or shape, each in a sentence for the log."""
     tagged: bool = False
     """It ends in what looks like a tag, which was checked if there were keys."""
+    key: int | None = None
+    """Which of the keys tagged it."""
     packed: bool = False
     """It holds packed text, or a track: its sender reads such things, too."""
 
@@ -249,13 +251,14 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     if items[0] != VERSION:
         raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
     tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
-    if keys and not (tagged and is_authentic(body, keys)):
+    key = key_of(body, keys) if tagged else None
+    if keys and key is None:
         raise Unauthenticated(missing=not tagged)
     head, entries = items[1:3], items[3 : len(items) - tagged]
     if len(head) < 2 or not in_range(head[0]) or not in_range(head[1], low=0):
         raise RemoteProtocolError("the envelope's time or origin is damaged")
     envelope = _read_entries(entries, head[0] + EPOCH, head[1], may_pack=len(body) <= PACKED_BYTES)
-    return replace(envelope, tagged=tagged)
+    return replace(envelope, tagged=tagged, key=key)
 
 
 def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:

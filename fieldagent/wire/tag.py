@@ -18,6 +18,8 @@ def tag(plain: bytes, key: bytes) -> bytes:
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
 
 
-def is_authentic(body: bytes, keys: Sequence[bytes]) -> bool:
+def key_of(body: bytes, keys: Sequence[bytes]) -> int | None:
+    """Which of the keys tagged it; None if none did."""
     plain, found = body[:-TAG_BYTES], body[-TAG_BYTES:]
-    return any(hmac.compare_digest(tag(plain, key), found) for key in keys)
+    matching = (at for at, key in enumerate(keys) if hmac.compare_digest(tag(plain, key), found))
+    return next(matching, None)

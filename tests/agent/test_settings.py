@@ -11,6 +11,7 @@ from fieldagent.system.directories import state_directory
 from fieldagent.system.properties import InvalidSettings
 
 PATH = Path("agent.properties")
+OTHER = "11" * 32
 GOOD = {
     "inbound-hook": "/opt/hook.sh --now",
     "inbound-hook-deadline": "90",
@@ -38,6 +39,7 @@ GOOD = {
     "radio-station": "7",
     "radio-name": "Hut",
     "radio-key": "00" * 32,
+    "radio-key-next": "11" * 32,
     "radio-hops": "2",
     "radio-carry": "Cellular, satellite",
     "radio-carry-credits-per-day": "20",
@@ -97,6 +99,10 @@ def test_nothing_set_is_a_valid_agent() -> None:
         ("api-port=70000", "from 0 to 65535"),
         ("radio-callsign=n0call\nradio-port=/dev/x\nradio-station=1", "must be a call of up to 6"),
         ("radio-port=/dev/x", "radio-port needs radio-station"),
+        (f"radio-key-next={OTHER}", "radio-key-next needs radio-key"),
+        (f"radio-key-next={OTHER} {OTHER}", "radio-key-next must be one key"),
+        (f"radio-key={OTHER} {'22' * 32}\nradio-key-next={OTHER}", "beside two keys"),
+        (f"radio-key={OTHER}\nradio-key-next={OTHER}", "radio-key-next is radio-key"),
         ("radio-carry=pigeon\nradio-port=/dev/x\nradio-station=1", "cellular, satellite or both"),
         (
             "radio-protocol=kiss\nradio-port=/dev/x\nradio-station=1",

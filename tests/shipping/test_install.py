@@ -111,7 +111,8 @@ def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> 
 
 
 SECRETS = {
-    *("webhook-secret", "satellite-key", "radio-key", "hub-token", "rockblock-password"),
+    *("webhook-secret", "satellite-key", "radio-key", "radio-key-next", "hub-token"),
+    "rockblock-password",
 }
 """None is shown that somebody could keep."""
 

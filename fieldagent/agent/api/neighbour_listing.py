@@ -30,6 +30,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "rssi": each.rssi,
             "snr": each.snr,
             "hub": each.hub,
+            "radioKey": station.key_change.name_of(each.key),
         }
         for number, each in reversed(station.neighbours.known.items())
     ]

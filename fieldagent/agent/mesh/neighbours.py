@@ -25,6 +25,8 @@ class HeardStation:
     """In dB."""
     hub: bool | None = None
     """It brought something to the hub, or asks nobody to; or it asks others. None before either."""
+    key: int | None = None
+    """Which of the group's keys it sends with; None without any."""
 
 
 class Neighbours:
@@ -35,12 +37,18 @@ class Neighbours:
         self.known: dict[int, HeardStation] = {}
         """Every station that was heard; the one that was heard last is the last."""
 
-    def note(self, station: int, rssi: int | None = None, snr: int | None = None) -> bool:
+    def note(
+        self,
+        station: int,
+        rssi: int | None = None,
+        snr: int | None = None,
+        key: int | None = None,
+    ) -> bool:
         """It was heard; whether it had not been in earshot."""
         now = self._clock()
         each = self.known.pop(station, None) or HeardStation()
         returned = now - each.heard_at >= AWAY_AFTER
-        each.heard_at, each.rssi, each.snr = now, rssi, snr
+        each.heard_at, each.rssi, each.snr, each.key = now, rssi, snr, key
         self.known[station] = each
         while len(self.known) > STATIONS_MAX:
             del self.known[next(iter(self.known))]

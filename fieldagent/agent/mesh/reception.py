@@ -72,7 +72,7 @@ class RadioReception:
             return {}
         if packet.sender == self._station:
             return {}
-        returned = self._neighbours.note(packet.sender, rssi, snr)
+        returned = self._neighbours.note(packet.sender, rssi, snr, envelope.key)
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
         if packet.sender == packet.station:

@@ -10,6 +10,7 @@ from random import Random
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.mesh.key_change import KeyChange, KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.packet import PacketReception
 from fieldagent.agent.mesh.reception import RadioReception
@@ -44,6 +45,8 @@ class StationTerms:
     """Seconds that a neighbour's item waits for its channel."""
     hops: int = 3
     """Transmissions that bring an SOS, or what asks for the hub, anywhere at most."""
+    key_step: KeyStep = KeyStep.NONE
+    """How far the change of the group's key is here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,13 @@ class Station:
     rounds: Rounds
     repeating: Repeating
     relay: Relay | None
+    key_change: KeyChange
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
         """What needs attention; `date` tells the wall clock's time of a lived one."""
         waits = self.relay.notice() if self.relay is not None else ""
-        return [*self.troubles.notices(date), *([waits] if waits else [])]
+        changes = self.key_change.notice()
+        return [*self.troubles.notices(date), *(each for each in (changes, waits) if each)]
 
 
 def words_of(
@@ -113,4 +118,14 @@ def set_up(
     )
     reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
     repeating = Repeating(journal, packing, words, rounds, relay, intake, endings.clock)
-    return Station(terms.number, outbox, reception, neighbours, troubles, rounds, repeating, relay)
+    return Station(
+        terms.number,
+        outbox,
+        reception,
+        neighbours,
+        troubles,
+        rounds,
+        repeating,
+        relay,
+        KeyChange(terms.key_step, neighbours),
+    )

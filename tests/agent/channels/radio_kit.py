@@ -20,6 +20,7 @@ from fieldagent.agent.channels.radio_modem import AirReception
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.mesh.key_change import KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import Rounds
@@ -96,6 +97,7 @@ async def station(
     relays_over: frozenset[Channel] = frozenset(),
     credits_per_day: int = 10,
     hops: int = 3,
+    key_step: KeyStep = KeyStep.NONE,
 ) -> AsyncIterator[Station]:
     """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
@@ -104,7 +106,9 @@ async def station(
     inbox = Inbox(journal, ["script"], clock=clock)
     radio_ = Channel.RADIO
     queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
-    terms = StationTerms(number, f"Kit {number}", keys, relays_over, credits_per_day, 86_400, hops)
+    terms = StationTerms(
+        number, f"Kit {number}", keys, relays_over, credits_per_day, 86_400, hops, key_step
+    )
     words = words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)

@@ -1,0 +1,102 @@
+"""The group's key is changed kit by kit, while Packages and an SOS flow: simulated nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.mesh.key_change import KeyStep
+from fieldagent.agent.mesh.troubles import Trouble
+from fieldagent.wire.envelope import derive_key
+from tests.agent.channels.radio_kit import Station, on_air, station, until
+from tests.kit import RATES
+
+OLD, NEW = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
+BEFORE = (KeyStep.NONE, (OLD,))
+STEPS = [(KeyStep.SENDS_OLD, (OLD, NEW)), (KeyStep.SENDS_NEW, (NEW, OLD)), (KeyStep.NONE, (NEW,))]
+"""As docs/radio.md tells them."""
+KITS = (1, 2, 3)
+
+
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
+
+
+class Team:
+    """Kits that are changed and started anew one by one, and what each has posted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.at: dict[int, Station] = {}
+        self.posted: dict[int, list[str]] = {number: [] for number in KITS}
+        self.wrong_keys = 0
+        self._changes = {number: trio.Event() for number in KITS}
+
+    async def live(self, number: int, terms: Sequence[tuple[KeyStep, tuple[bytes, ...]]]) -> None:
+        for step, keys in terms:
+            self._changes[number] = trio.Event()
+            node = self.path / f"node-{number}"
+            async with station(self.path, number, node, keys=keys, key_step=step) as kit:
+                self.at[number] = kit
+                await self._changes[number].wait()
+                self.wrong_keys += kit.troubles.counts()[Trouble.WRONG_KEY.member]
+                del self.at[number]
+
+    async def post(self, number: int, text: str, **more: int) -> None:
+        self.posted[number].append(text)
+        await self.at[number].post(message={"content": text}, **more)
+
+    async def change(self, number: int) -> None:
+        """The others go on talking, and one sends an SOS."""
+        first, second = [each for each in KITS if each != number]
+        step = len(self.posted[number])
+        await self.post(number, f"{number} goes at {step}")
+        self._changes[number].set()
+        await self.post(first, f"{first} meanwhile at {step}")
+        await self.post(second, f"{second} in need at {step}", priority=100)
+        await trio.sleep(30)
+        await until(lambda: number in self.at)
+        await self.post(number, f"{number} is back at {step}")
+        await trio.sleep(30)
+
+    def has_all(self, number: int) -> bool:
+        others = [text for each in KITS if each != number for text in self.posted[each]]
+        return sorted(self.at[number].messages()) == sorted(others)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
+    tmp_path: Path, clock: Any, loss: float
+) -> None:
+    team = Team(tmp_path)
+    async with on_air(tmp_path, {"loss": loss}, 3), trio.open_nursery() as nursery:
+        for number in KITS:
+            nursery.start_soon(team.live, number, [BEFORE, *STEPS])
+        await until(lambda: len(team.at) == len(KITS))
+        for _ in STEPS:
+            for number in KITS:
+                await team.change(number)
+        await until(lambda: all(team.has_all(number) for number in KITS))
+        wrong = [each.troubles.counts()[Trouble.WRONG_KEY.member] for each in team.at.values()]
+        nursery.cancel_scope.cancel()
+    assert (team.wrong_keys, wrong) == (0, [0, 0, 0])
+
+
+async def test_without_the_first_step_a_kit_is_not_heard(tmp_path: Path, clock: Any) -> None:
+    """The control: what the order is for."""
+    team = Team(tmp_path)
+    async with on_air(tmp_path, count=3), trio.open_nursery() as nursery:
+        for number in KITS:
+            nursery.start_soon(team.live, number, [BEFORE, *STEPS[1:]])
+        await until(lambda: len(team.at) == len(KITS))
+        await team.change(1)
+        await until(lambda: team.at[2].troubles.is_lately(Trouble.WRONG_KEY))
+        heard = [text for each in (2, 3) for text in team.at[each].messages()]
+        nursery.cancel_scope.cancel()
+    assert "1 is back at 0" not in heard
