@@ -327,6 +327,7 @@ def _cellular(agent: Agent) -> Part:
     # An agent without a hub does without the memory that TLS and WebSockets take.
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.hub_connection import HubAddress
+    from fieldagent.agent.channels.kit_notes import KitNotes
     from fieldagent.agent.channels.recovery import Recovery
 
     settings, outbox = agent.settings, agent.parts.outboxes[Channel.CELLULAR]
@@ -345,6 +346,7 @@ def _cellular(agent: Agent) -> Part:
         outbox,
         agent.parts.receptions[Channel.CELLULAR],
         outbox.link,
+        KitNotes(settings.state_directory),
         random=random.Random(),
         ping=settings.cellular_ping,
         journal=outbound.journal_number(agent.parts.journal),

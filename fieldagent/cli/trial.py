@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fieldagent.agent import outcomes
 from fieldagent.agent.settings import load
 from fieldagent.cli.exit_codes import ERROR, OK
 from fieldagent.cli.local_http import CallFailed, call
@@ -51,7 +52,7 @@ IN_WORDS = {
 
 
 class Place:
-    """The folder of an update: root's alone."""
+    """The folder of an update: root's alone. The agent reads how it ended, for the hub."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,12 +60,13 @@ class Place:
         self.previous = folder / "previous.pyz"
         """Which takes the steps."""
         self.trial = folder / "trial.json"
-        self.result = folder / "result.json"
+        self.result = folder / outcomes.UPDATE
         self.journal = folder / "journal.sqlite3"
         self.lock = folder / "lock"
 
     def make(self) -> None:
         make_private_folder(self.folder)
+        self.folder.chmod(0o711)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ def _tell_the_hub(trial: Trial, lost: str) -> None:
 
 
 def _end(place: Place, trial: Trial) -> None:
-    put_file(place.result, json.dumps(asdict(trial)).encode())
+    put_file(place.result, json.dumps(asdict(trial)).encode(), mode=0o644)
     for each in (place.new, place.journal, place.trial):
         each.unlink(missing_ok=True)
     sync_folder(place.folder)

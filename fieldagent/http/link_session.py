@@ -18,6 +18,7 @@ from fieldagent.system.error_groups import first_error
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import (
+    NOTES,
     Acknowledged,
     Arrived,
     Close,
@@ -25,6 +26,7 @@ from fieldagent.wire.link import (
     LinkHello,
     LinkOpened,
     NoCommonVersion,
+    Noted,
 )
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,12 @@ class Post(Protocol[Outgoing]):
     async def take_in(self, body: bytes) -> None:
         """What the peer sent; on disk once this returns. This and what else stores may raise
         NotNow."""
+
+    async def next_note(self) -> bytes:
+        """Wait for the next to be told, where the peer takes notes."""
+
+    async def take_note(self, body: bytes) -> None:
+        """What the peer has told, of any content; it may raise NotNow."""
 
 
 class LinkEnd(NamedTuple):
@@ -115,7 +123,9 @@ class LinkSession(Generic[Outgoing]):
         self._keepalive = keepalive or Keepalive()
         self._opened = opened
         self._progress = progress
-        self._link = IpLink(LinkHello(silence=self._keepalive.promise, journal=journal))
+        self._link = IpLink(
+            LinkHello(features=NOTES, silence=self._keepalive.promise, journal=journal)
+        )
         self._in_flight: dict[int, _InFlight[Outgoing]] = {}
         self._peer_silence = inf
         self._pause = trio.CancelScope()
@@ -143,8 +153,10 @@ class LinkSession(Generic[Outgoing]):
     async def _until_the_end(self) -> LinkEnd:
         found: list[BaseException] = []
         try:
-            await self._greet()
+            features = await self._greet()
             async with trio.open_nursery() as nursery:
+                if features & NOTES:
+                    nursery.start_soon(self._tell)
                 nursery.start_soon(self._listen)
                 nursery.start_soon(self._speak)
                 nursery.start_soon(self._judge)
@@ -153,7 +165,8 @@ class LinkSession(Generic[Outgoing]):
         self._keepalive.end(trio.current_time(), explained=not _broke_off(found[0]))
         return _end(found[0])
 
-    async def _greet(self) -> None:
+    async def _greet(self) -> int:
+        """The features that both ends have."""
         with trio.move_on_after(ANSWER_WITHIN):
             await self._socket.send(self._link.hello())
             peer = self._link.receive(await self._socket.receive())
@@ -162,10 +175,10 @@ class LinkSession(Generic[Outgoing]):
             self._keepalive.begin(trio.current_time())
             await self._post.greeted(peer.journal)
             self._opened()
-            return
+            return peer.features
         raise _Silent(f"no hello within {ANSWER_WITHIN:g} s")
 
-    # Three tasks: one hears, one speaks, one judges.
+    # Three tasks: one hears, one speaks, one judges; and one that tells notes.
 
     async def _listen(self) -> NoReturn:
         while True:
@@ -176,6 +189,13 @@ class LinkSession(Generic[Outgoing]):
                 await self._take_in(event)
             elif isinstance(event, Acknowledged):
                 await self._settle(event.numbers)
+            elif isinstance(event, Noted):
+                with trio.CancelScope(shield=True):
+                    await self._post.take_note(event.body)
+
+    async def _tell(self) -> NoReturn:
+        while True:
+            await self._say(self._link.note(await self._post.next_note()))
 
     async def _take_in(self, arrived: Arrived) -> None:
         if arrived.body:

@@ -220,7 +220,8 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
         " AND delivery.state IN ('waiting', 'packed')),"
         " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble,"
-        " contact.at, contact.version FROM device JOIN member ON member.id = device.member"
+        " contact.at, contact.version, contact.last_update FROM device"
+        " JOIN member ON member.id = device.member"
         " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
         " ORDER BY device.id",
         (
@@ -241,6 +242,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
             "keyTrouble",
             "lastContact",
             "version",
+            "lastUpdate",
         ),
         now,
         workspace,

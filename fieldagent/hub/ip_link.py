@@ -196,3 +196,10 @@ class _MailboxPost:
         with _or_later():
             await self.mailbox.take_in(body)
         self.note_bytes("received", len(body))
+
+    async def next_note(self) -> bytes:
+        await trio.sleep_forever()
+
+    async def take_note(self, body: bytes) -> None:
+        with _or_later():
+            await self.mailbox.take_note(body)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import trio
 
-from fieldagent.hub import contact
+from fieldagent.hub import contact, kit_report
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
@@ -22,6 +23,10 @@ from fieldagent.hub.envelope_packing import (
 from fieldagent.hub.ledger import confirm, mail_topic
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.kit_note import KitReport, decode
+
+log = logging.getLogger(__name__)
 
 RECEIPTS = 32
 """Receipts that ride in one envelope at most."""
@@ -110,3 +115,12 @@ class IpMailbox:
 
     async def take_in(self, body: bytes) -> None:
         await self._mobile_originated.take_in(self.device, body, Bearer.IP)
+
+    async def take_note(self, body: bytes) -> None:
+        try:
+            report = decode(body)
+        except RemoteProtocolError as error:
+            log.warning("a note of %s cannot be read: %s", self.device.name, error)
+            return
+        if isinstance(report, KitReport):
+            await self._store.commit(lambda db: kit_report.note(db, self.device.id, report))

@@ -329,7 +329,7 @@ _DEVICE = (
     " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
     " FROM delivery WHERE delivery.device = device.id"
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
-    " every, by_minute, kit_every, due, warned, check_in.sos"
+    " last_update, every, by_minute, kit_every, due, warned, check_in.sos"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -352,7 +352,8 @@ def devices(
 
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
-    latitude, longitude, position_at, key_trouble, waiting, *rule, due, warned, alarm = row[11:]
+    latitude, longitude, position_at, key_trouble, waiting, last_update = row[11:17]
+    *rule, due, warned, alarm = row[17:]
     return {
         "id": id_,
         "name": name,
@@ -364,6 +365,7 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         "lastContact": None if at is None else float(at),
         "over": way,
         "version": version or None,
+        "lastUpdate": last_update or None,
         "position": None
         if position_at is None
         else {"latitude": latitude, "longitude": longitude, "at": float(position_at)},

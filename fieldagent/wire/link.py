@@ -27,6 +27,8 @@ OVERHEAD = 16
 """Most bytes that a message adds to its body: array, kind, number and the body's own head."""
 WINDOW = 4
 """Unacknowledged messages that an end asks for; pings are messages too."""
+NOTES = 1
+"""The feature of an end that takes notes."""
 _UINT = 2**32 - 1
 
 
@@ -34,6 +36,7 @@ class LinkKind(IntEnum):
     HELLO = 0
     MESSAGE = 1
     ACKNOWLEDGEMENT = 2
+    NOTE = 3
 
 
 class Close(IntEnum):
@@ -62,7 +65,7 @@ class LinkHello:
     lowest: int = VERSION
     highest: int = VERSION
     features: int = 0
-    """A bit each; what both ends have may be used. None is defined yet."""
+    """A bit each, such as NOTES; what both ends have may be used."""
     size: int = BODY_BYTES
     """Most bytes of a message's body that it takes."""
     window: int = WINDOW
@@ -100,7 +103,14 @@ class Acknowledged:
     numbers: tuple[int, ...]
 
 
-LinkEvent = LinkOpened | Arrived | Acknowledged
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A note: nobody acknowledges it, and it is told again over each link while it holds."""
+
+    body: bytes
+
+
+LinkEvent = LinkOpened | Arrived | Acknowledged | Noted
 
 
 class IpLink:
@@ -141,6 +151,14 @@ class IpLink:
         """A message without a body: acknowledged by an end that is alive to its disk."""
         return self.send(b"")
 
+    def note(self, body: bytes) -> bytes:
+        """Beside the messages: it takes no number, and no place in the window."""
+        if self._peer is None or not self._peer.features & NOTES:
+            raise LocalProtocolError("the peer takes no notes")
+        if len(body) > BODY_BYTES:
+            raise LocalProtocolError(f"{len(body)} bytes, where a note has {BODY_BYTES} at most")
+        return cbor2.dumps([LinkKind.NOTE, body])
+
     def acknowledge(self, number: int) -> bytes:
         """`number` and all before it are on disk."""
         if not self._answered < number <= self._arrived:
@@ -160,6 +178,8 @@ class IpLink:
             raise RemoteProtocolError("the first message is no hello")
         if kind == LinkKind.MESSAGE:
             return self._take(_number(members), members[1:])
+        if kind == LinkKind.NOTE and self._peer.features & NOTES:
+            return Noted(_note(members))
         return self._settle(_number(members)) if kind == LinkKind.ACKNOWLEDGEMENT else None
 
     def _open(self, members: list[Any]) -> LinkOpened:
@@ -220,6 +240,12 @@ def _number(members: list[Any]) -> int:
     if not members or not _is_uint(members[0]):
         raise RemoteProtocolError("a message or acknowledgement has no number")
     return int(members[0])
+
+
+def _note(members: list[Any]) -> bytes:
+    if not members or not isinstance(members[0], bytes) or len(members[0]) > BODY_BYTES:
+        raise RemoteProtocolError(f"a note has no body of {BODY_BYTES} bytes")
+    return bytes(members[0])
 
 
 def _is_uint(value: Any) -> bool:

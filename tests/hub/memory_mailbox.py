@@ -33,6 +33,8 @@ class MemoryMailbox:
     """Every envelope that came in, duplicates too."""
     contents: list[Any] = field(default_factory=list)
     """What came in, each once."""
+    notes: list[bytes] = field(default_factory=list)
+    """What agents have told."""
     before_disk: Callable[[], Any] | None = None
     """Awaited before anything that came in counts."""
     _seen: set[tuple[int, int, bytes]] = field(default_factory=set)
@@ -84,6 +86,10 @@ class MemoryMailbox:
         await trio.lowlevel.checkpoint()
         self.copies.append(body)
         self._count(body, 0)
+
+    async def take_note(self, body: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        self.notes.append(body)
 
     def _count(self, body: bytes, origin: int) -> None:
         envelope = decode(body)

@@ -280,6 +280,7 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 
 OF_VERSION_10 = """
+ALTER TABLE contact DROP COLUMN last_update;
 ALTER TABLE device DROP COLUMN packs_text;
 CREATE TABLE session (lookup TEXT PRIMARY KEY, member BIGINT NOT NULL, workspace BIGINT NOT NULL,
     expires REAL NOT NULL);

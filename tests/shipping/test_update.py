@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
-from tests.processes import sky, until
+from tests.processes import administer, hub, sky, until
 from tests.shipping.update_kit import Kit, kit, rebuilt, version
 
 SOON = ("--within", "3", "--steady", "1")
@@ -70,7 +70,7 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     assert "9.0.0 runs" in done.stdout
     assert ready.version() == "9.0.0"
     assert ready.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
-    assert sorted(each.name for each in (ready.home / "update").iterdir()) == [
+    assert sorted(each.name for each in (ready.home / "state-update").iterdir()) == [
         "lock", "previous.pyz", "result.json",
     ]  # fmt: skip
     again = ready.update(new)
@@ -78,9 +78,26 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     assert "9.0.0 is what runs" in again.stderr
 
 
-def test_one_that_does_not_start_gives_way_to_the_one_before(
-    ready: Kit, zipapp: Path, programs: Path
+@pytest.fixture
+def linked(zipapp: Path, tmp_path: Path) -> Iterator[tuple[Kit, str]]:
+    """An agent at work with its hub, and the database of that."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    token = administer(database, "device", "add", "kit", "--user", "ada")["hub-token"]
+    (tmp_path / "kit").mkdir()
+    with hub(tmp_path, {"database": database}) as cloud:
+        settings = {"hub-address": cloud.address, "hub-token": token}
+        with kit(tmp_path / "kit", zipapp, settings) as made:
+            made.systemctl("start", "fieldagent.service")
+            until(lambda: made.state_of("Cellular") == "ready")
+            yield made, database
+
+
+def test_one_that_does_not_start_gives_way_to_the_one_before_and_the_hub_lists_why(
+    linked: tuple[Kit, str], zipapp: Path, programs: Path
 ) -> None:
+    ready, database = linked
     before = ready.version()
     new = rebuilt(zipapp, programs / "9.0.1.pyz", version("9.0.1") | DEAD)
     done = ready.update(signed(ready, new), "--within", "0.1")
@@ -88,6 +105,10 @@ def test_one_that_does_not_start_gives_way_to_the_one_before(
     assert f"9.0.1 did not work, and {before} runs again: no agent answers" in done.stderr
     until(lambda: ready.version() == before)
     assert "no agent answers" in ready.update("--last").stderr
+    until(lambda: administer(database, "device", "list")[0]["lastUpdate"])
+    (listed,) = administer(database, "device", "list")
+    assert listed["version"] == before
+    assert f"9.0.1 fell back to {before}: no agent answers" in listed["lastUpdate"]
 
 
 def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
@@ -125,7 +146,7 @@ def test_what_would_not_do_is_refused_before_anything_is_touched(
         assert told in done.stderr
         assert "nothing was changed" in done.stderr
         assert made.program.read_bytes() == zipapp.read_bytes()
-        assert not (made.home / "update/trial.json").exists()
+        assert not (made.home / "state-update/trial.json").exists()
 
 
 def test_what_nobody_trusted_has_signed_is_refused(zipapp: Path, tmp_path: Path) -> None:
@@ -159,8 +180,8 @@ def test_nothing_was_updated_yet(zipapp: Path, tmp_path: Path) -> None:
     with kit(tmp_path / "kit", zipapp, {}) as made:
         assert "nothing was updated yet" in made.update("--last").stdout
         result = {"version": "2", "previous_version": "1", "why": ""}
-        (made.home / "update").mkdir()
-        (made.home / "update/result.json").write_text(json.dumps(result))
+        (made.home / "state-update").mkdir()
+        (made.home / "state-update/result.json").write_text(json.dumps(result))
         assert "2 runs (before: 1)" in made.update("--last").stdout
         told = json.loads(made.update("--last", "--json").stdout)
         assert told == {"phase": None, "version": "2", "before": "1", "why": None}

@@ -30,7 +30,8 @@ pids = home / (words[1] + ".pid")
 commands = {{
     "fieldagent.service": [str(home / "fieldagent.pyz"), "run", "--config", {settings!r}],
     "fieldagent-update.service": [
-        str(home / "update/previous.pyz"), "update", "--go-on", "--state", str(home / "update")
+        str(home / "state-update/previous.pyz"), "update", "--go-on",
+        "--state", str(home / "state-update"),
     ],
 }}
 def alive():
@@ -152,7 +153,7 @@ class Kit:
             "--program": self.program,
             "--config": self.settings,
             "--key": self.home / "update.pub",
-            "--state": self.home / "update",
+            "--state": self.home / "state-update",
         }
         named = [str(each) for pair in places.items() for each in pair]
         return subprocess.run(

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.kit_note import KitReport, UpdateReport, decode
 from fieldagent.wire.link import (
     BODY_BYTES,
+    NOTES,
     OVERHEAD,
     WINDOW,
     Acknowledged,
@@ -25,6 +27,7 @@ from fieldagent.wire.link import (
     LinkHello,
     LinkOpened,
     NoCommonVersion,
+    Noted,
 )
 
 ENVELOPE = encode([Entry(7, Message("Camp reached"), 1_790_000_000)])
@@ -52,7 +55,16 @@ def acknowledged_after(link: IpLink, peer: IpLink, count: int) -> bytes:
     return peer.acknowledge(count)
 
 
+def noted(body: bytes) -> bytes:
+    return pair(LinkHello(features=NOTES), LinkHello(features=NOTES))[0].note(body)
+
+
+FELL_BACK = KitReport(UpdateReport("9.0.1", "9.0.0", "no agent answers"))
 VECTORS = {
+    "hello of an agent that takes notes": lambda: IpLink(
+        LinkHello(features=NOTES, silence=300)
+    ).hello(),
+    "note, a report": lambda: noted(FELL_BACK.encode()),
     "hello of an agent whose journal": lambda: IpLink(
         LinkHello(silence=300, journal=70_000_001)
     ).hello(),
@@ -108,6 +120,26 @@ def test_the_highest_version_that_both_have_is_spoken(
 def test_no_version_in_common(ours: tuple[int, int], theirs: tuple[int, int]) -> None:
     with pytest.raises(NoCommonVersion, match="update the older one"):
         IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).hello())
+
+
+def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> None:
+    note = noted(FELL_BACK.encode())
+    one, other = pair(LinkHello(features=NOTES), LinkHello(features=NOTES))
+    assert other.receive(note) == Noted(FELL_BACK.encode())
+    assert decode(FELL_BACK.encode()) == FELL_BACK
+    # It takes no number, and no place in the window.
+    assert one.free == WINDOW and one.ping()[0] == 1
+    older, hub = pair(LinkHello(), LinkHello(features=NOTES))
+    assert older.receive(note) is None
+    with pytest.raises(LocalProtocolError, match="takes no notes"):
+        hub.note(b"")
+
+
+@pytest.mark.parametrize("members", [[], [1], ["text"], [bytes(BODY_BYTES + 1)]])
+def test_a_damaged_note_ends_the_link(members: list[Any]) -> None:
+    one, _ = pair(LinkHello(features=NOTES), LinkHello(features=NOTES))
+    with pytest.raises(RemoteProtocolError, match="a note has no body"):
+        one.receive(cbor2.dumps([3, *members]))
 
 
 def test_features_are_those_that_both_have() -> None:

@@ -30,6 +30,7 @@ from fieldagent.agent.channels.hub_connection import (
     open_stream,
     open_web_socket,
 )
+from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.date import read_date
 from fieldagent.http.link_session import LinkEnd, LinkSession
@@ -67,11 +68,12 @@ class _OutboxPost:
 
     outbox: Outbox
     reception: Reception
+    notes: KitNotes
     again: deque[Transmission] = field(default_factory=deque)
     """What the last link left unacknowledged, SOS first."""
 
     async def greeted(self, journal: int) -> None:
-        pass
+        self.notes.begin()
 
     async def next(self, *, urgent: bool) -> Transmission:
         if self.again and (self.again[0].urgent or not (urgent or await self._urgent_waits())):
@@ -98,12 +100,19 @@ class _OutboxPost:
     async def take_in(self, body: bytes) -> None:
         await self.reception.receive(body)
 
+    async def next_note(self) -> bytes:
+        return await self.notes.next()
+
+    async def take_note(self, body: bytes) -> None:
+        await self.notes.take_in(body)
+
 
 async def run(
     hub: HubAddress,
     outbox: Outbox,
     reception: Reception,
     link: ChannelLink,
+    notes: KitNotes,
     *,
     random: randomness.Random,
     ping: float | None = None,
@@ -113,8 +122,9 @@ async def run(
 ) -> NoReturn:
     """Link to the hub for ever. `ping` is in seconds, 0 for never, None as the path bears it;
     `journal` is the number of ours; `progress` is called at least once in two minutes."""
+    post = _OutboxPost(outbox, reception, notes)
     await CellularDriver(
-        hub, outbox, reception, link, random, Keepalive(ping), recovery, journal, progress
+        hub, post, link, random, Keepalive(ping), recovery, journal, progress
     ).work()
 
 
@@ -137,21 +147,18 @@ class _Pace:
 @dataclass(slots=True)
 class CellularDriver:
     hub: HubAddress
-    outbox: Outbox
-    reception: Reception
+    post: _OutboxPost
     link: ChannelLink
     random: randomness.Random
     keepalive: Keepalive
     recovery: Recovery | None
     journal: int
     progress: Callable[[], None]
-    post: _OutboxPost = field(init=False)
     pace: _Pace = field(default_factory=_Pace)
     dead_since: float = field(default_factory=trio.current_time)
     """When the hub last said something, or the recovery command last ran."""
 
     def __post_init__(self) -> None:
-        self.post = _OutboxPost(self.outbox, self.reception)
         self.link.facts["hub"] = self.hub.address
 
     async def work(self) -> NoReturn:
@@ -248,7 +255,7 @@ class CellularDriver:
         self.link.next_look = trio.current_time() + pause
         self.link.next_urgent = trio.current_time() + min(pause, URGENT_PAUSE)
         with waits.move_on_after(pause):
-            await self.outbox.ready(urgent=True)
+            await self.post.outbox.ready(urgent=True)
             await trio.sleep(URGENT_PAUSE)
 
     async def _recover(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from fieldagent.store.schema import Schema
 
-VERSION = 12
+VERSION = 13
 
 _DIRECTORY = """
 CREATE TABLE workspace (id {id}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL);
@@ -426,6 +426,11 @@ ALTER TABLE device ADD COLUMN packs_text {int} NOT NULL DEFAULT 0;
 """
 """From version 11, which knew plain text alone."""
 
+_LAST_UPDATE = """
+ALTER TABLE contact ADD COLUMN last_update TEXT NOT NULL DEFAULT ''; -- how it ended, for people
+"""
+"""From version 12, in which a kit told of an update as a message, where it told at all."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -441,6 +446,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _KIT_CHECK_IN
         + _SESSIONS
         + _PACKED_TEXT
+        + _LAST_UPDATE
     )
     steps = {
         1: _CALLERS,
@@ -454,6 +460,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         9: _KIT_CHECK_IN,
         10: _SESSIONS,
         11: _PACKED_TEXT,
+        12: _LAST_UPDATE,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

@@ -28,6 +28,7 @@ import trio.testing
 from fieldagent.agent.channels import cellular
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import HubAddress
+from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.link_session import ANSWER_WITHIN
 from fieldagent.http.message import Request, Response
@@ -80,6 +81,7 @@ async def agent(
                 Checked(k.outbox, in_flight=link_protocol.WINDOW),
                 k.reception,
                 k.outbox.link,
+                KitNotes(path),
                 random=random.Random(1),
                 ping=ping,
                 recovery=recovery,
@@ -640,7 +642,7 @@ async def test_no_version_in_common(
     hello = link_protocol.LinkHello
     monkeypatch.setattr(
         "fieldagent.http.link_session.LinkHello",
-        lambda silence, journal: hello(3 - silence, 3 - silence),
+        lambda features, silence, journal: hello(3 - silence, 3 - silence),
     )
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=1) as k:
