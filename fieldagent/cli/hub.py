@@ -20,7 +20,7 @@ from fieldagent.cli.log_lines import complain, start_logging
 from fieldagent.cli.run import emit, refuse_settings
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
-from fieldagent.hub import audit, dead_letters, directory, secret
+from fieldagent.hub import audit, credentials, dead_letters, directory, secret
 from fieldagent.hub.contract import Device, Unknown
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.mobile_originated import MobileOriginated
@@ -106,8 +106,8 @@ def init(given: argparse.Namespace) -> int:
             raise Refused("there are workspaces already; `fieldagent hub workspace add` adds one")
         workspace = directory.add_workspace(db, given.name, now=now)
         member = directory.add_user(db, workspace, "push", type_="Integration", now=now)
-        _, key = directory.add_key(db, workspace, "push", now=now)
-        _, token = directory.add_token(db, member, "push", now=now)
+        _, key = credentials.add_key(db, workspace, "push", now=now)
+        _, token = credentials.add_token(db, member, "push", now=now)
         text = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
         return show(given, text, secret_names=("apiKey", "token"))
 
@@ -278,8 +278,7 @@ def dead_letter_replay(given: argparse.Namespace) -> int:
 
 def dead_letter_remove(given: argparse.Namespace) -> int:
     def drop(db: Db, now: float) -> int:
-        dead_letters.remove(db, given.id)
-        audit.note(db, directory.ADMINISTRATION, "dead-letter remove", str(given.id), now)
+        dead_letters.discard(db, given.id, now=now)
         return show(given, {"id": given.id, "removed": True})
 
     return once(given, drop)
@@ -355,10 +354,10 @@ def device_list(given: argparse.Namespace) -> int:
 
 
 def key_add(given: argparse.Namespace) -> int:
-    purposes = [name for name in ("read", "acknowledge") if getattr(given, name)]
+    purposes = [name for name in ("read", "acknowledge", "administer") if getattr(given, name)]
 
     def add(db: Db, now: float) -> int:
-        id_, key = directory.add_key(
+        id_, key = credentials.add_key(
             db,
             directory.workspace_of(db, given.workspace),
             given.name,
@@ -377,7 +376,7 @@ def token_add(given: argparse.Namespace) -> int:
     def add(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.user)
-        id_, token = directory.add_token(
+        id_, token = credentials.add_token(
             db, member, given.name, expires=_expiry(given, now), now=now
         )
         return show(given, {"id": id_, "token": token}, secret_names=("token",))
@@ -390,7 +389,7 @@ def credential_list(given: argparse.Namespace) -> int:
         given,
         lambda db, now: show_list(
             given,
-            directory.credentials(db, given.what, directory.workspace_of(db, given.workspace)),
+            credentials.listing(db, given.what, directory.workspace_of(db, given.workspace)),
         ),
     )
 
@@ -398,7 +397,7 @@ def credential_list(given: argparse.Namespace) -> int:
 def revoke(given: argparse.Namespace) -> int:
     def withdraw(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
-        directory.revoke(db, given.what, workspace, given.id, now=now)
+        credentials.revoke(db, given.what, workspace, given.id, now=now)
         return show(given, {"id": given.id, "revoked": True})
 
     return once(given, withdraw)
@@ -408,13 +407,17 @@ def key_rate(given: argparse.Namespace) -> int:
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         rate = {"per_minute": given.per_minute, "burst": given.burst}
-        return show(given, directory.set_rate(db, workspace, given.id, **rate, now=now))
+        return show(given, credentials.set_rate(db, workspace, given.id, **rate, now=now))
 
     return once(given, change)
 
 
 def audit_list(given: argparse.Namespace) -> int:
-    return once(given, lambda db, now: show_list(given, audit.latest(db, given.limit)))
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace) if given.workspace else None
+        return show_list(given, audit.latest(db, given.limit, workspace))
+
+    return once(given, look)
 
 
 def _expiry(given: argparse.Namespace, now: float) -> float | None:

@@ -50,6 +50,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_listing(command(actions, "migrate", ("hub_database", "migrate"), summary))
     log = command(actions, "audit", ("hub", "audit_list"), "show who did what, the latest first")
     log.add_argument("--limit", type=int, default=100)
+    log.add_argument("--workspace", default="", help="of that one alone, by number or name")
     _add_listing(log)
 
 
@@ -106,8 +107,8 @@ def _add_user(actions: Subparsers) -> None:
     role.add_argument("user")
     role.add_argument(
         "role",
-        choices=("member", "dispatcher"),
-        help="a dispatcher sees all, and acknowledges an SOS",
+        choices=("member", "dispatcher", "administrator"),
+        help="a dispatcher sees all and answers an SOS; an administrator says who is who, too",
     )
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
@@ -258,6 +259,9 @@ def _add_key(actions: Subparsers) -> None:
     add.add_argument("--read", action="store_true", help="it may read items, devices, positions")
     add.add_argument(
         "--acknowledge", action="store_true", help="a dispatcher may acknowledge an SOS with it"
+    )
+    add.add_argument(
+        "--administer", action="store_true", help="an administrator may say who is who with it"
     )
     add.add_argument("--per-minute", type=_count, default=60, help="calls a minute (60)")
     add.add_argument("--burst", type=_count, default=60, help="calls at once (60)")

@@ -13,7 +13,7 @@ from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.exit_codes import OK, REFUSED, USAGE
 from fieldagent.cli.hub import once, show, show_list, with_store
 from fieldagent.cli.terminal import escaped
-from fieldagent.hub import directory, webhooks
+from fieldagent.hub import directory, webhook_directory, webhooks
 from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
@@ -34,7 +34,7 @@ def add(given: argparse.Namespace) -> int:
         if not given.untried and not _try(settings, webhook):
             print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
             return REFUSED
-        id_ = store.once(lambda db: webhooks.add(db, workspace, webhook, now=time.time()))
+        id_ = store.once(lambda db: webhook_directory.add(db, workspace, webhook, now=time.time()))
         text = {"id": id_, "secret": " ".join(webhook.secrets)}
         return show(given, text, secret_names=("secret",))
 
@@ -77,7 +77,11 @@ def _try(settings: HubSettings, webhook: Webhook) -> bool:
 
 def test(given: argparse.Namespace) -> int:
     def call(settings: HubSettings, store: Store) -> int:
-        webhook = store.once(lambda db: webhooks.known(db, given.id))
+        webhook = store.once(
+            lambda db: webhook_directory.named(
+                db, directory.workspace_of(db, given.workspace), given.id
+            )
+        )
         return OK if _try(settings, webhook) else REFUSED
 
     return with_store(given, call)
@@ -86,14 +90,15 @@ def test(given: argparse.Namespace) -> int:
 def list(given: argparse.Namespace) -> int:  # noqa: A001
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
-        return show_list(given, webhooks.listing(db, workspace))
+        return show_list(given, webhook_directory.listing(db, workspace))
 
     return once(given, look)
 
 
 def enable(given: argparse.Namespace) -> int:
     def change(db: Db, now: float) -> int:
-        webhooks.enable(db, given.id, now=now)
+        workspace = directory.workspace_of(db, given.workspace)
+        webhook_directory.enable(db, workspace, given.id, now=now)
         return show(given, {"id": given.id, "enabled": True})
 
     return once(given, change)
@@ -101,7 +106,8 @@ def enable(given: argparse.Namespace) -> int:
 
 def remove(given: argparse.Namespace) -> int:
     def change(db: Db, now: float) -> int:
-        webhooks.remove(db, given.id, now=now)
+        workspace = directory.workspace_of(db, given.workspace)
+        webhook_directory.remove(db, workspace, given.id, now=now)
         return show(given, {"id": given.id, "removed": True})
 
     return once(given, change)
@@ -110,7 +116,7 @@ def remove(given: argparse.Namespace) -> int:
 def dead(given: argparse.Namespace) -> int:
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
-        return show_list(given, webhooks.dead_letters(db, workspace))
+        return show_list(given, webhook_directory.dead_letters(db, workspace))
 
     return once(given, look)
 
@@ -118,7 +124,7 @@ def dead(given: argparse.Namespace) -> int:
 def replay(given: argparse.Namespace) -> int:
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
-        count = webhooks.replay(db, workspace, given.request_id, now=now)
+        count = webhook_directory.replay(db, workspace, given.request_id, now=now)
         return show(given, {"replayed": count})
 
     return once(given, change)

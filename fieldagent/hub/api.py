@@ -15,7 +15,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub import ledger
-from fieldagent.hub.audit import note, note_all
+from fieldagent.hub.audit import PUSH, AuditLine, note, note_all
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller, Purpose, members_of, not_allowed, over_rate
 from fieldagent.hub.cost import costs
@@ -177,7 +177,12 @@ class HubApi:
         postings = [self._posting(each.push, now) for each in asked]
         entered = ledger.enter_all(db, postings, now=now, grace=self._grace)
         lines = [
-            (str(each.caller.member), "push", f"item {item}, {_in_words(each)}")
+            AuditLine(
+                each.caller.workspace,
+                str(each.caller.member),
+                PUSH,
+                f"item {item}, {_in_words(each)}",
+            )
             for each, (item, _) in zip(asked, entered, strict=True)
         ]
         note_all(db, lines, now)
@@ -220,7 +225,8 @@ def _refusal(
         return each.parsed
     problem = not_allowed(each.caller, each.push, members)
     if problem is not None:
-        note(db, str(each.caller.member), "push refused", problem.detail, now)
+        who = each.caller
+        note(db, who.workspace, str(who.member), "push refused", problem.detail, now)
     return problem
 
 

@@ -61,12 +61,20 @@ class Caller:
     @property
     def sees_all(self) -> bool:
         """Whether also what is between others: an Integration and a dispatcher do."""
-        return self.type == "Integration" or self.role == DISPATCHER
+        return self.type == "Integration" or self.may_answer
+
+    @property
+    def may_answer(self) -> bool:
+        return self.role in ANSWERING
 
 
 DISPATCHER = "dispatcher"
 """The role of who sees all of the workspace, and may acknowledge an SOS."""
-ROLES = ("member", DISPATCHER)
+ADMINISTRATOR = "administrator"
+"""The role of who may do all that a dispatcher may, and administers the workspace."""
+ROLES = ("member", DISPATCHER, ADMINISTRATOR)
+ANSWERING = (DISPATCHER, ADMINISTRATOR)
+"""The roles of who answers an SOS."""
 
 
 class Purpose(StrEnum):
@@ -75,6 +83,7 @@ class Purpose(StrEnum):
     PUSH = "push"
     READ = "read"
     ACKNOWLEDGE = "acknowledge"
+    ADMINISTER = "administer"
 
 
 def unauthorized(detail: str) -> Problem:
@@ -214,6 +223,7 @@ _WHERE = {
     Purpose.PUSH: "to workspace",
     Purpose.READ: "what is of workspace",
     Purpose.ACKNOWLEDGE: "an SOS of workspace",
+    Purpose.ADMINISTER: "workspace",
 }
 
 
@@ -228,11 +238,17 @@ def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
         )
     if purpose is Purpose.ACKNOWLEDGE and caller.type != "User":
         return Problem(403, f"a person acknowledges an SOS: {caller.member} is a {caller.type}")
-    if purpose is Purpose.ACKNOWLEDGE and caller.role != DISPATCHER:
+    if purpose is Purpose.ACKNOWLEDGE and not caller.may_answer:
         return Problem(
             403,
             f"user {caller.member} is no dispatcher: `fieldagent hub user role {caller.member}"
             " dispatcher` makes them one",
+        )
+    if purpose is Purpose.ADMINISTER and caller.role != ADMINISTRATOR:
+        return Problem(
+            403,
+            f"user {caller.member} is no administrator: another of the workspace makes them one,"
+            f" or `fieldagent hub user role {caller.member} administrator`",
         )
     return None
 

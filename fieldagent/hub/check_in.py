@@ -11,8 +11,8 @@ import logging
 from typing import Any, NamedTuple
 
 from fieldagent.hub import ledger, sos
-from fieldagent.hub.audit import note
-from fieldagent.hub.directory import ADMINISTRATION
+from fieldagent.hub.audit import ADMINISTRATION
+from fieldagent.hub.directory import note_of_device
 from fieldagent.hub.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import SOS_PRIORITY, Message
@@ -71,14 +71,14 @@ def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
     """In place of what an administrator asked for before; when the first is due."""
     before = _rule_of(db, device)
     due = _set(db, device, rule._replace(kit_every=before.kit_every), now)
-    note(db, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
+    note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
     return due
 
 
 def end(db: Db, device: int, *, now: float) -> None:
     """End what the kit has asked for, too: it may be lost, and ask for nothing any more."""
     _set(db, device, Rule(), now)
-    note(db, ADMINISTRATION, "device checkin", f"{device} off", now)
+    note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
 
 
 def ask(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Collection
 from typing import NamedTuple
 
+from fieldagent.hub.audit import ADMINISTRATION, note
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.store.contract import Db, marks
@@ -76,8 +77,16 @@ def stays(db: Db, letter: int, device: int, reason: str) -> None:
 
 
 def remove(db: Db, letter: int) -> None:
-    if not db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING id", letter):
+    db.execute("DELETE FROM dead_letter WHERE id = ?", letter)
+
+
+def discard(db: Db, letter: int, *, now: float, by: str = ADMINISTRATION) -> None:
+    """Somebody has no use for it. Raises Refused where it is there no more."""
+    rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
+    if not rows:
         raise Refused(f"there is no dead letter {letter}; `fieldagent hub dead-letter list`")
+    whose = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)
+    note(db, whose[0][0] if whose else None, by, "dead-letter remove", str(letter), now)
 
 
 def devices_with(db: Db) -> list[int]:

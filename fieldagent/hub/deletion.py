@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub import directory
-from fieldagent.hub.audit import note
-from fieldagent.hub.directory import ADMINISTRATION, Refused
+from fieldagent.hub.audit import ADMINISTRATION, AuditLine, note_all
+from fieldagent.hub.directory import Refused
 from fieldagent.hub.envelope_packing import forget_name
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.subject import Subject, devices_of
+from fieldagent.hub.subject import Subject, devices_of, workspaces_of
 
 AT_ONCE = 500
 """Rows of a table in one transaction."""
@@ -71,14 +71,14 @@ def _count(db: Db, sql: str, *parameters: Any) -> int:
     return int(db.execute(sql, *parameters)[0][0])
 
 
-def begin(db: Db, subject: Subject, now: float) -> bool:
+def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> bool:
     """Take it out of use; whether some hub has a link of it, which ends in a moment."""
     linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
     if subject.kind == "user":
-        directory.set_disabled(db, "member", subject.id, now, now=now)
+        directory.set_disabled(db, "member", subject.id, now, now=now, by=by)
         return linked
     for (device,) in db.execute(subject.devices):
-        directory.set_disabled(db, "device", device, now, now=now)
+        directory.set_disabled(db, "device", device, now, now=now, by=by)
     if subject.kind == "workspace":
         db.execute("DELETE FROM credential WHERE workspace = ?", subject.id)
         db.execute("UPDATE webhook SET disabled = ? WHERE workspace = ?", now, subject.id)
@@ -127,9 +127,9 @@ def empty_device(db: Db, device: int) -> int:
     )
 
 
-def end(db: Db, subject: Subject, now: float) -> None:
+def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
     """Take away the rest, and the names that the audit has."""
-    gone = devices_of(db, subject)
+    gone, workspaces = devices_of(db, subject), workspaces_of(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
         users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]
@@ -148,7 +148,11 @@ def end(db: Db, subject: Subject, now: float) -> None:
     if subject.kind == "workspace":
         db.execute("DELETE FROM workspace WHERE id = ?", subject.id)
         _leave_number(db, ("workspace add",), subject.id)
-    note(db, ADMINISTRATION, f"{subject.kind} delete", str(subject.id), now)
+    lines = [
+        AuditLine(workspace, by, f"{subject.kind} delete", str(subject.id))
+        for workspace in workspaces
+    ]
+    note_all(db, lines, now)
 
 
 _ALONE = (

@@ -1,4 +1,4 @@
-"""Who is who: workspaces, members, their devices, and what they prove themselves with.
+"""Who is who: workspaces, members and their devices.
 
 Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
 """
@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub import lease, secret, sessions
-from fieldagent.hub.audit import note
+from fieldagent.hub.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.contract import Device, Unknown, number_of
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.reading import ITEMS
 from fieldagent.wire.envelope import derive_key
 
 TYPES = ("User", "Device", "Integration", "Resource")
-ADMINISTRATION = "administration"
 
 NAME_BYTES_MAX = 80
 
@@ -31,13 +29,13 @@ class Refused(Exception):
 def add_workspace(db: Db, name: str, *, now: float) -> int:
     if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
         raise Refused(f"there is a workspace {name!r} already")
-    id_ = _insert(db, "workspace", name=name, created=now)
-    note(db, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
+    id_ = insert_row(db, "workspace", name=name, created=now)
+    note(db, id_, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
     return id_
 
 
 def workspaces(db: Db) -> list[Row]:
-    return _rows(
+    return named_rows(
         db,
         "SELECT id, name, (SELECT count(*) FROM membership WHERE workspace = workspace.id)"
         " AS members, (SELECT count(*) FROM device WHERE workspace = workspace.id) AS devices"
@@ -66,6 +64,7 @@ def add_user(
     password: str | None = None,
     over_satellite: bool = False,
     now: float,
+    by: str = ADMINISTRATION,
 ) -> int:
     """`password` is a hash of `system.scrypt`. Its number is the userId of the push API."""
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
@@ -75,13 +74,23 @@ def add_user(
             f"there is a user with {email} already; `fieldagent hub user join` adds them to a"
             " workspace"
         )
-    id_ = _insert(db, "member", type=type_, name=name, email=email, password=password, created=now)
-    join(db, workspace, id_, over_satellite=over_satellite, now=now)
-    note(db, ADMINISTRATION, "user add", f"{id_} {type_} {name}", now)
+    id_ = insert_row(
+        db, "member", type=type_, name=name, email=email, password=password, created=now
+    )
+    join(db, workspace, id_, over_satellite=over_satellite, now=now, by=by)
+    note(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
     return id_
 
 
-def join(db: Db, workspace: int, member: int, *, over_satellite: bool, now: float) -> None:
+def join(
+    db: Db,
+    workspace: int,
+    member: int,
+    *,
+    over_satellite: bool,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
     db.execute(
         "INSERT INTO membership (workspace, member, over_satellite) VALUES (?, ?, ?)"
         " ON CONFLICT (workspace, member) DO UPDATE SET over_satellite = excluded.over_satellite",
@@ -89,34 +98,36 @@ def join(db: Db, workspace: int, member: int, *, over_satellite: bool, now: floa
         member,
         int(over_satellite),
     )
-    note(db, ADMINISTRATION, "user join", f"{member} in workspace {workspace}", now)
+    note(db, workspace, by, "user join", f"{member} in workspace {workspace}", now)
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
     db.execute("DELETE FROM membership WHERE workspace = ? AND member = ?", workspace, member)
-    note(db, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
+    note(db, workspace, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
 
 
-def set_role(db: Db, workspace: int, member: int, role: str, *, now: float) -> None:
-    """`dispatcher`: they see all of the workspace, and may acknowledge an SOS."""
+def set_role(
+    db: Db, workspace: int, member: int, role: str, *, now: float, by: str = ADMINISTRATION
+) -> None:
+    """`caller.ROLES` has them."""
     if role != "member" and not _one(
         db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member
     ):
-        raise Refused(f"{member} is no User: a dispatcher is a person")
+        raise Refused(f"{member} is no User: a {role} is a person")
     db.execute(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
     )
-    note(db, ADMINISTRATION, f"user role {role}", f"{member} in workspace {workspace}", now)
+    note(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
 
 
-def set_password(db: Db, member: int, hashed: str, *, now: float) -> None:
+def set_password(db: Db, member: int, hashed: str, *, now: float, by: str = ADMINISTRATION) -> None:
     db.execute("UPDATE member SET password = ? WHERE id = ?", hashed, member)
     sessions.end_all_of(db, member)
-    note(db, ADMINISTRATION, "user password", str(member), now)
+    note_of_member(db, member, by, "user password", str(member), now)
 
 
 def users(db: Db, workspace: int) -> list[Row]:
-    return _rows(
+    return named_rows(
         db,
         "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"
         " FROM member JOIN membership ON membership.member = member.id"
@@ -147,6 +158,7 @@ def add_device(
     sos_reserve: int = 0,
     relay: bool = False,
     now: float,
+    by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """Its number and its link token, which is shown this once."""
     if imei is not None:
@@ -154,7 +166,7 @@ def add_device(
     if _one(db, "SELECT id FROM device WHERE workspace = ? AND name = ?", workspace, name):
         raise Refused(f"there is a device {name!r} already in that workspace")
     token = secret.new_secret("link")
-    id_ = _insert(
+    id_ = insert_row(
         db,
         "device",
         workspace=workspace,
@@ -169,7 +181,7 @@ def add_device(
         relay=int(relay),
         created=now,
     )
-    note(db, ADMINISTRATION, "device add", f"{id_} {name}", now)
+    note(db, workspace, by, "device add", f"{id_} {name}", now)
     return id_, token
 
 
@@ -181,7 +193,7 @@ def _check_imei(db: Db, imei: str, device: int = 0) -> None:
         raise Refused(f"there is a device with the IMEI {imei} already")
 
 
-def set_imei(db: Db, device: int, imei: str, *, now: float) -> None:
+def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRATION) -> None:
     """Give the device the IMEI of another modem, or correct one that was mistyped."""
     _check_imei(db, imei, device)
     db.execute(
@@ -189,30 +201,34 @@ def set_imei(db: Db, device: int, imei: str, *, now: float) -> None:
         imei,
         device,
     )
-    note(db, ADMINISTRATION, "device imei", f"{device} {imei}", now)
+    note_of_device(db, device, by, "device imei", f"{device} {imei}", now)
 
 
-def set_air_key(db: Db, device: int, key: bytes | None, *, now: float) -> None:
+def set_air_key(
+    db: Db, device: int, key: bytes | None, *, now: float, by: str = ADMINISTRATION
+) -> None:
     db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
-    note(db, ADMINISTRATION, "device key", f"{device} {'removed' if key is None else 'set'}", now)
+    state = "removed" if key is None else "set"
+    note_of_device(db, device, by, "device key", f"{device} {state}", now)
 
 
-def set_relay(db: Db, device: int, allowed: bool, *, now: float) -> None:
+def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMINISTRATION) -> None:
     """Whether it may bring what others of its workspace have sent, in their name."""
     db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
-    note(db, ADMINISTRATION, f"device relay {'on' if allowed else 'off'}", str(device), now)
+    action = f"device relay {'on' if allowed else 'off'}"
+    note_of_device(db, device, by, action, str(device), now)
 
 
-def new_link_token(db: Db, device: int, *, now: float) -> str:
+def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
     token = secret.new_secret("link")
     db.execute("UPDATE device SET link_token = ? WHERE id = ?", secret.lookup(token), device)
     lease.end(db, device)
-    note(db, ADMINISTRATION, "device token", str(device), now)
+    note_of_device(db, device, by, "device token", str(device), now)
     return token
 
 
 def devices(db: Db, workspace: int, now: float) -> list[Row]:
-    return _rows(
+    return named_rows(
         db,
         "SELECT device.id, device.name, device.member, member.name, imei, operator,"
         " air_key IS NOT NULL, relay = 1, credits_per_day, sos_reserve, device.disabled,"
@@ -256,7 +272,15 @@ def device_named(db: Db, workspace: int, named: str) -> int:
     raise Refused(f"no device {named!r} is in that workspace; `fieldagent hub device list`")
 
 
-def set_disabled(db: Db, table: str, id_: int, when: float | None, *, now: float) -> list[int]:
+def set_disabled(
+    db: Db,
+    table: str,
+    id_: int,
+    when: float | None,
+    *,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> list[int]:
     """Take a `member` or `device` out of use, or (None) back into it; the devices that this
     changed. Those of a member go out of use with them, and come back unless they were before."""
     assert table in ("member", "device")
@@ -268,7 +292,8 @@ def set_disabled(db: Db, table: str, id_: int, when: float | None, *, now: float
         sessions.end_all_of(db, id_)
     for device in devices:
         lease.end(db, device)
-    note(db, ADMINISTRATION, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
+    note_it = note_of_device if table == "device" else note_of_member
+    note_it(db, id_, by, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
     return devices
 
 
@@ -300,100 +325,16 @@ def _disable_devices_of(db: Db, member: int, when: float | None) -> list[int]:
     return [device for (device,) in changed]
 
 
-def add_key(
-    db: Db,
-    workspace: int,
-    name: str,
-    *,
-    scopes: Sequence[str] = (),
-    per_minute: int = 60,
-    burst: int = 60,
-    expires: float | None = None,
-    now: float,
-) -> tuple[int, str]:
-    """An `x-api-key` with `scopes`: kinds to push, `read`, `acknowledge` (none: all kinds); its
-    number and itself, once."""
-    key = secret.new_secret("key")
-    id_ = _insert(
-        db,
-        "credential",
-        kind="key",
-        workspace=workspace,
-        lookup=secret.lookup(key),
-        name=name,
-        scopes=" ".join(scopes or ITEMS),
-        per_minute=per_minute,
-        burst=burst,
-        expires=expires,
-        created=now,
-    )
-    note(db, ADMINISTRATION, "key add", f"{id_} {name}", now)
-    return id_, key
+def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
+    ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+    note(db, workspace, by, action, detail, now)
 
 
-def add_token(
-    db: Db, member: int, name: str, *, expires: float | None = None, now: float
-) -> tuple[int, str]:
-    """A Bearer token that says who calls; its number and itself, once."""
-    token = secret.new_secret("token")
-    id_ = _insert(
-        db,
-        "credential",
-        kind="token",
-        member=member,
-        lookup=secret.lookup(token),
-        name=name,
-        expires=expires,
-        created=now,
-    )
-    note(db, ADMINISTRATION, "token add", f"{id_} {name} of {member}", now)
-    return id_, token
-
-
-def credentials(db: Db, kind: str, workspace: int) -> list[Row]:
-    return _rows(
-        db,
-        "SELECT id, name, member, scopes, per_minute, burst, expires, revoked FROM credential"
-        " WHERE kind = ? AND (workspace = ? OR member IN"
-        " (SELECT member FROM membership WHERE membership.workspace = ?)) ORDER BY id",
-        ("id", "name", "user", "kinds", "perMinute", "burst", "expires", "revoked"),
-        kind,
-        workspace,
-        workspace,
-    )
-
-
-def revoke(db: Db, kind: str, workspace: int, id_: int, *, now: float) -> None:
-    _in_force(db, kind, workspace, id_)
-    db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
-    note(db, ADMINISTRATION, f"{kind} revoke", str(id_), now)
-
-
-def set_rate(
-    db: Db, workspace: int, id_: int, *, per_minute: int | None, burst: int | None, now: float
-) -> Row:
-    """None leaves it as it is. What the key has been used of late counts on."""
-    _in_force(db, "key", workspace, id_)
-    ((per_minute, burst),) = db.execute(
-        "UPDATE credential SET per_minute = coalesce(?, per_minute), burst = coalesce(?, burst)"
-        " WHERE id = ? RETURNING per_minute, burst",
-        per_minute,
-        burst,
-        id_,
-    )
-    note(db, ADMINISTRATION, "key rate", f"{id_}: {per_minute} a minute, {burst} at once", now)
-    return {"id": id_, "perMinute": per_minute, "burst": burst}
-
-
-def _in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
-    """Raises Refused, also for one of another workspace."""
-    if not any(
-        row["id"] == id_ and row["revoked"] is None for row in credentials(db, kind, workspace)
-    ):
-        raise Refused(
-            f"no {kind} {id_} is in force in that workspace; `fieldagent hub {kind} list` shows"
-            " them"
-        )
+def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: float) -> None:
+    """In each of their workspaces: it changes who they are there."""
+    rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
+    lines = [AuditLine(workspace, by, action, detail) for (workspace,) in rows or [(None,)]]
+    note_all(db, lines, now)
 
 
 # For the ways to devices.
@@ -434,7 +375,7 @@ def _device(db: Db, condition: str, value: str | int) -> Device:
     return Device(*rows[0])
 
 
-def _insert(db: Db, table: str, **values: Any) -> int:
+def insert_row(db: Db, table: str, **values: Any) -> int:
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     ((id_,),) = db.execute(
         f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", *values.values()
@@ -446,7 +387,7 @@ def _one(db: Db, sql: str, *parameters: Any) -> bool:
     return bool(db.execute(sql, *parameters))
 
 
-def _rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
+def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
     """Each row by name; one that ends in ? is a yes or no, which the engines tell differently."""
     return [
         {

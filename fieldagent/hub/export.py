@@ -7,7 +7,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fieldagent.hub import dead_letters, directory, reading, sos, sos_desk, webhooks
+from fieldagent.hub import (
+    audit,
+    credentials,
+    dead_letters,
+    directory,
+    reading,
+    sos,
+    sos_desk,
+    webhook_directory,
+)
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.subject import Subject, devices_of
 from fieldagent.package.package import Data
@@ -15,6 +24,8 @@ from fieldagent.package.package import Data
 AT_ONCE = 200
 """Items read in one look."""
 SOS_AT_ONCE = 100
+AUDIT_MAX = 1_000_000
+"""Lines: the latest."""
 
 Row = dict[str, Any]
 
@@ -130,12 +141,17 @@ def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
     return [dict(zip(("at", "action", "detail"), row, strict=True)) for row in rows]
 
 
+def _audit_of(db: Db, subject: Subject, now: float) -> list[Row]:
+    """All of the workspace, pushes too; the latest first."""
+    return audit.latest(db, AUDIT_MAX, subject.id)
+
+
 def _credentials(kind: str) -> Listing:
-    return lambda db, subject, now: directory.credentials(db, kind, subject.id)
+    return lambda db, subject, now: credentials.listing(db, kind, subject.id)
 
 
 def _webhooks(db: Db, subject: Subject, now: float) -> list[Row]:
-    return webhooks.listing(db, subject.id)
+    return webhook_directory.listing(db, subject.id)
 
 
 OF_BOTH: dict[str, Listing] = {
@@ -151,6 +167,7 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "keys": _credentials("key"),
         "tokens": _credentials("token"),
         "webhooks": _webhooks,
+        "audit": _audit_of,
     },
 }
 """By kind: what is listed at once, beside the items."""

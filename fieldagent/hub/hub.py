@@ -40,6 +40,8 @@ from fieldagent.hub import (
     webhooks,
 )
 from fieldagent.hub.access import AccessLog
+from fieldagent.hub.administration import api as administration
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Purpose
@@ -156,6 +158,7 @@ class Hub:
             *self.api.routes(),
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
+            *administration.routes(Acts(store, authentication, clock=time.time)),
             EventStreams(store, authentication, clock=time.time).route(),
             *Console(store, authentication, clock=time.time, secure=secure).routes(),
             *map_tiles.routes(self.settings.map_file, authentication.judge(Purpose.READ)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from fieldagent.hub.audit import note
+from fieldagent.hub.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def leave_out(db: Db, now: float) -> int:
     and each hears names anew; how many devices there are."""
     devices = db.execute("UPDATE device SET next_sequence = next_sequence + ? RETURNING id", JUMP)
     db.execute("DELETE FROM introduced")
-    note(db, "administration", "restored", f"{JUMP} numbers of each device left out", now)
+    note(db, None, ADMINISTRATION, "restored", f"{JUMP} numbers of each device left out", now)
     return len(devices)
 
 

@@ -17,7 +17,9 @@ LASTS = 43_200.0
 """Seconds: a shift."""
 NAME = "console"
 """What a key's name is to a call with a key: it stands in the audit."""
-SCOPES = frozenset([Purpose.READ.value, Purpose.ACKNOWLEDGE.value, *ITEMS])
+SCOPES = frozenset(
+    [Purpose.READ.value, Purpose.ACKNOWLEDGE.value, Purpose.ADMINISTER.value, *ITEMS]
+)
 
 
 def begin(db: Db, member: int, workspace: int, now: float) -> str:
@@ -33,7 +35,7 @@ def begin(db: Db, member: int, workspace: int, now: float) -> str:
         now,
         now + LASTS,
     )
-    note(db, str(member), "console sign-in", f"workspace {workspace}", now)
+    note(db, workspace, str(member), "console sign-in", f"workspace {workspace}", now)
     return token
 
 

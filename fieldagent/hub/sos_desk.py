@@ -9,7 +9,7 @@ from typing import Any
 
 from fieldagent.hub import ledger, reading, sos
 from fieldagent.hub.audit import note
-from fieldagent.hub.caller import DISPATCHER
+from fieldagent.hub.caller import ANSWERING
 from fieldagent.hub.directory import Refused
 from fieldagent.hub.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db
@@ -26,7 +26,7 @@ def acknowledge(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
         raise Refused(_over(db, found))
     _answer(db, found, member, now)
     sos.note_event(db, found.id, "acknowledged", now, member=member, detail=text)
-    note(db, str(member), "sos acknowledge", str(found.id), now)
+    note(db, found.workspace, str(member), "sos acknowledge", str(found.id), now)
     return _again(db, found)
 
 
@@ -38,7 +38,7 @@ def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
         _answer(db, found, member, now)
     sos.set_closed(db, found.id, now)
     sos.note_event(db, found.id, "closed", now, member=member, detail=reason)
-    note(db, str(member), "sos close", str(found.id), now)
+    note(db, found.workspace, str(member), "sos close", str(found.id), now)
     return _again(db, found)
 
 
@@ -71,10 +71,10 @@ def dispatchers(db: Db, workspace: int) -> list[int]:
     """Who may acknowledge one."""
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
-        " WHERE membership.workspace = ? AND role = ? AND type = 'User' AND disabled IS NULL"
+        " WHERE membership.workspace = ? AND role IN (?, ?) AND type = 'User' AND disabled IS NULL"
         " ORDER BY member.id",
         workspace,
-        DISPATCHER,
+        *ANSWERING,
     )
     return [member for (member,) in rows]
 

@@ -35,6 +35,16 @@ def devices_of(db: Db, subject: Subject) -> list[int]:
     return [device for (device,) in db.execute(subject.devices)]
 
 
+def workspaces_of(db: Db, subject: Subject) -> list[int | None]:
+    """Those that its deletion is told in; a workspace's, in none that is left."""
+    sql = {
+        "user": "SELECT workspace FROM membership WHERE member = ?",
+        "device": "SELECT workspace FROM device WHERE id = ?",
+    }.get(subject.kind)
+    rows = db.execute(sql, subject.id) if sql else []
+    return [workspace for (workspace,) in rows] or [None]
+
+
 def find(db: Db, kind: str, workspace: str, named: str) -> Subject:
     """By its number or name. Raises Refused."""
     if kind == "workspace":

@@ -10,7 +10,6 @@ import base64
 import json
 import logging
 import random
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +20,7 @@ from typing import Any
 import trio
 
 from fieldagent.http.client import Opener
-from fieldagent.hub.audit import note
-from fieldagent.hub.directory import ADMINISTRATION, Refused, Row
+from fieldagent.hub.audit import HUB, note
 from fieldagent.hub.envelope_packing import identity_of
 from fieldagent.hub.ledger import stored_entry
 from fieldagent.hub.sos_desk import note_posted
@@ -84,26 +82,10 @@ class WebhookPost:
     """By this the claim is known as its own."""
 
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*")
-"""RFC 9110 5.1 and 5.5, in ASCII."""
-_OURS = {
-    "authorization",
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-    "webhook-id",
-    "webhook-signature",
-    "webhook-timestamp",
-}
-
-_WEBHOOK = "webhook.id, url, secrets, username, webhook.password, headers, failing_since, after"
+COLUMNS = "webhook.id, url, secrets, username, webhook.password, headers, failing_since, after"
 
 
-def _webhook(row: Sequence[Any]) -> Webhook:
+def webhook_of(row: Sequence[Any]) -> Webhook:
     id_, url, secrets, username, password, headers, failing_since, after = row
     given = tuple(secrets.split()), username, password, json.loads(headers)
     return Webhook(id_, url, *given, failing_since, after)
@@ -150,7 +132,7 @@ def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]
     )
     locked = db.skip_locked.replace("UPDATE", "UPDATE OF d")
     rows = db.execute(
-        f"SELECT {_WEBHOOK}, item.id, item.request_id, item.sender, item.workspace, item.body,"
+        f"SELECT {COLUMNS}, item.id, item.request_id, item.sender, item.workspace, item.body,"
         " item.accepted, item.estimate, item.unauthenticated, item.source_sequence IS NULL,"
         f" d.attempts {_DUE} AND d.webhook = ?"
         f" ORDER BY d.item LIMIT ?{locked}",
@@ -187,7 +169,7 @@ def _posting(db: Db, row: Sequence[Any], claimed_until: float) -> WebhookPost:
     who = identity_of(db, sender, workspace)
     text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
     delivery = Delivery(request_id, str(sender), text, accepted, attempts)
-    return WebhookPost(_webhook(row[:8]), item, delivery, claimed_until)
+    return WebhookPost(webhook_of(row[:8]), item, delivery, claimed_until)
 
 
 def settle(
@@ -258,7 +240,7 @@ def _mark(
 def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
     disabled = db.execute(
         "UPDATE webhook SET disabled = ?, reason = ? WHERE id = ? AND disabled IS NULL"
-        " RETURNING id",
+        " RETURNING workspace",
         now,
         reason,
         webhook,
@@ -266,7 +248,7 @@ def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
     if not disabled:
         return ""
     notice = f"webhook {webhook} is disabled: {reason}"
-    note(db, "hub", "webhook disable", notice, now)
+    note(db, disabled[0][0], HUB, "webhook disable", notice, now)
     return f"{notice}; `fieldagent hub webhook enable {webhook}` goes on with what waits"
 
 
@@ -380,106 +362,3 @@ async def test_call(
         open_stream=open_stream,
         remedy=REMEDY,
     )
-
-
-# For administration.
-
-
-def add(db: Db, workspace: int, webhook: Webhook, *, now: float) -> int:
-    """Its number; `webhook.id` counts for nothing. Raises Refused for headers of another kind."""
-    for name, value in webhook.headers.items():
-        if not _HEADER.fullmatch(f"{name}:{value}") or name.lower() in _OURS:
-            raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
-    ((id_,),) = db.execute(
-        "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created, after)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        workspace,
-        webhook.url,
-        " ".join(webhook.secrets),
-        webhook.username,
-        webhook.password,
-        json.dumps(dict(webhook.headers)),
-        now,
-        webhook.after,
-    )
-    note(db, ADMINISTRATION, "webhook add", f"{id_} {webhook.url}", now)
-    return int(id_)
-
-
-def known(db: Db, webhook: int) -> Webhook:
-    rows = db.execute(f"SELECT {_WEBHOOK} FROM webhook WHERE id = ?", webhook)
-    _must_be(rows, webhook)
-    return _webhook(rows[0])
-
-
-def listing(db: Db, workspace: int) -> list[Row]:
-    names = (
-        *("id", "url", "signed", "after", "failingSince"),
-        *("disabled", "reason", "waiting", "dead"),
-    )
-    rows = db.execute(
-        "SELECT id, url, secrets, after, failing_since, disabled, reason, (SELECT count(*)"
-        " FROM webhook_delivery WHERE webhook = webhook.id AND state = 'waiting'), (SELECT"
-        " count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'dead')"
-        " FROM webhook WHERE workspace = ? ORDER BY id",
-        workspace,
-    )
-    return [dict(zip(names, (*row[:2], bool(row[2]), *row[3:]), strict=True)) for row in rows]
-
-
-def enable(db: Db, webhook: int, *, now: float) -> None:
-    _must_be(
-        db.execute(
-            "UPDATE webhook SET disabled = NULL, failing_since = NULL, reason = '' WHERE id = ?"
-            " RETURNING id",
-            webhook,
-        ),
-        webhook,
-    )
-    db.execute(
-        # What was never tried waits for nobody but, of an SOS, for its time.
-        "UPDATE webhook_delivery SET not_before = 0, attempts = 0 WHERE webhook = ?"
-        " AND state = 'waiting' AND attempts > 0",
-        webhook,
-    )
-    note(db, ADMINISTRATION, "webhook enable", str(webhook), now)
-    db.announce("webhooks")
-
-
-def remove(db: Db, webhook: int, *, now: float) -> None:
-    """With all that waits for it."""
-    _must_be(db.execute("DELETE FROM webhook WHERE id = ? RETURNING id", webhook), webhook)
-    note(db, ADMINISTRATION, "webhook remove", str(webhook), now)
-
-
-def dead_letters(db: Db, workspace: int) -> list[Row]:
-    rows = db.execute(
-        "SELECT webhook.id, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
-        " JOIN item ON item.id = d.item JOIN webhook ON webhook.id = d.webhook"
-        " WHERE d.state = 'dead' AND webhook.workspace = ? ORDER BY d.item",
-        workspace,
-    )
-    names = ("webhook", "requestId", "accepted", "attempts", "reason")
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def replay(db: Db, workspace: int, request_id: str | None, *, now: float) -> int:
-    """Post a dead letter again, or (None) all of them; how many those are."""
-    rows = db.execute(
-        "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"
-        " WHERE state = 'dead' AND item IN (SELECT id FROM item WHERE workspace = ?"
-        " AND (request_id = ? OR ? = 1)) RETURNING item",
-        workspace,
-        request_id or "",
-        int(request_id is None),
-    )
-    if not rows:
-        raise Refused("no such dead letter; `fieldagent hub webhook dead` shows them")
-    note(db, ADMINISTRATION, "webhook replay", f"{len(rows)} deliveries", now)
-    db.announce("webhooks")
-    return len(rows)
-
-
-def _must_be(rows: Sequence[Any], webhook: int) -> None:
-    if not rows:
-        raise Refused(f"there is no webhook {webhook}; `fieldagent hub webhook list` shows them")

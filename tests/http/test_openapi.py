@@ -17,6 +17,8 @@ from fieldagent.agent.api.routes import LocalApi
 from fieldagent.http import openapi
 from fieldagent.http.routes import Route
 from fieldagent.hub import push
+from fieldagent.hub.administration import api as administration
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.console import Console
 from fieldagent.hub.event_stream import EventStreams
@@ -57,6 +59,7 @@ def routes(name: str) -> list[Route]:
     routes = [*api.routes(), *read_api.routes(), *health.routes()]
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes.append(EventStreams(nothing, nothing, clock=lambda: 0.0).route())
+    routes += administration.routes(Acts(nothing, nothing, clock=lambda: 0.0))
     routes += Console(nothing, nothing, clock=lambda: 0.0, secure=True).routes()
     routes += map_tiles.routes(None)
     return [*routes, Links(nothing, nothing, nothing).route()]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.hub import check_in, directory, reading, sos, sos_desk, webhooks
+from fieldagent.hub import check_in, directory, reading, sos, sos_desk, webhook_directory, webhooks
 from fieldagent.hub.check_in import DAY, PATIENCE, Rule
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Db, Store
@@ -68,7 +68,7 @@ async def expect(alps: Field, rule: Rule = EVERY_HOUR) -> None:
 async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> None:
     async with field_of(store) as alps:
         hook = webhooks.Webhook(0, "https://desk.example/")
-        await store.commit(lambda db: webhooks.add(db, 1, hook, now=START))
+        await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=START))
         await alps.sends(1, Entry(1, Location(45.9, 7.6), TIME))
         await expect(alps)
         assert await standing(alps) == {

@@ -18,7 +18,7 @@ from fieldagent.http.client import Reply, request
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import directory, standing
+from fieldagent.hub import credentials, directory, standing
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.attempts import BY_ADDRESS
 from fieldagent.hub.authentication import Authentication
@@ -92,16 +92,16 @@ class Cloud:
         directory.add_device(db, workspace, ada, "kit", now=now)
         elsewhere = directory.add_workspace(db, "Andes", now=now)
         directory.add_user(db, elsewhere, "Cleo", now=now)
-        _, self.key = directory.add_key(db, workspace, "main", per_minute=600, burst=50, now=now)
-        _, self.token = directory.add_token(db, push, "main", now=now)
-        _, self.others["few"] = directory.add_key(
+        _, self.key = credentials.add_key(db, workspace, "main", per_minute=600, burst=50, now=now)
+        _, self.token = credentials.add_token(db, push, "main", now=now)
+        _, self.others["few"] = credentials.add_key(
             db, workspace, "few", scopes=["location"], per_minute=6, burst=2, now=now
         )
-        _, self.others["elsewhere"] = directory.add_key(db, elsewhere, "there", now=now)
-        _, self.others["short"] = directory.add_key(
+        _, self.others["elsewhere"] = credentials.add_key(db, elsewhere, "there", now=now)
+        _, self.others["short"] = credentials.add_key(
             db, workspace, "short", expires=now + 60, now=now
         )
-        _, self.others["ada"] = directory.add_token(db, ada, "ada", now=now)
+        _, self.others["ada"] = credentials.add_token(db, ada, "ada", now=now)
 
 
 @asynccontextmanager
@@ -186,7 +186,7 @@ async def test_keys_and_tokens_end_when_they_expire_or_are_revoked(store: Store)
         assert (await hub.push(MESSAGE, headers=short)).status == 200
         hub.now += 61
         assert (await hub.push(MESSAGE, headers=short)).status == 401
-        await store.commit(lambda db: directory.revoke(db, "key", 1, 1, now=hub.now))
+        await store.commit(lambda db: credentials.revoke(db, "key", 1, 1, now=hub.now))
         assert (await hub.push(MESSAGE)).status == 401
 
 
@@ -238,7 +238,7 @@ async def test_a_keys_rate_changes_and_the_key_stays(store: Store) -> None:
             assert (await hub.push(LOCATION, headers=few)).status == 200
         assert (await hub.push(LOCATION, headers=few)).status == 429
         changed = await store.commit(
-            lambda db: directory.set_rate(db, 1, id_, per_minute=None, burst=5, now=hub.now)
+            lambda db: credentials.set_rate(db, 1, id_, per_minute=None, burst=5, now=hub.now)
         )
         assert changed == {"id": id_, "perMinute": 6, "burst": 5}
         statuses = [(await hub.push(LOCATION, headers=few)).status for _ in range(4)]
@@ -249,9 +249,9 @@ async def test_nobody_changes_a_key_of_another_workspace(store: Store) -> None:
     async with cloud(store) as hub:
         other = await store.commit(lambda db: directory.add_workspace(db, "Other", now=hub.now))
         for change in (
-            lambda db: directory.revoke(db, "key", other, 1, now=hub.now),
-            lambda db: directory.revoke(db, "token", other, 2, now=hub.now),
-            lambda db: directory.set_rate(db, other, 1, per_minute=1, burst=1, now=hub.now),
+            lambda db: credentials.revoke(db, "key", other, 1, now=hub.now),
+            lambda db: credentials.revoke(db, "token", other, 2, now=hub.now),
+            lambda db: credentials.set_rate(db, other, 1, per_minute=1, burst=1, now=hub.now),
         ):
             with pytest.raises(directory.Refused, match="is in force in that workspace"):
                 await store.commit(change)

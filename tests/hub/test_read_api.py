@@ -17,7 +17,7 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import router
 from fieldagent.http.target import query_pairs
-from fieldagent.hub import directory, reading
+from fieldagent.hub import credentials, directory, reading
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller
 from fieldagent.hub.contract import Bearer
@@ -85,11 +85,11 @@ async def readers(store: Store) -> AsyncIterator[Readers]:
             )
             directory.join(db, 1, 9, over_satellite=False, now=now)
             directory.set_role(db, 1, 2, "dispatcher", now=now)
-            _, key = directory.add_key(db, 1, "reader", scopes=["read"], now=now)
-            _, pusher = directory.add_key(db, 1, "pusher", now=now)
+            _, key = credentials.add_key(db, 1, "reader", scopes=["read"], now=now)
+            _, pusher = credentials.add_key(db, 1, "pusher", now=now)
             members = {"ada": 1, "ben": 2, "cleo": 3, "program": 9}
             tokens = {
-                name: directory.add_token(db, member, name, now=now)[1]
+                name: credentials.add_token(db, member, name, now=now)[1]
                 for name, member in members.items()
             }
             return key, {**tokens, "pusher": pusher}

@@ -15,7 +15,7 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import router
 from fieldagent.http.target import query_pairs
-from fieldagent.hub import directory, sos, sos_desk, webhooks
+from fieldagent.hub import credentials, directory, sos, sos_desk, webhook_directory, webhooks
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.sos_api import SosApi
@@ -76,8 +76,8 @@ async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIter
             now = alps.now
             for each in dispatchers:
                 directory.set_role(db, 1, each, "dispatcher", now=now)
-            _, key = directory.add_key(db, 1, "desk", scopes=["read", "acknowledge"], now=now)
-            tokens = {each: directory.add_token(db, each, "t", now=now)[1] for each in (1, 2, 3)}
+            _, key = credentials.add_key(db, 1, "desk", scopes=["read", "acknowledge"], now=now)
+            tokens = {each: credentials.add_token(db, each, "t", now=now)[1] for each in (1, 2, 3)}
             db.execute("UPDATE device SET journal = 5")
             return key, tokens
 
@@ -222,7 +222,7 @@ async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> No
         def settle_in(db: Db) -> None:
             for after in (0, 10, 20):
                 contact = webhooks.Webhook(0, f"https://desk.example/{after}", after=after)
-                webhooks.add(db, 1, contact, now=START)
+                webhook_directory.add(db, 1, contact, now=START)
 
         async def told() -> list[str]:
             """And they take it."""
@@ -240,7 +240,7 @@ async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> No
         assert await told() == ["0"]
         hub.alps.now += 599
         assert await told() == []
-        await store.commit(lambda db: webhooks.enable(db, 2, now=START))
+        await store.commit(lambda db: webhook_directory.enable(db, 1, 2, now=START))
         assert await told() == []
         hub.alps.now += 1
         assert await told() == ["10"]

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.hub import secret, sessions
+from fieldagent.hub import audit, secret, sessions
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.shared_reads import SharedReads
@@ -228,6 +228,9 @@ DROP INDEX item_of_sender;
 DROP INDEX item_of_kind;
 DROP INDEX item_sos;
 DROP INDEX item_pushed;
+DROP INDEX audit_of_workspace;
+ALTER TABLE audit DROP COLUMN workspace;
+ALTER TABLE member DROP COLUMN password_until;
 DROP INDEX device_of_workspace;
 ALTER TABLE membership DROP COLUMN role;
 ALTER TABLE item DROP COLUMN kind;
@@ -281,6 +284,9 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 OF_VERSION_10 = """
 ALTER TABLE contact DROP COLUMN last_update;
+DROP INDEX audit_of_workspace;
+ALTER TABLE audit DROP COLUMN workspace;
+ALTER TABLE member DROP COLUMN password_until;
 ALTER TABLE device DROP COLUMN packs_text;
 CREATE TABLE session (lookup TEXT PRIMARY KEY, member BIGINT NOT NULL, workspace BIGINT NOT NULL,
     expires REAL NOT NULL);
@@ -296,6 +302,34 @@ def test_who_had_signed_in_at_the_console_stays_so(database: str) -> None:
     found = store.once(lambda db: sessions.caller(db, "session_x", 89_999))
     assert found is not None and (found.member, found.workspace, found.may_push) == (1, 1, True)
     assert store.once(lambda db: sessions.caller(db, "session_x", 90_000)) is None
+    store.close()
+
+
+OF_VERSION_13 = """
+DROP INDEX audit_of_workspace;
+ALTER TABLE audit DROP COLUMN workspace;
+ALTER TABLE member DROP COLUMN password_until;
+INSERT INTO workspace (id, name, created) VALUES (5, 'Alps', 0);
+INSERT INTO audit (at, actor, action) VALUES (1, '7', 'push'), (2, 'administration', 'key add');
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "whose"),
+    [
+        ("", 5),
+        ("INSERT INTO workspace (id, name, created) VALUES (6, 'Andes', 0);", None),
+        # Some may be of the one that was deleted.
+        ("INSERT INTO audit (at, actor, action) VALUES (3, 'x', 'workspace delete');", None),
+    ],
+)
+def test_the_audit_of_before_is_of_the_one_workspace_or_of_none(
+    database: str, more: str, whose: int | None
+) -> None:
+    store = brought_up(database, 13, OF_VERSION_13 + more)
+    assert {row["workspace"] for row in store.once(lambda db: audit.latest(db, 9))} == {whose}
+    listed = store.once(lambda db: audit.listing(db, 5, 9, 9)[0])
+    assert [each["action"] for each in listed] == (["key add"] if whose else [])
     store.close()
 
 

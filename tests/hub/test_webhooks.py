@@ -21,7 +21,7 @@ from fieldagent.http.client import RequestFailed
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response
 from fieldagent.http.server import serve
-from fieldagent.hub import webhooks
+from fieldagent.hub import webhook_directory, webhooks
 from fieldagent.hub.directory import Refused
 from fieldagent.hub.reach import is_public, open_public
 from fieldagent.hub.store.contract import Store
@@ -78,7 +78,7 @@ async def posting(store: Store, **how: Any) -> AsyncIterator[tuple[Field, Receiv
     """A workspace whose one webhook is the receiver."""
     async with field_of(store) as alps, receiver() as there:
         webhook = Webhook(0, there.url, **{"secrets": (SECRET,), **how})
-        await store.commit(lambda db: webhooks.add(db, 1, webhook, now=alps.now))
+        await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
         yield alps, there
 
 
@@ -148,7 +148,7 @@ async def test_what_an_agent_sends_is_posted_in_the_spec_s_json_and_signed(store
 async def test_an_sos_that_a_webhook_took_is_confirmed_once(store: Store) -> None:
     async with posting(store) as (alps, _):
         webhook = Webhook(0, "http://127.0.0.1:9/", secrets=(SECRET,))
-        await store.commit(lambda db: webhooks.add(db, 1, webhook, now=alps.now))
+        await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
         await alps.sends(1, Entry(7, Message("no SOS"), int(START)))
         await alps.sends(1, Entry(8, Message("Leg broken"), int(START), sos=True))
         await turn(alps)
@@ -174,7 +174,9 @@ async def test_both_secrets_sign_while_one_is_replaced(store: Store) -> None:
 
 async def test_each_of_several_webhooks_gets_it(store: Store) -> None:
     async with posting(store) as (alps, there), receiver() as other:
-        await store.commit(lambda db: webhooks.add(db, 1, Webhook(0, other.url), now=alps.now))
+        await store.commit(
+            lambda db: webhook_directory.add(db, 1, Webhook(0, other.url), now=alps.now)
+        )
         there.answers = [Response(500)]
         await alps.sends(1, Entry(7, Message("x"), int(START)))
         await turn(alps)
@@ -211,16 +213,18 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
             await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
             alps.now += LONGEST
         assert await states(alps) == [("dead", len(SCHEDULE))]
-        (letter,) = await store.read(lambda db: webhooks.dead_letters(db, 1))
+        (letter,) = await store.read(lambda db: webhook_directory.dead_letters(db, 1))
         assert letter["reason"] == "the receiver answered 500 Internal Server Error"
         assert (
-            await store.commit(lambda db: webhooks.replay(db, 1, letter["requestId"], now=alps.now))
+            await store.commit(
+                lambda db: webhook_directory.replay(db, 1, letter["requestId"], now=alps.now)
+            )
             == 1
         )
         await turn(alps)
         assert await states(alps) == [("handed", 1)]
         with pytest.raises(Refused, match="no such dead letter"):
-            await store.commit(lambda db: webhooks.replay(db, 1, None, now=alps.now))
+            await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now))
 
 
 async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
@@ -230,7 +234,7 @@ async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
         there.answers = [Response(410)]
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         await turn(alps)
-        (listed,) = await store.read(lambda db: webhooks.listing(db, 1))
+        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
         assert listed["disabled"] == alps.now
         assert "410 Gone" in listed["reason"]
         assert any(
@@ -239,7 +243,7 @@ async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
         alps.now += 9_999
         await turn(alps)
         assert len(there.got) == 1
-        await store.commit(lambda db: webhooks.enable(db, listed["id"], now=alps.now))
+        await store.commit(lambda db: webhook_directory.enable(db, 1, listed["id"], now=alps.now))
         await turn(alps)
         assert there.contents() == ["first", "first"]
 
@@ -251,7 +255,7 @@ async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> 
         await turn(alps)
         alps.now += webhooks.PATIENCE
         await turn(alps)
-        (listed,) = await store.read(lambda db: webhooks.listing(db, 1))
+        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
         assert listed["disabled"] is not None
         assert listed["waiting"] == 1
 
@@ -399,7 +403,7 @@ async def test_a_header_that_cannot_be_sent_is_refused_when_it_is_given(
     async with field_of(store) as alps:
         webhook = Webhook(0, "https://example.org/", headers={name: value})
         with pytest.raises(Refused, match="cannot be sent"):
-            await store.commit(lambda db: webhooks.add(db, 1, webhook, now=alps.now))
+            await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
 
 
 async def test_one_that_got_in_all_the_same_fails_alone(store: Store) -> None:
@@ -419,7 +423,9 @@ async def test_a_webhook_that_never_answers_holds_up_no_other(store: Store) -> N
                 await alps.sends(sender, Entry(number, Message("x"), int(START)))
         silent = await store.commit(lambda db: webhooks.claim(db, alps.now, webhooks.AT_ONCE))
         assert len(silent) <= webhooks.AT_ONCE_EACH
-        await store.commit(lambda db: webhooks.add(db, 1, Webhook(0, other.url), now=alps.now))
+        await store.commit(
+            lambda db: webhook_directory.add(db, 1, Webhook(0, other.url), now=alps.now)
+        )
         await alps.sends(2, Entry(99, Message("of another"), int(START)))
         again = await store.commit(lambda db: webhooks.claim(db, alps.now, webhooks.AT_ONCE))
         assert [each.webhook.url for each in again if each.webhook.url == other.url]
@@ -454,7 +460,7 @@ async def test_a_success_in_between_counts_against_being_disabled(store: Store) 
         )
         await store.commit(lambda db: webhooks.settle(db, one, handed, alps.now))
         await store.commit(lambda db: webhooks.settle(db, other, failed, alps.now))
-        (listed,) = await store.read(lambda db: webhooks.listing(db, 1))
+        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
         assert (listed["disabled"], listed["failingSince"]) == (None, alps.now)
 
 
@@ -465,6 +471,10 @@ async def test_dead_letters_of_another_workspace_are_left_alone(store: Store) ->
         for request_id in (None, "%"):
             with pytest.raises(Refused):
                 await store.commit(
-                    partial(webhooks.replay, workspace=2, request_id=request_id, now=alps.now)
+                    partial(
+                        webhook_directory.replay, workspace=2, request_id=request_id, now=alps.now
+                    )
                 )
-        assert await store.commit(lambda db: webhooks.replay(db, 1, None, now=alps.now)) == 1
+        assert (
+            await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now)) == 1
+        )

@@ -15,7 +15,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub import sessions
 from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.caller import Caller, Purpose
+from fieldagent.hub.caller import ADMINISTRATOR, Caller, Purpose
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
@@ -67,6 +67,8 @@ class Console:
                 "role": caller.role,
                 "workspaceId": str(caller.workspace),
                 "mayPush": caller.may_push,
+                "mayAnswer": caller.may_answer,
+                "mayAdminister": caller.role == ADMINISTRATOR,
             }
         )
 

@@ -50,7 +50,7 @@ const opened = new Set();
 
 function kept(sos) {
   const { event, timeline, ...now } = sos;
-  const text = JSON.stringify([me.role, now]);
+  const text = JSON.stringify([me.mayAnswer, now]);
   if (cards.get(sos.id)?.text !== text) cards.set(sos.id, { text, card: alarm(sos) });
   return cards.get(sos.id).card;
 }
@@ -73,7 +73,7 @@ function alarm(sos) {
 /** What a person can do about it. */
 function deeds(sos) {
   const row = element("div", { class: "deeds" });
-  if (me.role === "dispatcher") {
+  if (me.mayAnswer) {
     const reason = element("input", {
       "aria-label": `Reason to close ${sos.id}`,
       placeholder: "reason to close",
@@ -101,7 +101,7 @@ function story(sos) {
   };
   const whole = element("details", { ontoggle: toggled }, element("summary", {}, "What happened"), list);
   whole.open = opened.has(sos.id);
-  if (me.role === "dispatcher") whole.append(noteForm(sos, list));
+  if (me.mayAnswer) whole.append(noteForm(sos, list));
   return whole;
 }
 

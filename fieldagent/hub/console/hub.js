@@ -2,7 +2,7 @@
 
 import { by, plain } from "./text.js";
 
-/** Who has signed in: id, name, role, workspaceId, mayPush. */
+/** Who has signed in: id, name, role, workspaceId, mayPush, mayAnswer, mayAdminister. */
 export const me = {};
 
 export class SignedOut extends Error {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from fieldagent.store.schema import Schema
 
-VERSION = 13
+VERSION = 14
 
 _DIRECTORY = """
 CREATE TABLE workspace (id {id}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL);
@@ -431,6 +431,21 @@ ALTER TABLE contact ADD COLUMN last_update TEXT NOT NULL DEFAULT ''; -- how it e
 """
 """From version 12, in which a kit told of an update as a message, where it told at all."""
 
+_ADMINISTRATORS = """
+ALTER TABLE audit ADD COLUMN workspace {int}; -- null: of none
+CREATE INDEX audit_of_workspace ON audit (workspace, id) WHERE action <> 'push';
+ALTER TABLE member ADD COLUMN password_until {real}; -- of one for the next sign-in alone
+"""
+_WHOSE_AUDIT = (
+    _ADMINISTRATORS
+    + """
+UPDATE audit SET workspace = (SELECT min(id) FROM workspace)
+    WHERE (SELECT count(*) FROM workspace) = 1
+    AND NOT EXISTS (SELECT 1 FROM audit AS other WHERE other.action = 'workspace delete');
+"""
+)
+"""From version 13, whose lines belonged to nobody. Where there was one workspace, they are its."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -447,6 +462,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _SESSIONS
         + _PACKED_TEXT
         + _LAST_UPDATE
+        + _ADMINISTRATORS
     )
     steps = {
         1: _CALLERS,
@@ -461,6 +477,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         10: _SESSIONS,
         11: _PACKED_TEXT,
         12: _LAST_UPDATE,
+        13: _WHOSE_AUDIT,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

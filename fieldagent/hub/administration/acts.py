@@ -1,0 +1,63 @@
+"""What every call of a workspace's administrator goes through: who may, how often, and what is
+answered where it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import number
+from fieldagent.http.routes import Route
+from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.caller import Caller, Purpose, over_rate
+from fieldagent.hub.directory import Refused
+from fieldagent.hub.not_now import not_now
+from fieldagent.hub.reading import END
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+
+T = TypeVar("T")
+
+Handler = Callable[..., Awaitable[Response]]
+
+BODY_MAX = 16_384
+LISTED, LISTED_MAX = 100, 1_000
+
+
+class Acts:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self._judge = authentication.judge(Purpose.ADMINISTER)
+
+    def route(self, method: str, pattern: str, handler: Handler) -> Route:
+        body = BODY_MAX if method in ("POST", "PATCH") else None
+        return Route(method, pattern, handler, judge=self._judge, body=body)
+
+    async def carry_out(self, caller: Caller, act: Callable[[Db, float], T]) -> T:
+        """In one transaction, once it was counted. `act` gets the time, and raises Refused or
+        Problem: nothing is changed then."""
+        now = self.clock()
+        try:
+            (too_often,) = await self.store.commit(lambda db: over_rate(db, [caller], now))
+            if too_often is not None:
+                raise too_often
+            return await self.store.commit(lambda db: act(db, now))
+        except Refused as refused:
+            raise Problem(409, str(refused)) from None
+        except StoreFull as full:
+            raise Problem(507, f"nothing was changed: {full}; try again later") from None
+        except (StoreFailed, StoreUnavailable):
+            raise not_now("nobody knows whether it was done: look, and do it again") from None
+
+
+def place(request: Request) -> tuple[int, int]:
+    """Before which number a page begins, and how much may be on it."""
+    before = number(request, "before", END, range(1, END + 1))
+    return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))

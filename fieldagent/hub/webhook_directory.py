@@ -1,0 +1,141 @@
+"""Which webhooks a workspace has, and what they did not take.
+
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fieldagent.hub.audit import ADMINISTRATION, note
+from fieldagent.hub.directory import Refused, Row
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.webhooks import COLUMNS, Webhook, webhook_of
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*")
+"""RFC 9110 5.1 and 5.5, in ASCII."""
+_OURS = {
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+}
+
+
+def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
+    """Its number; `webhook.id` counts for nothing. Raises Refused for headers of another kind."""
+    for name, value in webhook.headers.items():
+        if not _HEADER.fullmatch(f"{name}:{value}") or name.lower() in _OURS:
+            raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
+    ((id_,),) = db.execute(
+        "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created, after)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        workspace,
+        webhook.url,
+        " ".join(webhook.secrets),
+        webhook.username,
+        webhook.password,
+        json.dumps(dict(webhook.headers)),
+        now,
+        webhook.after,
+    )
+    note(db, workspace, by, "webhook add", f"{id_} {webhook.url}", now)
+    return int(id_)
+
+
+def named(db: Db, workspace: int, webhook: int) -> Webhook:
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND workspace = ?", webhook, workspace
+    )
+    _must_be(rows, webhook)
+    return webhook_of(rows[0])
+
+
+def listing(db: Db, workspace: int) -> list[Row]:
+    names = (
+        *("id", "url", "signed", "after", "failingSince"),
+        *("disabled", "reason", "waiting", "dead"),
+    )
+    rows = db.execute(
+        "SELECT id, url, secrets, after, failing_since, disabled, reason, (SELECT count(*)"
+        " FROM webhook_delivery WHERE webhook = webhook.id AND state = 'waiting'), (SELECT"
+        " count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'dead')"
+        " FROM webhook WHERE workspace = ? ORDER BY id",
+        workspace,
+    )
+    return [dict(zip(names, (*row[:2], bool(row[2]), *row[3:]), strict=True)) for row in rows]
+
+
+def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
+    _must_be(
+        db.execute(
+            "UPDATE webhook SET disabled = NULL, failing_since = NULL, reason = ''"
+            " WHERE id = ? AND workspace = ? RETURNING id",
+            webhook,
+            workspace,
+        ),
+        webhook,
+    )
+    db.execute(
+        # What was never tried waits for nobody but, of an SOS, for its time.
+        "UPDATE webhook_delivery SET not_before = 0, attempts = 0 WHERE webhook = ?"
+        " AND state = 'waiting' AND attempts > 0",
+        webhook,
+    )
+    note(db, workspace, by, "webhook enable", str(webhook), now)
+    db.announce("webhooks")
+
+
+def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
+    """With all that waits for it."""
+    gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
+    _must_be(db.execute(gone, webhook, workspace), webhook)
+    note(db, workspace, by, "webhook remove", str(webhook), now)
+
+
+def dead_letters(db: Db, workspace: int) -> list[Row]:
+    rows = db.execute(
+        "SELECT webhook.id, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
+        " JOIN item ON item.id = d.item JOIN webhook ON webhook.id = d.webhook"
+        " WHERE d.state = 'dead' AND webhook.workspace = ? ORDER BY d.item",
+        workspace,
+    )
+    names = ("webhook", "requestId", "accepted", "attempts", "reason")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def replay(
+    db: Db, workspace: int, request_id: str | None, *, now: float, by: str = ADMINISTRATION
+) -> int:
+    """Post a dead letter again, or (None) all of them; how many those are."""
+    rows = db.execute(
+        "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"
+        " WHERE state = 'dead' AND item IN (SELECT id FROM item WHERE workspace = ?"
+        " AND (request_id = ? OR ? = 1)) RETURNING item",
+        workspace,
+        request_id or "",
+        int(request_id is None),
+    )
+    if not rows:
+        raise Refused("no such dead letter; `fieldagent hub webhook dead` shows them")
+    note(db, workspace, by, "webhook replay", f"{len(rows)} deliveries", now)
+    db.announce("webhooks")
+    return len(rows)
+
+
+def _must_be(rows: Sequence[Any], webhook: int) -> None:
+    if not rows:
+        raise Refused(
+            f"there is no webhook {webhook} in that workspace; `fieldagent hub webhook list`"
+            " shows them"
+        )
