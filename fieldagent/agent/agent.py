@@ -363,6 +363,11 @@ def _radio(agent: Agent) -> Part:
     station = agent.parts.station
     assert place is not None
     assert station is not None
+    owed = None
+    if settings.radio_callsign and settings.radio_protocol == "node":
+        from fieldagent.agent.channels.identification import OwedIdentification, identified
+
+        owed = OwedIdentification(station.identification(settings.radio_callsign))
 
     def open_air() -> AbstractAsyncContextManager[RadioModem]:
         if settings.radio_protocol == "kiss":
@@ -371,7 +376,8 @@ def _radio(agent: Agent) -> Part:
             return open_tnc(place, baud, settings.radio_callsign, link)
         from fieldagent.agent.channels.node import open_node
 
-        return open_node(place, baud, link)
+        node = partial(open_node, place, baud, link)
+        return node() if owed is None else identified(node, owed)
 
     return partial(
         radio.run,

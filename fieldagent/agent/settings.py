@@ -288,7 +288,13 @@ KEYS = (
         "node: docs/node-link.md; kiss: any KISS modem, with AX.25 (node)",
     ),
     Key("radio-baud", whole(1200, 921600, "baud"), 115200, "speed of its serial port (115200)"),
-    Key("radio-callsign", _callsign, "", "for kiss: this station's call, such as N0CALL-7"),
+    Key(
+        "radio-callsign",
+        _callsign,
+        "",
+        "this station's call, such as N0CALL-7: kiss needs it for each frame; of a node it is said"
+        " in plain text within ten minutes of whatever it transmits",
+    ),
     Key(
         "radio-station",
         whole(1, 2**32 - 1, "the device's number"),

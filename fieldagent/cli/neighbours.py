@@ -33,6 +33,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 def _line(each: dict[str, Any]) -> str:
     parts = [
         f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}",
+        each["callsign"] or "",
         f"heard {clock_time(each['lastHeard'])}",
         "" if each["inEarshot"] else "not for an hour",
         "" if each["rssi"] is None else f"{each['rssi']} dBm",

@@ -89,6 +89,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "12 of station 7 is stored": ([Entry(12, Ack(7))], 5, None),
     "0 and 2 of 3 of 13": ([Entry(13, Ack(7, 3, frozenset({0, 2})))], 5, None),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True))], 5, None),
+    "station 7's callsign": ([Entry(0, Introduction(Identity("", "N0CALL-7", "")))], 7, None),
     "journal 70000001": ([Entry(70_000_001, JournalNumber(asks=True))], 0, None),
     "SOS message 31 that nobody": (
         [Entry(31, Message("help"), TIME, sos=True), Entry(31, Unproved())],

@@ -25,6 +25,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
         {
             "station": number,
             "name": names.get(number),
+            "callsign": each.callsign,
             "lastHeard": journal.clock.date(each.heard_at),
             "inEarshot": number in in_earshot,
             "rssi": each.rssi,

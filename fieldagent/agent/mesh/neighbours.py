@@ -25,6 +25,8 @@ class HeardStation:
     """In dB."""
     hub: bool | None = None
     """It brought something to the hub, or asks nobody to; or it asks others. None before either."""
+    callsign: str | None = None
+    """As it said it; None where it says none."""
     key: int | None = None
     """Which of the group's keys it sends with; None without any."""
 
@@ -58,6 +60,9 @@ class Neighbours:
         """It said that it brought something to the hub, or asked others to."""
         if station in self.known:
             self.known[station].hub = reached
+
+    def note_callsign(self, station: int, callsign: str) -> None:
+        self.known[station].callsign = callsign
 
     def reaches_hub(self) -> set[int]:
         """Those that do, also where they have been silent for a while: nobody asked them."""

@@ -20,7 +20,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Item, Status
-from fieldagent.wire.envelope import Ack, Envelope, Fragment, Source, digest_of
+from fieldagent.wire.envelope import Ack, Envelope, Fragment, Introduction, Source, digest_of
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,9 @@ class RadioReception:
         if packet.sender == self._station:
             return {}
         returned = self._neighbours.note(packet.sender, rssi, snr, envelope.key)
+        for entry in envelope.entries:
+            if isinstance(entry.content, Introduction) and entry.sequence == 0:
+                self._neighbours.note_callsign(packet.sender, entry.content.identity.name)
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
         if packet.sender == packet.station:

@@ -27,6 +27,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
+from fieldagent.wire.envelope import Entry, Introduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,12 @@ class Station:
     repeating: Repeating
     relay: Relay | None
     key_change: KeyChange
+
+    def identification(self, callsign: str) -> bytes:
+        """The packet that says who transmits. Number 0 is no station's: who looks for names passes
+        it by, as kits of before do."""
+        me = Identity("", callsign, "")
+        return self.outbox.packing.alone(Entry(0, Introduction(me)))
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
         """What needs attention; `date` tells the wall clock's time of a lived one."""

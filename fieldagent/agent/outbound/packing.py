@@ -225,6 +225,10 @@ class Packing:
         # Where nothing lacks, its end was not written down: who has it all says so again.
         return lacking(piece.count, held.values(), turn)[:together] or [0]
 
+    def alone(self, entry: Entry) -> bytes:
+        """A packet that holds nothing else."""
+        return self._draft(0).encoded(entry)
+
     def parts(self, entry: Entry) -> list[Entry]:
         """It, or its fragments where it needs some."""
         if len(encode([entry], packed=self._terms.packs_text)) <= self.whole_room:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,9 @@ import trio
 from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.contract import ChannelLink, Reception
+from fieldagent.agent.channels.identification import OwedIdentification, identified
 from fieldagent.agent.channels.node import open_node
-from fieldagent.agent.channels.radio_modem import AirReception
+from fieldagent.agent.channels.radio_modem import AirReception, RadioModem
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
@@ -98,6 +99,7 @@ async def station(
     credits_per_day: int = 10,
     hops: int = 3,
     key_step: KeyStep = KeyStep.NONE,
+    callsign: str = "",
 ) -> AsyncIterator[Station]:
     """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
@@ -122,7 +124,12 @@ async def station(
     on_the_air = set_up(terms, journal, inbox, intake, endings, words, queues[radio_], link)
     outboxes[radio_], receptions[radio_] = on_the_air.outbox, on_the_air.reception
     Resume(journal, queues, intake, endings, trio.Event()).begin()
+    opener: Callable[[], AbstractAsyncContextManager[RadioModem]]
     opener = partial(open_node, str(port), 115200, link)
+    if callsign:
+        opener = partial(
+            identified, opener, OwedIdentification(on_the_air.identification(callsign))
+        )
     try:
         async with running(journal), trio.open_nursery() as nursery:
             for each in outboxes.values():

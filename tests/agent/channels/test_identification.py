@@ -1,0 +1,125 @@
+"""A node's station says its callsign, seldom, and only where it transmits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.identification import AGAIN, OWED_AFTER
+from fieldagent.simulator.air import SharedAir
+from tests.agent.channels.radio_kit import on_air, station, until
+from tests.breaking import Put, environment
+from tests.kit import RATES
+from tests.processes import until as really_until
+from tests.simulator.test_simulate_node import kit, nodes, told
+
+CALL = "N0CALL-7"
+RULE = 600.0
+"""Seconds: 47 CFR 97.119(a)."""
+
+
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
+
+
+class Listener:
+    """A stranger with a receiver: when station 1 transmitted, and when it said who it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.transmitted: list[float] = []
+        self.said: list[float] = []
+        transmit = SharedAir.transmit
+
+        def overhear(air: SharedAir, now: float, number: int, packet: bytes) -> float:
+            if number == 1:
+                self.transmitted.append(now)
+                if CALL.encode() in packet:
+                    self.said.append(now)
+            return transmit(air, now, number, packet)
+
+        monkeypatch.setattr(SharedAir, "transmit", overhear)
+
+    def is_lawful(self) -> bool:
+        """Each packet is followed by the callsign within ten minutes."""
+        return all(any(0 <= at - each <= RULE for at in self.said) for each in self.transmitted)
+
+
+async def test_within_ten_minutes_of_what_it_transmits(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", callsign=CALL) as ada,
+        station(tmp_path, 2, tmp_path / "node-2") as ben,
+    ):
+        listener = Listener(monkeypatch)
+        await trio.sleep(4000)
+        assert listener.transmitted == []
+        for _ in range(60):
+            await ada.post()
+            await trio.sleep(60)
+        await trio.sleep(RULE)
+        assert listener.is_lawful()
+        assert len(listener.said) <= 3600 / OWED_AFTER + 1
+        assert ben.neighbours.known[1].callsign == CALL
+        count = len(listener.transmitted)
+        await trio.sleep(4000)
+        assert len(listener.transmitted) == count
+
+
+async def test_a_busy_air_makes_it_try_again(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        on_air(tmp_path) as air,
+        station(tmp_path, 1, tmp_path / "node-1", callsign=CALL) as ada,
+        station(tmp_path, 2, tmp_path / "node-2"),
+    ):
+        listener = Listener(monkeypatch)
+        await ada.outcome(await ada.post())
+        await trio.sleep(OWED_AFTER - 30)
+        air.nodes.sockets[0].node.busy = True
+        await trio.sleep(120)
+        assert not listener.said
+        air.nodes.sockets[0].node.busy = False
+        await trio.sleep(2 * AGAIN + 35)
+        assert len(listener.said) == 1
+
+
+async def test_the_duty_outlives_a_radio_that_is_unplugged(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        on_air(tmp_path) as air,
+        station(tmp_path, 1, tmp_path / "node-1", callsign=CALL) as ada,
+        station(tmp_path, 2, tmp_path / "node-2"),
+    ):
+        listener = Listener(monkeypatch)
+        await ada.outcome(await ada.post())
+        air.nodes.unplug(air.nodes.sockets[0])
+        await trio.sleep(60)
+        air.nodes.plug(air.nodes.sockets[0])
+        await until(lambda: bool(listener.said), RULE)
+
+
+def test_a_real_agent_says_it_and_its_neighbour_shows_it(tmp_path: Path) -> None:
+    soon = Put("fieldagent.agent.channels.identification:OWED_AFTER", 1.0)
+    with (
+        nodes(tmp_path, "--seed", "7"),
+        kit(tmp_path, 1, environment(tmp_path, soon), **{"radio-callsign": CALL}) as ada,
+        kit(tmp_path, 2) as ben,
+    ):
+        assert ada.post("hello").body["status"] == "Delivered"
+
+        def heard() -> Any:
+            (each,) = ben.call("GET", "/api/neighbours").body["neighbours"]
+            return each["callsign"]
+
+        really_until(lambda: heard() == CALL)
+        assert CALL in told(ben, "neighbours")
+        assert ben.call("GET", "/api/status").body["notices"] == []
