@@ -86,8 +86,8 @@ def waiting(
         " item.source_sequence, item.unauthenticated, item.contact,"
         " CASE WHEN item.sos = 1 THEN item.estimate END FROM delivery"
         " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
-        f" AND delivery.state IN {WAITS} AND (item.expires IS NULL OR item.expires > ?) AND {due}"
-        " ORDER BY item.priority DESC, delivery.sequence LIMIT ?",
+        f" AND delivery.state IN {WAITS} AND (delivery.expires IS NULL OR delivery.expires > ?)"
+        f" AND {due} ORDER BY delivery.rank, delivery.sequence LIMIT ?",
         device,
         now,
         *parameters,

@@ -419,7 +419,9 @@ async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
 
 async def _expire(hub: Hub) -> None:
     while True:
-        await _patiently(hub, lambda db: ledger.expire(db, time.time()))
+        with told_once():
+            while await hub.store.commit(lambda db: ledger.expire(db, time.time())):
+                pass
         await trio.sleep(EXPIRY)
 
 
@@ -457,6 +459,7 @@ async def _forget(hub: Hub) -> None:
     )
     for some in (
         partial(ledger.forget, before=items),
+        partial(ledger.forget_remembered, before=items),
         partial(audit.forget, before=lines),
         partial(attempts.forget, now=now),
         reading.note_kinds,

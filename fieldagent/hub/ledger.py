@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fieldagent.hub import ring_alerts, sos
 from fieldagent.hub.contract import Bearer, Estimate
@@ -79,7 +79,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
     (entered,) = enter_all(db, [posting], now=now, grace=grace)
     source = posting.source
     if source is not None:
-        _deliver_to_webhooks(db, posting.workspace, entered.item, now, urgent=posting.sos)
+        _deliver_to_webhooks(db, posting, entered.item, now, urgent=posting.sos)
         if posting.sos:
             sos.raise_of(db, posting.workspace, source.station, entered.item, now)
     return entered
@@ -106,7 +106,7 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
 def raise_overdue(db: Db, posting: Posting, device: int, now: float) -> int:
     """Nothing was heard of the device: the alarm, which goes to webhooks; its number."""
     ((item, _),) = _store(db, [(posting, device)], now)
-    _deliver_to_webhooks(db, posting.workspace, item, now, urgent=True)
+    _deliver_to_webhooks(db, posting, item, now, urgent=True)
     return sos.raise_of(db, posting.workspace, device, item, now, kind="overdue")
 
 
@@ -179,8 +179,9 @@ def _deliver_to_devices(
         return
     # An SOS is paid for at once. What an agent sent is, if its addressee asks for that.
     delivered = db.execute(
-        "INSERT INTO delivery (item, device, sequence, state, satellite_from)"
-        " SELECT item.id, device.id, next_sequence - 1 - count(*) OVER (PARTITION BY device.id)"
+        "INSERT INTO delivery (item, device, rank, expires, sequence, state, satellite_from)"
+        " SELECT item.id, device.id, -priority, expires,"
+        " next_sequence - 1 - count(*) OVER (PARTITION BY device.id)"
         " + row_number() OVER (PARTITION BY device.id ORDER BY item.id), 'waiting',"
         " CASE WHEN imei IS NULL OR operator IS NULL THEN NULL WHEN sos = 1 THEN ?"
         " WHEN over_satellite = 1 OR source_sequence IS NULL THEN ? END"
@@ -198,15 +199,16 @@ def _deliver_to_devices(
         db.announce("satellite")
 
 
-def _deliver_to_webhooks(db: Db, workspace: int, item: int, now: float, *, urgent: bool) -> None:
+def _deliver_to_webhooks(db: Db, posting: Posting, item: int, now: float, *, urgent: bool) -> None:
     """One with `after` is told of an SOS alone, so many minutes later, unless somebody answers."""
     rows = db.execute(
-        "INSERT INTO webhook_delivery (webhook, item, state, not_before)"
-        " SELECT id, ?, 'waiting', after * 60 + ? FROM webhook"
+        "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
+        " SELECT id, ?, ?, 'waiting', after * 60 + ? FROM webhook"
         " WHERE workspace = ? AND disabled IS NULL AND (after = 0 OR ? = 1) RETURNING webhook",
         item,
+        posting.sender,
         now,
-        workspace,
+        posting.workspace,
         int(urgent),
     )
     if rows:
@@ -351,46 +353,69 @@ def stored_entry(body: bytes) -> Entry:
     return stored
 
 
+AT_ONCE = 100
+"""Rows that end or go in one transaction: nobody else writes meanwhile."""
+
+
 def expire(db: Db, now: float) -> int:
-    """End what outlived its time before it left; how many deliveries that were."""
+    """End some of what outlived its time before it left; how many deliveries that were. More may
+    be there while it is not 0."""
     return len(
         db.execute(
             "UPDATE delivery SET state = 'expired', ended = ?, reason = 'expired'"
-            " WHERE state IN ('waiting', 'packed') AND item IN"
-            " (SELECT id FROM item WHERE expires <= ?)"
+            " WHERE (item, device) IN (SELECT item, device FROM delivery"
+            " WHERE state IN ('waiting', 'packed') AND expires <= ? ORDER BY expires LIMIT ?)"
             " RETURNING item",
             now,
             now,
+            AT_ONCE,
         )
     )
-
-
-FORGOTTEN_AT_ONCE = 500
-"""Items: nobody else writes meanwhile."""
 
 
 def forget(db: Db, *, before: float) -> int:
     """Drop some items that came before then, are on their way to nobody, and are of no SOS that
     was closed since or is not; how many those were. More may be there while it is not 0."""
-    ended: list[tuple[Any, ...]] = db.execute(
-        "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
-        " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
-        f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
-        " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
-        " = 'waiting') AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item = item.id"
-        " AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
-        before,
-        before,
-        before,
-        FORGOTTEN_AT_ONCE,
+    return len(
+        db.execute(
+            "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
+            " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
+            f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
+            " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
+            " = 'waiting') AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item = item.id"
+            " AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
+            before,
+            before,
+            before,
+            AT_ONCE,
+        )
     )
-    if len(ended) == FORGOTTEN_AT_ONCE:
-        return len(ended)
-    for table in ("slice", "receipt", "idempotency"):
-        db.execute(f"DELETE FROM {table} WHERE at < ?", before)
-    # Who recorded an SOS may play it back after years.
-    db.execute("DELETE FROM arrived WHERE at < ? AND sos = 0", before)
-    return len(ended)
+
+
+_REMEMBERED = {
+    "receipt": "id",
+    "idempotency": "credential, member, key",
+    "slice": "device, origin, sequence, count, position",
+    "arrived": "device, origin, sequence, digest",
+}
+"""Tables with what items are recognised and answered by, and the columns of their keys."""
+
+
+def forget_remembered(db: Db, *, before: float) -> int:
+    """Drop some of that; how much. More may be there while it is not 0."""
+    dropped = 0
+    for table, key in _REMEMBERED.items():
+        # Who recorded an SOS may play it back after years.
+        which = " AND sos = 0" if table == "arrived" else ""
+        dropped += len(
+            db.execute(
+                f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table}"
+                f" WHERE at < ?{which} ORDER BY at LIMIT ?) RETURNING at",
+                before,
+                AT_ONCE,
+            )
+        )
+    return dropped
 
 
 def announce_mail(db: Db, device: int) -> None:

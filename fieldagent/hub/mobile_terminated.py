@@ -114,7 +114,8 @@ def _due(db: Db, now: float, *, lock: bool) -> list[Account]:
         " WHERE imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
         " AND (EXISTS (SELECT 1 FROM delivery JOIN item ON item.id = delivery.item"
         f" WHERE delivery.device = device.id AND {_DUE}"
-        f" AND (item.expires IS NULL OR item.expires > ?) AND (item.sos = 1 OR NOT {IS_LINKED}))"
+        " AND (delivery.expires IS NULL OR delivery.expires > ?)"
+        f" AND (item.sos = 1 OR NOT {IS_LINKED}))"
         " OR (EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
         f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {IS_LINKED}))"
         " ORDER BY id" + (db.skip_locked if lock else ""),

@@ -68,13 +68,16 @@ class _Conditions:
 
 def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> Look:
     """One look, over `LOOKED_AT` items at most of those that one index has."""
-    index = _along(caller, wanted, before)
-    for moment, up in ((wanted.until, False), (wanted.since, True)):
-        if moment is not None:
-            bound = _bound(db, moment, up=up)
-            if bound is None:
-                return Look([], None)
-            index.add("id >= ?" if up else "id <= ?", bound)
+    first = 0
+    # One bound at each side: SQLite goes along an index from one of two, and it may be the farther.
+    if wanted.until is not None:
+        last = _bound(db, wanted.until, up=False)
+        before = min(before, 0 if last is None else last + 1)
+    if wanted.since is not None:
+        first = END if (bound := _bound(db, wanted.since, up=True)) is None else bound
+    if first >= before:
+        return Look([], None)
+    index = _along(caller, wanted, first, before)
     inner = (
         "SELECT id, sender, target, kind, words, sos, accepted, source_device, request_id,"
         f" length(body) AS size FROM item WHERE {index} ORDER BY id DESC LIMIT {LOOKED_AT}"
@@ -104,10 +107,10 @@ def _last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def _along(caller: Caller, wanted: ItemFilter, before: int) -> _Conditions:
+def _along(caller: Caller, wanted: ItemFilter, first: int, before: int) -> _Conditions:
     """The one index along which to look: that of which there is least."""
     index = _Conditions()
-    index.add("workspace = ? AND id < ?", caller.workspace, before)
+    index.add("workspace = ? AND id >= ? AND id < ?", caller.workspace, first, before)
     if wanted.request_id is not None:
         index.add("request_id = ?", wanted.request_id)
     elif wanted.sos:

@@ -81,8 +81,8 @@ def note_confirmed(db: Db, device: int, now: float) -> None:
     """The device has stored something, maybe over IP: it is rung no more where that was all."""
     db.execute(
         "DELETE FROM ring_alert WHERE device = ? AND NOT EXISTS (SELECT 1 FROM delivery"
-        " JOIN item ON item.id = delivery.item WHERE delivery.device = ring_alert.device"
-        " AND delivery.state = 'sent' AND (item.expires IS NULL OR item.expires > ?))",
+        " WHERE delivery.device = ring_alert.device AND state = 'sent'"
+        " AND (expires IS NULL OR expires > ?))",
         device,
         now,
     )

@@ -11,6 +11,7 @@ import json
 import logging
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from fieldagent.hub.audit import HUB, note
 from fieldagent.hub.envelope_packing import identity_of
 from fieldagent.hub.ledger import stored_entry
 from fieldagent.hub.sos_desk import note_posted
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, marks
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, estimated_position, payload_json
@@ -91,56 +92,63 @@ def webhook_of(row: Sequence[Any]) -> Webhook:
     return Webhook(id_, url, *given, failing_since, after)
 
 
-_DUE = (
-    "FROM webhook_delivery d JOIN webhook ON webhook.id = d.webhook JOIN item ON item.id = d.item"
-    " WHERE d.state = 'waiting' AND webhook.disabled IS NULL AND d.not_before <= ?"
-    " AND d.claimed_until <= ? AND NOT EXISTS (SELECT 1 FROM webhook_delivery earlier"
-    " JOIN item other ON other.id = earlier.item WHERE earlier.webhook = d.webhook"
-    " AND earlier.state = 'waiting' AND earlier.item < d.item AND other.sender = item.sender)"
-    " AND (SELECT count(*) FROM webhook_delivery live WHERE live.webhook = d.webhook"
-    f" AND live.state = 'waiting' AND live.claimed_until > ?) < {AT_ONCE_EACH}"
+_FIRST = (
+    "WITH RECURSIVE whose (webhook, sender) AS (SELECT id, (SELECT min(d.sender)"
+    " FROM webhook_delivery d WHERE d.webhook = webhook.id AND d.state = 'waiting')"
+    " FROM webhook WHERE disabled IS NULL UNION ALL SELECT webhook, (SELECT min(d.sender)"
+    " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.state = 'waiting'"
+    " AND d.sender > whose.sender) FROM whose WHERE sender IS NOT NULL)"
+    " SELECT d.webhook, d.item, d.not_before <= ?, d.claimed_until > ? FROM whose"
+    " JOIN webhook_delivery d ON d.webhook = whose.webhook AND d.item = (SELECT min(first.item)"
+    " FROM webhook_delivery first WHERE first.webhook = whose.webhook"
+    " AND first.sender = whose.sender AND first.state = 'waiting')"
+    " WHERE whose.sender IS NOT NULL ORDER BY d.item"
 )
-"""Three times `now`."""
+"""The oldest that waits, of each sender and webhook. It steps along the index from one sender to
+another: what waits behind the first, where a webhook was down for days, is not looked at."""
+
+
+def _due(db: Db, now: float) -> dict[int, list[int]]:
+    """Items that may be posted now, by webhook; that with the oldest comes first."""
+    live: Counter[int] = Counter()
+    due: dict[int, list[int]] = {}
+    for webhook, item, ripe, claimed in db.execute(_FIRST, now, now):
+        live[webhook] += bool(claimed)
+        if ripe and not claimed:
+            due.setdefault(webhook, []).append(item)
+    return {
+        webhook: items[: AT_ONCE_EACH - live[webhook]]
+        for webhook, items in due.items()
+        if live[webhook] < AT_ONCE_EACH
+    }
 
 
 def is_due(db: Db, now: float) -> bool:
-    return bool(db.execute(f"SELECT 1 {_DUE} LIMIT 1", now, now, now))
+    return bool(_due(db, now))
 
 
 def claim(db: Db, now: float, limit: int) -> list[WebhookPost]:
     """The oldest that waits of each sender and webhook, for this process alone; every webhook with
     something due has its turn."""
-    due = db.execute(
-        f"SELECT d.webhook {_DUE} GROUP BY d.webhook ORDER BY min(d.item) LIMIT ?",
-        now,
-        now,
-        now,
-        limit,
-    )
     claimed: list[WebhookPost] = []
-    for (webhook,) in due:
-        claimed += _claim_of(db, webhook, now, limit - len(claimed))
+    for webhook, items in _due(db, now).items():
+        if some := items[: limit - len(claimed)]:
+            claimed += _claim_of(db, webhook, some, now)
     return claimed
 
 
-def _claim_of(db: Db, webhook: int, now: float, limit: int) -> list[WebhookPost]:
-    ((live,),) = db.execute(
-        "SELECT count(*) FROM webhook_delivery WHERE webhook = ? AND state = 'waiting'"
-        " AND claimed_until > ?",
-        webhook,
-        now,
-    )
+def _claim_of(db: Db, webhook: int, items: Sequence[int], now: float) -> list[WebhookPost]:
+    """Without those that another process has claimed meanwhile."""
     locked = db.skip_locked.replace("UPDATE", "UPDATE OF d")
     rows = db.execute(
         f"SELECT {COLUMNS}, item.id, item.request_id, item.sender, item.workspace, item.body,"
         " item.accepted, item.estimate, item.unauthenticated, item.source_sequence IS NULL,"
-        f" d.attempts {_DUE} AND d.webhook = ?"
-        f" ORDER BY d.item LIMIT ?{locked}",
-        now,
-        now,
-        now,
+        " d.attempts FROM webhook_delivery d JOIN webhook ON webhook.id = d.webhook"
+        f" JOIN item ON item.id = d.item WHERE d.webhook = ? AND d.item IN ({marks(items)})"
+        f" AND d.state = 'waiting' AND d.claimed_until <= ? ORDER BY d.item{locked}",
         webhook,
-        max(0, min(AT_ONCE_EACH - live, limit)),
+        *items,
+        now,
     )
     for row in rows:
         db.execute(

@@ -36,9 +36,9 @@ def test_attempts_are_dropped_in_slices_once_they_count_no_more(store: Store) ->
     assert store.once(lambda db: count(db, "attempt")) == some + 2
 
 
-def test_what_was_recognised_is_dropped_once_all_items_are(store: Store) -> None:
-    """Not with each slice of them: that looks through all that is kept."""
-    many = ledger.FORGOTTEN_AT_ONCE + 1
+def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Store) -> None:
+    some = ledger.AT_ONCE
+    many = some + 11
 
     def fill(db: Db) -> None:
         db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
@@ -46,16 +46,19 @@ def test_what_was_recognised_is_dropped_once_all_items_are(store: Store) -> None
         db.execute(
             "INSERT INTO device (id, workspace, member, name, created) VALUES (1, 1, 1, 'kit', 0)"
         )
-        db.execute("INSERT INTO arrived VALUES (1, 0, 1, ?, ?, 0)", b"d", START)
-        for _ in range(many):
+        for number in range(many):
+            sos, late = int(number == 7), START + (number == 8)
+            db.execute("INSERT INTO arrived VALUES (1, 0, ?, ?, ?, ?)", number, b"d", late, sos)
             enter(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
 
     store.once(fill)
-    left = []
-    for _ in range(2):
-        store.once(lambda db: ledger.forget(db, before=START + 1))
-        left.append(store.once(lambda db: (count(db, "item"), count(db, "arrived"))))
-    assert left == [(1, 1), (0, 0)]
+    items = [store.once(lambda db: ledger.forget(db, before=START + 1)) for _ in range(3)]
+    remembered = [
+        store.once(lambda db: ledger.forget_remembered(db, before=START + 1)) for _ in range(3)
+    ]
+    assert (items, remembered) == ([some, 11, 0], [some, 9, 0])
+    kept = store.once(lambda db: db.execute("SELECT sequence FROM arrived ORDER BY sequence"))
+    assert (kept, store.once(lambda db: count(db, "item"))) == ([(7,), (8,)], 0)
 
 
 def test_an_item_that_goes_looks_for_its_webhook_deliveries_alone(database: str) -> None:

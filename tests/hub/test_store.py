@@ -273,7 +273,7 @@ def brought_up(database: str, version: int, statements: str) -> Store:
 
 
 def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: str) -> None:
-    store = brought_up(database, 1, OF_VERSION_1)
+    store = brought_up(database, 1, OF_VERSION_14 + OF_VERSION_1)
     assert store.once(partial(run, "SELECT who, tat FROM attempt")) == [("198.51.100.7", 7)]
     known = store.once(partial(run, "SELECT credential, member, key, at FROM idempotency"))
     assert sorted(known) == [(1, 1, "a1", 5), (1, 2, "a1", 5)]
@@ -282,7 +282,28 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_10 = """
+OF_VERSION_14 = """
+DROP INDEX delivery_waiting;
+DROP INDEX delivery_expires;
+ALTER TABLE delivery DROP COLUMN rank;
+ALTER TABLE delivery DROP COLUMN expires;
+CREATE INDEX delivery_waiting ON delivery (device, item);
+CREATE INDEX item_expires ON item (expires);
+DROP INDEX delivery_due;
+CREATE INDEX delivery_due ON delivery (satellite_from, device);
+DROP INDEX webhook_delivery_dead;
+DROP INDEX arrived_at;
+DROP INDEX idempotency_at;
+DROP INDEX slice_at;
+DROP INDEX receipt_at;
+DROP INDEX webhook_delivery_waiting;
+ALTER TABLE webhook_delivery DROP COLUMN sender;
+CREATE INDEX webhook_delivery_waiting ON webhook_delivery (webhook, item);
+"""
+
+OF_VERSION_10 = (
+    OF_VERSION_14
+    + """
 ALTER TABLE contact DROP COLUMN last_update;
 DROP INDEX audit_of_workspace;
 ALTER TABLE audit DROP COLUMN workspace;
@@ -295,6 +316,7 @@ INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0);
 INSERT INTO membership (workspace, member) VALUES (1, 1);
 INSERT INTO session VALUES ('{}', 1, 1, 90000);
 """
+)
 
 
 def test_who_had_signed_in_at_the_console_stays_so(database: str) -> None:
@@ -326,7 +348,7 @@ INSERT INTO audit (at, actor, action) VALUES (1, '7', 'push'), (2, 'administrati
 def test_the_audit_of_before_is_of_the_one_workspace_or_of_none(
     database: str, more: str, whose: int | None
 ) -> None:
-    store = brought_up(database, 13, OF_VERSION_13 + more)
+    store = brought_up(database, 13, OF_VERSION_14 + OF_VERSION_13 + more)
     assert {row["workspace"] for row in store.once(lambda db: audit.latest(db, 9))} == {whose}
     listed = store.once(lambda db: audit.listing(db, 5, 9, 9)[0])
     assert [each["action"] for each in listed] == (["key add"] if whose else [])

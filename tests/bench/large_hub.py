@@ -1,0 +1,286 @@
+"""The hub over a database with a million items: the slowest statement of what it does all day.
+
+Run as `python -m tests.bench.large_hub`. Each operation is carried out several times by the
+program's own functions, in transactions of its own; what counts is the slowest statement of the
+median time, since nobody else writes meanwhile.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fieldagent.hub import (
+    audit,
+    check_in,
+    dead_letters,
+    deletion,
+    health,
+    ledger,
+    mobile_terminated,
+    reading,
+    ring_alerts,
+    sos,
+    webhook_directory,
+    webhooks,
+)
+from fieldagent.hub.backlog import DEAD, DELIVERIES, WEBHOOKS, count_some
+from fieldagent.hub.caller import DISPATCHER, Caller
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.envelope_packing import LOOK_AT, receipts_for, waiting
+from fieldagent.hub.export import item_numbers
+from fieldagent.hub.ledger import Posting, enter_all
+from fieldagent.hub.reading import ItemFilter
+from fieldagent.hub.standing import device_standings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import is_postgres, open_store
+from fieldagent.hub.subject import Subject
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry, encode
+from tests.postgres import new_database, server
+
+ITEMS, DEVICES = 1_000_000, 100
+SECONDS = 60.0
+"""Between two items: a million are two years of one workspace."""
+TIMES = 5
+GOAL = 20.0
+"""Milliseconds that one statement takes at most."""
+DATE = 1_790_000_000
+
+
+class Slowest(NamedTuple):
+    milliseconds: float
+    statement: str
+
+
+class _Timed:
+    """Implements `Db`."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+        self.skip_locked, self.for_update = db.skip_locked, db.for_update
+        self.announce = db.announce
+        self.took: list[tuple[str, float]] = []
+
+    def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        began = time.perf_counter()
+        rows = self._db.execute(sql, *parameters)
+        self.took.append((sql, 1000 * (time.perf_counter() - began)))
+        return rows
+
+
+def fill(db: Db, items: int) -> None:
+    """A workspace of two years: each item to one device and one webhook, nearly all long ended."""
+    numbers = (
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number"
+        f" WHERE n < {items})"
+    )
+    body = encode([Entry(0, Message("Camp reached, all well"), DATE)])
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
+    db.execute(
+        f"INSERT INTO member (id, type, name, created) {numbers}"
+        f" SELECT n, 'User', 'kit ' || n, 0 FROM number WHERE n <= {DEVICES}"
+    )
+    db.execute("INSERT INTO membership (workspace, member) SELECT 1, id FROM member")
+    db.execute(
+        "INSERT INTO device (id, workspace, member, name, created, imei, operator, next_sequence)"
+        f" SELECT id, 1, id, name, 0, 300000000000000 + id, 'directip', {items + 1} FROM member"
+    )
+    db.execute("INSERT INTO webhook (workspace, url, created) VALUES (1, 'https://x.test', 0)")
+    # Three of four came from a device; every hundredth is an SOS.
+    accepted = f"{DATE}.0 - ({items} - n) * {SECONDS}"
+    db.execute(
+        "INSERT INTO item (id, request_id, workspace, sender, target, body, sos, priority,"
+        f" accepted, expires, source_device, source_sequence, kind, words) {numbers}"
+        f" SELECT n, 'r' || n, 1, {_rest('n', DEVICES)} + 1, {_rest('n + 1', DEVICES)} + 1, ?,"
+        f" CASE WHEN {_rest('n', 100)} = 0 THEN 1 ELSE 0 END, 12, {accepted},"
+        f" {accepted} + {items * SECONDS / 100},"
+        f" CASE WHEN {_rest('n', 4)} > 0 THEN {_rest('n', DEVICES)} + 1 END,"
+        f" CASE WHEN {_rest('n', 4)} > 0 THEN n END,"
+        f" CASE WHEN {_rest('n', 2)} = 0 THEN 'location' ELSE 'message' END,"
+        " 'camp reached, all well' FROM number",
+        body,
+    )
+    late = f"target = 8 AND id > {items * 0.9}"
+    # Two kits were away: what waits for one has outlived its time, for the other it has not.
+    db.execute(
+        "INSERT INTO delivery (item, device, sequence, state, satellite_from, way, ended)"
+        f" SELECT id, target, id, CASE WHEN target = 7 AND id > {items * 0.4}"
+        f" AND id < {items * 0.98} THEN 'waiting' WHEN {late} THEN 'waiting'"
+        f" WHEN {_rest('id', 50)} = 0 THEN 'expired' ELSE 'stored' END, accepted, 'ip', accepted"
+        " FROM item"
+    )
+    db.execute(
+        f"UPDATE item SET expires = {DATE + 864_000.0} WHERE target = 8 AND id > {items * 0.9}"
+    )
+    # A webhook was down for as long as that is borne.
+    db.execute(
+        "INSERT INTO webhook_delivery (webhook, item, sender, state) SELECT 1, id, sender,"
+        f" CASE WHEN id > {items * 0.95} THEN 'waiting' WHEN {_rest('id', 500)} = 0 THEN 'dead'"
+        " ELSE 'handed' END FROM item"
+    )
+    db.execute(
+        "INSERT INTO receipt (device, sequence, member, at, state, sent)"
+        " SELECT source_device, source_sequence, target, accepted, 'sent', accepted FROM item"
+        " WHERE source_device IS NOT NULL"
+    )
+    db.execute(
+        "INSERT INTO arrived (device, origin, sequence, digest, at)"
+        " SELECT source_device, sender, source_sequence, body, accepted FROM item"
+        " WHERE source_device IS NOT NULL"
+    )
+    db.execute(
+        "INSERT INTO audit (at, actor, action, detail) SELECT accepted, sender, 'push', request_id"
+        " FROM item ORDER BY id"
+    )
+    db.execute(
+        "INSERT INTO sos (workspace, device, item, kind, state, raised, closed)"
+        " SELECT 1, sender, id, 'sos', 'closed', accepted, accepted FROM item WHERE sos = 1"
+    )
+    db.execute("UPDATE sos SET state = 'open', closed = NULL WHERE id = (SELECT max(id) FROM sos)")
+    for table, greatest in (("device", DEVICES), ("member", DEVICES), ("item", items)):
+        _begin_above(db, table, greatest)
+
+
+def _rest(number: str, divisor: int) -> str:
+    """Of a division: `%` marks a parameter for psycopg."""
+    return f"(({number}) - ({number}) / {divisor} * {divisor})"
+
+
+def _begin_above(db: Db, table: str, greatest: int) -> None:
+    """PostgreSQL counts apart from what the rows have."""
+    if db.for_update:
+        db.execute(f"ALTER TABLE {table} ALTER COLUMN id RESTART WITH {greatest + 1}")
+
+
+def operations(items: int) -> dict[str, Callable[[Db], Any]]:
+    """What the hub does, with nothing of it shortened."""
+    newest = float(DATE)
+    caller = Caller(1, "bench", 1, frozenset(), 1, "User", "1", DISPATCHER, True)
+    posting = Posting(
+        1, 1, Message("to one"), DATE, priority=12, target=2, expires=newest + 86_400.0
+    )
+    to_all = replace(posting, target=None)
+    since = newest - items * SECONDS / 2
+
+    def find(**wanted: Any) -> Callable[[Db], Any]:
+        return lambda db: reading.items(
+            db, reading.find(db, caller, ItemFilter(**wanted), reading.END, 50).found
+        )
+
+    return {
+        "push to one": lambda db: enter_all(db, [posting], now=newest, grace=60),
+        "push to the workspace": lambda db: enter_all(db, [to_all], now=newest, grace=60),
+        "64 pushes together": lambda db: enter_all(db, [posting] * 64, now=newest, grace=60),
+        "mailbox read of a kit with 1 000 waiting": lambda db: waiting(
+            db, 8, newest, due="1 = 1", limit=LOOK_AT
+        ),
+        "receipts of a kit": lambda db: receipts_for(db, 8, limit=32),
+        "confirm": lambda db: ledger.confirm(db, items * 9 // 10 + 7, 8, Bearer.IP, newest),
+        "what has come of an item": lambda db: device_standings(db, items // 2),
+        "export: the next": lambda db: item_numbers(db, Subject("user", 9, "kit 9"), items // 2),
+        "delete a user's items": lambda db: deletion.delete_items(
+            db, Subject("user", 9, "kit 9"), items // 2
+        ),
+        "empty a device": lambda db: deletion.empty_device(db, 9),
+        "expire": lambda db: ledger.expire(db, newest),
+        "forget items": lambda db: ledger.forget(db, before=since),
+        "forget what items are recognised by": lambda db: ledger.forget_remembered(
+            db, before=since
+        ),
+        "forget audit lines": lambda db: audit.forget(db, before=since),
+        "figures: of what is few": lambda db: health.few(db, newest),
+        "figures: deliveries that wait": lambda db: count_some(db, DELIVERIES, ()),
+        "figures: webhook deliveries that wait": lambda db: count_some(db, WEBHOOKS, ()),
+        "figures: dead webhook deliveries": lambda db: count_some(db, DEAD, ()),
+        "satellite: what is due": lambda db: mobile_terminated.is_due(db, newest),
+        "satellite: pack": lambda db: mobile_terminated.pack(db, newest),
+        "satellite: fragments that are missing": lambda db: mobile_terminated.ask_for_fragments(
+            db, newest
+        ),
+        "ring alerts: what is due": lambda db: ring_alerts.is_due(db, newest),
+        "webhooks: what is due": lambda db: webhooks.is_due(db, newest),
+        "webhooks: claim": lambda db: webhooks.claim(db, newest, 64),
+        "webhooks: listing": lambda db: webhook_directory.listing(db, 1),
+        "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1),
+        "check-ins": lambda db: check_in.is_late(db, newest),
+        "dead letters that have an owner": lambda db: dead_letters.claimable(db),
+        "kinds of items of before": reading.note_kinds,
+        "list: newest": find(),
+        "list: by a word that is nowhere": find(text="nowhere"),
+        "list: SOS": find(sos=True),
+        "list: half a year ago": find(until=since),
+        "list: one by its id": find(request_id="r77"),
+        "devices": lambda db: reading.devices(db, caller, reading.END, 50, newest),
+        "deliveries of a device": lambda db: reading.deliveries(
+            db, caller, 8, None, reading.END, 50
+        ),
+        "deliveries of a device that wait": lambda db: reading.deliveries(
+            db, caller, 8, "waiting", reading.END, 50
+        ),
+        "SOS desk": lambda db: sos.listing(db, 1, "open", reading.END, 50),
+        "events behind a listener": lambda db: reading.behind(db, 1, None, items - 10, 50),
+        "what a deletion would take": lambda db: deletion.plan(db, Subject("user", 9, "kit 9")),
+    }
+
+
+class _Undone(Exception):
+    """Each time begins with the same database."""
+
+
+def measured(store: Store, operation: Callable[[Db], Any]) -> Slowest:
+    """Of each statement the median; of those the slowest."""
+    took: dict[int, list[tuple[str, float]]] = defaultdict(list)
+
+    def once(db: Db) -> None:
+        timed = _Timed(db)
+        operation(timed)
+        for place, each in enumerate(timed.took):
+            took[place].append(each)
+        raise _Undone
+
+    for _ in range(TIMES):
+        with suppress(_Undone):
+            store.once(once)
+    each = [
+        Slowest(statistics.median(ms for _, ms in times), times[0][0]) for times in took.values()
+    ]
+    return max(each)
+
+
+def large_hub(database: str) -> Iterator[tuple[str, Slowest]]:
+    store = open_store(database)
+    try:
+        store.once(partial(fill, items=ITEMS))
+        if is_postgres(database):
+            # As autovacuum does within minutes.
+            store.once(lambda db: db.execute("ANALYZE"))
+        for what, operation in operations(ITEMS).items():
+            yield what, measured(store, operation)
+    finally:
+        store.close()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, server(durable=True) as postgres:
+        databases = {
+            "PostgreSQL": new_database(postgres.address),
+            "SQLite": str(Path(folder, "hub.sqlite3")),
+        }
+        for engine, database in databases.items():
+            print(f"\n{ITEMS:,} items on {engine}: slowest statement, ms (goal {GOAL:.0f})")
+            for what, slowest in large_hub(database):
+                met = "met" if slowest.milliseconds <= GOAL else f"NOT MET: {slowest.statement}"
+                print(f"{what:<62} {slowest.milliseconds:>7.2f}   {met}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
