@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import re
 from collections.abc import Mapping
@@ -32,6 +30,7 @@ from fieldagent.system.properties import (
     url,
     whole,
 )
+from fieldagent.webhook.signature import read_secrets
 
 API_PORT = 9091
 PAGE_PORT = 9092
@@ -119,24 +118,6 @@ def _ping(value: str) -> int:
     return 0 if value == "0" else whole(5, 86_400, "seconds; 0 for never")(value)
 
 
-def webhook_secrets(value: str) -> tuple[str, ...]:
-    secrets = tuple(value.split())
-    for secret in secrets:
-        size = _base64_size(secret.removeprefix("whsec_"))
-        if not secret.startswith("whsec_") or size is None or not 24 <= size <= 64:
-            raise WrongProperty(
-                "must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate"
-            )
-    return secrets
-
-
-def _base64_size(value: str) -> int | None:
-    try:
-        return len(base64.b64decode(value, validate=True))
-    except (binascii.Error, ValueError):
-        return None
-
-
 def _keys(value: str) -> tuple[bytes, ...]:
     try:
         keys = tuple(bytes.fromhex(key) for key in value.split())
@@ -199,7 +180,7 @@ KEYS = (
     Key("webhook-address", url, None, "URL that every inbound payload is posted to"),
     Key(
         "webhook-secret",
-        webhook_secrets,
+        read_secrets,
         (),
         "signs those posts (Standard Webhooks, whsec_…); two, with a space, to rotate",
     ),

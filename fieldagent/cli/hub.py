@@ -20,8 +20,8 @@ from fieldagent.cli.log_lines import complain, start_logging
 from fieldagent.cli.run import emit, refuse_settings
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
-from fieldagent.hub import audit, credentials, dead_letters, directory, secret
-from fieldagent.hub.contract import Device, Unknown
+from fieldagent.hub import audit, credentials, dead_letters, directory, kept_letters, secret
+from fieldagent.hub.contract import Device
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.settings import HubSettings, database_options, load
@@ -217,7 +217,7 @@ def taking_dead_letters(
 
         def both(db: Db) -> Row:
             devices, text = change(db, time.time())
-            if taken := sum(_replay(db, taking, device) for device in devices):
+            if taken := kept_letters.take_in(db, taking, devices):
                 text["deadLettersTaken"] = taken
             return text
 
@@ -237,14 +237,6 @@ def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
         grace=settings.satellite_grace,
         time_to_live=settings.item_time_to_live,
     )
-
-
-def _replay(db: Db, taking: MobileOriginated, device: int) -> int:
-    try:
-        found = directory.device_of(db, device)
-    except Unknown:  # it is disabled
-        return 0
-    return taking.replay(db, found, directory.mo_keys_of(db, device))
 
 
 def dead_letter_list(given: argparse.Namespace) -> int:
@@ -269,7 +261,7 @@ def dead_letter_replay(given: argparse.Namespace) -> int:
     def all_of_them(settings: HubSettings, store: Store) -> int:
         taking = _mobile_originated(settings, store)
         taken = store.once(
-            lambda db: sum(_replay(db, taking, each) for each in dead_letters.devices_with(db))
+            lambda db: kept_letters.take_in(db, taking, dead_letters.devices_with(db))
         )
         return show(given, {"deadLettersTaken": taken})
 
@@ -293,6 +285,16 @@ def device_imei(given: argparse.Namespace) -> int:
         return [device], {"id": device, "imei": given.imei}
 
     return taking_dead_letters(given, change)
+
+
+def device_rename(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        directory.rename_device(db, device, given.name, now=now)
+        return show(given, {"id": device, "name": given.name})
+
+    return once(given, change)
 
 
 def device_key(given: argparse.Namespace) -> int:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from functools import partial
+from contextlib import suppress
 
 from fieldagent.cli.exit_codes import REFUSED
 from fieldagent.cli.hub import show, with_store
 from fieldagent.hub import deletion, subject
+from fieldagent.hub.deletion import Pause
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.subject import Subject
-
-LINKS_END = 5.0
-"""Seconds in which every hub has heard that a link is to end."""
 
 
 def delete(given: argparse.Namespace) -> int:
@@ -35,12 +33,12 @@ def delete(given: argparse.Namespace) -> int:
 
 
 def _delete(store: Store, found: Subject) -> None:
-    if store.once(lambda db: deletion.begin(db, found, time.time())):
-        time.sleep(LINKS_END)
-    place: int | None = 0
-    while place is not None:
-        place = store.once(partial(deletion.delete_items, subject=found, after=place))
-    for device in store.once(lambda db: subject.devices_of(db, found)):
-        while store.once(partial(deletion.empty_device, device=device)):
-            pass
-    store.once(lambda db: deletion.end(db, found, time.time()))
+    linked = store.once(lambda db: deletion.begin(db, found, time.time()))
+    steps, result = deletion.steps(found, linked, time.time), None
+    with suppress(StopIteration):
+        while True:
+            step = steps.send(result)
+            if isinstance(step, Pause):
+                time.sleep(step.seconds)
+            else:
+                result = store.once(step)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import secrets
 import sys
 import time
 
-from fieldagent.agent.settings import webhook_secrets
 from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.exit_codes import OK, REFUSED, USAGE
 from fieldagent.cli.hub import once, show, show_list, with_store
@@ -18,7 +15,7 @@ from fieldagent.hub.reach import open_public
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhooks import Webhook
-from fieldagent.system.properties import WrongProperty, url
+from fieldagent.system.properties import WrongProperty
 from fieldagent.webhook.delivery import HandoverOutcome
 
 
@@ -43,20 +40,21 @@ def add(given: argparse.Namespace) -> int:
 
 def _read(given: argparse.Namespace) -> Webhook:
     """Raises WrongProperty."""
-    own = given.secret or ([] if given.unsigned else [_new_secret()])
-    password = ask_password() if given.username is not None else None
     headers = {}
     for header in given.header:
         name, colon, value = header.partition(":")
         if not colon or not name.strip() or not header.isprintable():
             raise WrongProperty(f"--header must be NAME:VALUE, not {header!r}")
         headers[name.strip()] = value.strip()
-    signing = webhook_secrets(" ".join(own))
-    return Webhook(0, url(given.url), signing, given.username, password, headers, after=given.after)
-
-
-def _new_secret() -> str:
-    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+    return webhook_directory.new(
+        given.url,
+        " ".join(given.secret),
+        unsigned=given.unsigned,
+        username=given.username,
+        password=ask_password() if given.username is not None else None,
+        headers=headers,
+        after=given.after,
+    )
 
 
 def _try(settings: HubSettings, webhook: Webhook) -> bool:

@@ -81,9 +81,11 @@ class Authentication:
         return caller
 
     async def password_owner(self, head: Request, username: str, password: str) -> int:
-        """Whose password it is. Raises Problem 401, 429."""
+        """Whose password it is, who signs in. Raises Problem 401, 429."""
         source = source_of(address_of(head, self._trusted))
-        member = await self._passwords.owner(username, password, f"passwords {source}")
+        member = await self._passwords.owner(
+            username, password, f"passwords {source}", signs_in=True
+        )
         if member is None:
             raise Problem(401, "name or password is wrong")
         return member

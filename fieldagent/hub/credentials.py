@@ -87,7 +87,7 @@ def listing(db: Db, kind: str, workspace: int) -> list[Row]:
 def revoke(
     db: Db, kind: str, workspace: int, id_: int, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    _in_force(db, kind, workspace, id_)
+    _must_be_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
     note(db, workspace, by, f"{kind} revoke", str(id_), now)
 
@@ -103,7 +103,7 @@ def set_rate(
     by: str = ADMINISTRATION,
 ) -> Row:
     """None leaves it as it is. What the key has been used of late counts on."""
-    _in_force(db, "key", workspace, id_)
+    _must_be_in_force(db, "key", workspace, id_)
     ((per_minute, burst),) = db.execute(
         "UPDATE credential SET per_minute = coalesce(?, per_minute), burst = coalesce(?, burst)"
         " WHERE id = ? RETURNING per_minute, burst",
@@ -115,9 +115,13 @@ def set_rate(
     return {"id": id_, "perMinute": per_minute, "burst": burst}
 
 
-def _in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
-    """Raises Refused, also for one of another workspace."""
-    if not any(row["id"] == id_ and row["revoked"] is None for row in listing(db, kind, workspace)):
+def is_in_force(db: Db, kind: str, workspace: int, id_: int) -> bool:
+    """Not so for one of another workspace."""
+    return any(row["id"] == id_ and row["revoked"] is None for row in listing(db, kind, workspace))
+
+
+def _must_be_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
+    if not is_in_force(db, kind, workspace, id_):
         raise Refused(
             f"no {kind} {id_} is in force in that workspace; `fieldagent hub {kind} list` shows"
             " them"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fieldagent.hub.audit import ADMINISTRATION, note
 from fieldagent.hub.contract import Bearer, Device
@@ -89,12 +89,14 @@ def discard(db: Db, letter: int, *, now: float, by: str = ADMINISTRATION) -> Non
     note(db, whose[0][0] if whose else None, by, "dead-letter remove", str(letter), now)
 
 
-def devices_with(db: Db) -> list[int]:
-    """The devices in use that have some."""
+def devices_with(db: Db, workspace: int | None = None) -> list[int]:
+    """The devices in use that have some: of that workspace, or all."""
+    which, of = ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
     rows = db.execute(
         "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.device = device.id"
         " OR (dead_letter.imei <> '' AND dead_letter.imei = device.imei)"
-        " WHERE device.disabled IS NULL ORDER BY device.id"
+        f" WHERE device.disabled IS NULL{which} ORDER BY device.id",
+        *of,
     )
     return [id_ for (id_,) in rows]
 
@@ -113,11 +115,39 @@ def listing(db: Db, devices: Collection[int] | None = None) -> list[Row]:
     which, of = "", devices or ()
     if devices is not None:
         which = f" WHERE dead_letter.device IN ({marks(of)})" if of else " WHERE 1 = 0"
+    return _listed(db, which, of, COUNT_MAX)
+
+
+_OF_WORKSPACE = (
+    "(device.workspace = ? OR (dead_letter.device IS NULL AND NOT EXISTS"
+    " (SELECT 1 FROM workspace WHERE id <> ?)))"
+)
+"""What came from an IMEI that no device has may be anybody's, unless there is nobody else."""
+
+
+def of_workspace(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
+    """The newest first."""
+    which = f" WHERE {_OF_WORKSPACE} AND dead_letter.id < ?"
+    return _listed(db, which, (workspace, workspace, before), limit)
+
+
+def is_of_workspace(db: Db, workspace: int, letter: int) -> bool:
+    return bool(
+        db.execute(
+            "SELECT 1 FROM dead_letter LEFT JOIN device ON device.id = dead_letter.device"
+            f" WHERE {_OF_WORKSPACE} AND dead_letter.id = ?",
+            *(workspace, workspace, letter),
+        )
+    )
+
+
+def _listed(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
     rows = db.execute(
         "SELECT dead_letter.id, received, dead_letter.imei, device.name, way, body, reason"
         " FROM dead_letter LEFT JOIN device ON device.id = dead_letter.device"
-        f"{which} ORDER BY dead_letter.id DESC",
+        f"{which} ORDER BY dead_letter.id DESC LIMIT ?",
         *of,
+        limit,
     )
     return [
         {

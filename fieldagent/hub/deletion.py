@@ -11,7 +11,9 @@ What others hold stays with them: `plan` says what that is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fieldagent.hub import directory
@@ -69,6 +71,34 @@ def _names(db: Db, sql: str, *parameters: Any) -> list[str]:
 
 def _count(db: Db, sql: str, *parameters: Any) -> int:
     return int(db.execute(sql, *parameters)[0][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    seconds: float
+
+
+LINKS_END = Pause(5.0)
+"""Until every hub has heard that a link is to end."""
+
+Step = Callable[[Db], Any]
+
+
+def steps(
+    subject: Subject, linked: bool, clock: Callable[[], float], by: str = ADMINISTRATION
+) -> Generator[Step | Pause, Any, None]:
+    """What follows `begin`, whose result is `linked`: each step is a transaction of its own, whose
+    result is sent here."""
+    if linked:
+        yield LINKS_END
+    place: int | None = 0
+    while place is not None:
+        place = yield partial(delete_items, subject=subject, after=place)
+    devices = yield partial(devices_of, subject=subject)
+    for device in devices:
+        while (yield partial(empty_device, device=device)):
+            pass
+    yield lambda db: end(db, subject, clock(), by)
 
 
 def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> bool:
@@ -135,7 +165,7 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
         users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]
     for device in gone:
         db.execute("DELETE FROM device WHERE id = ?", device)
-        _leave_number(db, ("device add", "device imei"), device)
+        _leave_number(db, ("device add", "device imei", "device rename"), device)
     for member in users:
         forget_name(db, member)
         db.execute("DELETE FROM member WHERE id = ?", member)

@@ -18,6 +18,9 @@ from fieldagent.wire.envelope import derive_key
 TYPES = ("User", "Device", "Integration", "Resource")
 
 NAME_BYTES_MAX = 80
+ONE_TIME_LASTS = 7 * 86_400.0
+"""Seconds for which a password that somebody else has made can be used, once."""
+IMEI = re.compile(r"[0-9]{15}", re.ASCII)
 
 Row = dict[str, Any]
 
@@ -62,11 +65,13 @@ def add_user(
     type_: str = "User",
     email: str = "",
     password: str | None = None,
+    until: float | None = None,
     over_satellite: bool = False,
     now: float,
     by: str = ADMINISTRATION,
 ) -> int:
-    """`password` is a hash of `system.scrypt`. Its number is the userId of the push API."""
+    """`password` is a hash of `system.scrypt`; with `until`, for one sign-in until then. Its number
+    is the userId of the push API."""
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
         raise Refused(f"name and email take {NAME_BYTES_MAX} bytes each: they travel to the field")
     if email and _one(db, "SELECT id FROM member WHERE email = ?", email):
@@ -75,7 +80,14 @@ def add_user(
             " workspace"
         )
     id_ = insert_row(
-        db, "member", type=type_, name=name, email=email, password=password, created=now
+        db,
+        "member",
+        type=type_,
+        name=name,
+        email=email,
+        password=password,
+        password_until=until,
+        created=now,
     )
     join(db, workspace, id_, over_satellite=over_satellite, now=now, by=by)
     note(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
@@ -110,9 +122,7 @@ def set_role(
     db: Db, workspace: int, member: int, role: str, *, now: float, by: str = ADMINISTRATION
 ) -> None:
     """`caller.ROLES` has them."""
-    if role != "member" and not _one(
-        db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member
-    ):
+    if role != "member" and not is_person(db, member):
         raise Refused(f"{member} is no User: a {role} is a person")
     db.execute(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
@@ -120,10 +130,26 @@ def set_role(
     note(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
 
 
-def set_password(db: Db, member: int, hashed: str, *, now: float, by: str = ADMINISTRATION) -> None:
-    db.execute("UPDATE member SET password = ? WHERE id = ?", hashed, member)
+def set_password(
+    db: Db,
+    member: int,
+    hashed: str,
+    *,
+    until: float | None = None,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
+    """With `until` it is for one sign-in until then, where they choose their own."""
+    db.execute(
+        "UPDATE member SET password = ?, password_until = ? WHERE id = ?", hashed, until, member
+    )
     sessions.end_all_of(db, member)
     note_of_member(db, member, by, "user password", str(member), now)
+
+
+def must_choose_password(db: Db, member: int) -> bool:
+    """Whether theirs is for one sign-in."""
+    return _one(db, "SELECT 1 FROM member WHERE id = ? AND password_until IS NOT NULL", member)
 
 
 def users(db: Db, workspace: int) -> list[Row]:
@@ -134,6 +160,30 @@ def users(db: Db, workspace: int) -> list[Row]:
         " WHERE membership.workspace = ? ORDER BY member.id",
         ("id", "type", "name", "email", "role", "overSatellite?", "password?", "disabled"),
         workspace,
+    )
+
+
+def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
+    """Raises Refused for one whose account is another workspace's as well."""
+    if _one(
+        db,
+        "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
+        " UNION ALL SELECT 1 FROM device WHERE member = ? AND workspace <> ?",
+        *(member, workspace, member, workspace),
+    ):
+        raise Refused(
+            f"user {member} is in another workspace too: whoever runs the hub does that, with"
+            " `fieldagent hub`"
+        )
+
+
+def is_person(db: Db, member: int) -> bool:
+    return _one(db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member)
+
+
+def is_member(db: Db, workspace: int, member: int) -> bool:
+    return _one(
+        db, "SELECT 1 FROM membership WHERE workspace = ? AND member = ?", workspace, member
     )
 
 
@@ -163,8 +213,7 @@ def add_device(
     """Its number and its link token, which is shown this once."""
     if imei is not None:
         _check_imei(db, imei)
-    if _one(db, "SELECT id FROM device WHERE workspace = ? AND name = ?", workspace, name):
-        raise Refused(f"there is a device {name!r} already in that workspace")
+    _check_device_name(db, workspace, name)
     token = secret.new_secret("link")
     id_ = insert_row(
         db,
@@ -185,9 +234,23 @@ def add_device(
     return id_, token
 
 
+def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> None:
+    """Raises Refused where another than `device` has it."""
+    same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
+    if _one(db, same, workspace, name, device):
+        raise Refused(f"there is a device {name!r} already in that workspace")
+
+
+def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
+    ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+    _check_device_name(db, workspace, name, device)
+    db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
+    note(db, workspace, by, "device rename", f"{device} {name}", now)
+
+
 def _check_imei(db: Db, imei: str, device: int = 0) -> None:
     """Raises Refused where another than `device` has it."""
-    if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
+    if not IMEI.fullmatch(imei):
         raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
     if _one(db, "SELECT id FROM device WHERE imei = ? AND id <> ?", imei, device):
         raise Refused(f"there is a device with the IMEI {imei} already")

@@ -29,6 +29,7 @@ from fieldagent.hub import (
     check_in,
     dead_letters,
     directory,
+    kept_letters,
     lease,
     ledger,
     listening,
@@ -158,7 +159,11 @@ class Hub:
             *self.api.routes(),
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
-            *administration.routes(Acts(store, authentication, clock=time.time)),
+            *administration.routes(
+                Acts(store, authentication, clock=time.time),
+                self.mobile_originated,
+                open_public(self.settings.webhook_allow),
+            ),
             EventStreams(store, authentication, clock=time.time).route(),
             *Console(store, authentication, clock=time.time, secure=secure).routes(),
             *map_tiles.routes(self.settings.map_file, authentication.judge(Purpose.READ)),
@@ -437,9 +442,7 @@ async def _watch_check_ins(hub: Hub) -> None:
 
 def _claim_dead_letters(hub: Hub, db: Db) -> None:
     """Those that came at the very moment at which somebody was given their IMEI."""
-    for id_ in dead_letters.claimable(db):
-        device = directory.device_of(db, id_)
-        hub.mobile_originated.replay(db, device, directory.mo_keys_of(db, id_))
+    kept_letters.take_in(db, hub.mobile_originated, dead_letters.claimable(db))
 
 
 async def _keep_house(hub: Hub) -> None:

@@ -44,9 +44,13 @@ class Passwords:
         self._tries: dict[bytes, _Try] = {}
         self._right: OrderedDict[bytes, None] = OrderedDict()
 
-    async def owner(self, username: str, password: str, source: str) -> int | None:
-        """The member whose password it is; None when it is wrong. Raises Problem 429."""
-        known = await self._store.read(lambda db: stored_password(db, username))
+    async def owner(
+        self, username: str, password: str, source: str, *, signs_in: bool = False
+    ) -> int | None:
+        """The member whose password it is; None when it is wrong. One for one sign-in is nothing
+        else. Raises Problem 429."""
+        now = self._clock() if signs_in else None
+        known = await self._store.read(lambda db: stored_password(db, username, now))
         member, stored = known or (None, None)
         seal = self._seal(username, password, stored)
         while seal not in self._right:
@@ -97,15 +101,22 @@ class Passwords:
         return seal.digest()
 
 
-def stored_password(db: Db, username: str) -> tuple[int, str | None] | None:
-    """The member of that number or e-mail address, with the hash of the password."""
+def stored_password(
+    db: Db, username: str, signs_in: float | None = None
+) -> tuple[int, str | None] | None:
+    """The member of that number or e-mail address, with the hash of the password; one for one
+    sign-in counts for who `signs_in` at that time alone."""
     rows = db.execute(
-        "SELECT id, password FROM member WHERE disabled IS NULL AND"
+        "SELECT id, password, password_until FROM member WHERE disabled IS NULL AND"
         " (id = ? OR (email = ? AND email <> ''))",
         number_of(username) or -1,
         username,
     )
-    return (int(rows[0][0]), rows[0][1]) if rows else None
+    if not rows:
+        return None
+    member, stored, until = rows[0]
+    usable = until is None or (signs_in is not None and signs_in < until)
+    return int(member), stored if usable else None
 
 
 def _short_digest(username: str) -> str:

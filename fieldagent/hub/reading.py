@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fieldagent.hub import check_in, lease
-from fieldagent.hub.caller import Caller
+from fieldagent.hub.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.ledger import WAITS, stored_entry, words_of
 from fieldagent.hub.standing import STATES
 from fieldagent.hub.store.contract import Db
@@ -332,7 +332,8 @@ _DEVICE = (
     " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
     " FROM delivery WHERE delivery.device = device.id"
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
-    " last_update, every, by_minute, kit_every, due, warned, check_in.sos"
+    " last_update, relay, air_key IS NOT NULL, every, by_minute, kit_every, due, warned,"
+    " check_in.sos"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -356,7 +357,7 @@ def devices(
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
     latitude, longitude, position_at, key_trouble, waiting, last_update = row[11:17]
-    *rule, due, warned, alarm = row[17:]
+    relay, tagged, *rule, due, warned, alarm = row[17:]
     return {
         "id": id_,
         "name": name,
@@ -364,6 +365,8 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         "imei": imei if caller.sees_all else None,
         "operator": operator,
         "disabled": disabled is not None,
+        "relay": bool(relay),
+        "tagged": bool(tagged),
         "linked": bool(linked),
         "lastContact": None if at is None else float(at),
         "over": way,
@@ -385,8 +388,8 @@ def users(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Who is in the workspace, and how many devices of theirs are in use."""
     rows = db.execute(
-        "SELECT member.id, name, type, role, disabled, (SELECT count(*) FROM device"
-        " WHERE device.member = member.id AND device.workspace = membership.workspace"
+        "SELECT member.id, name, type, role, email, over_satellite, disabled, (SELECT count(*)"
+        " FROM device WHERE device.member = member.id AND device.workspace = membership.workspace"
         " AND device.disabled IS NULL) FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND member.id < ? ORDER BY member.id DESC LIMIT ?",
         caller.workspace,
@@ -399,10 +402,12 @@ def users(
             "name": name,
             "type": type_,
             "role": role,
+            "email": email if caller.role == ADMINISTRATOR else None,
+            "overSatellite": bool(over_satellite),
             "disabled": disabled is not None,
             "devices": devices,
         }
-        for id_, name, type_, role, disabled, devices in rows[:limit]
+        for id_, name, type_, role, email, over_satellite, disabled, devices in rows[:limit]
     ]
     return found, rows[limit - 1][0] if len(rows) > limit else None
 

@@ -6,6 +6,7 @@ Keys and tokens are random and long, so that SHA-256 does; for people's own pass
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import secrets
 
@@ -13,6 +14,12 @@ import secrets
 def new_secret(prefix: str) -> str:
     """256 random bits, behind a prefix that tells people (and scanners) what it is for."""
     return f"{prefix}_{secrets.token_urlsafe(32)}"
+
+
+def new_password() -> str:
+    """80 random bits, as people read them to each other."""
+    text = base64.b32encode(secrets.token_bytes(10)).decode().lower()
+    return "-".join(text[place : place + 4] for place in range(0, 16, 4))
 
 
 def lookup(secret: str) -> str:

@@ -5,18 +5,25 @@ Each function is one operation for `Store.commit`, `read` or `once`. Raises Refu
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from fieldagent.hub.audit import ADMINISTRATION, note
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhooks import COLUMNS, Webhook, webhook_of
+from fieldagent.system.properties import WrongProperty
+from fieldagent.system.properties import url as read_url
+from fieldagent.webhook.signature import PREFIX, read_secrets
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*")
 """RFC 9110 5.1 and 5.5, in ASCII."""
+_VISIBLE = re.compile(r"[!-~]+")
 _OURS = {
     "authorization",
     "connection",
@@ -30,6 +37,31 @@ _OURS = {
     "webhook-signature",
     "webhook-timestamp",
 }
+
+
+AFTER_MAX = 10_080
+"""Minutes: a week."""
+
+
+def new(
+    url: str,
+    secret: str = "",
+    *,
+    unsigned: bool = False,
+    username: str | None = None,
+    password: str | None = None,
+    headers: Mapping[str, str] = {},
+    after: int = 0,
+) -> Webhook:
+    """One that is to be tried and added; with a secret of its own, where none is given. Raises
+    WrongProperty."""
+    where = read_url(url)
+    if not _VISIBLE.fullmatch(where) or urlsplit(where).username is not None:
+        raise WrongProperty("must be a URL of visible ASCII, without a user or password in it")
+    if not secret and not unsigned:
+        secret = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    signing = read_secrets(secret)
+    return Webhook(0, where, signing, username, password, headers, after=after)
 
 
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:

@@ -245,7 +245,7 @@ def read_one_of(
             for pointer in [f"/{kind}" for kind in kinds] or [""]
         ]
     members = {name: value for name, value in document.items() if name not in items}
-    beside = _read_members(members, routing, "", faults, also=items)
+    beside = read_members(members, routing, "", faults, also=items)
     read = [_read_item(kind, document[kind], items, faults) for kind in kinds]
     if faults:
         raise InvalidPackage(faults)
@@ -259,7 +259,7 @@ def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
         faults.append(Fault("must be an object", f"/{kind}"))
         return None
     before = len(faults)
-    found = _read_members(value, members, f"/{kind}", faults)
+    found = read_members(value, members, f"/{kind}", faults)
     return build(**found) if len(faults) == before else None
 
 
@@ -267,13 +267,14 @@ _NAME_SHOWN = 80
 """Characters of a member's name in a pointer to it: an unknown one may be as long as the body."""
 
 
-def _read_members(
+def read_members(
     value: Mapping[str, Any],
     members: Mapping[str, Field],
     at: str,
     faults: list[Fault],
     also: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
+    """By attribute; what is wrong with them is added to `faults`. null is a member left out."""
     found: dict[str, Any] = {}
     for name, member in value.items():
         pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
 
+from fieldagent.system.properties import WrongProperty
+
 PREFIX = "whsec_"
+
+
+def read_secrets(value: str) -> tuple[str, ...]:
+    """Raises WrongProperty."""
+    secrets = tuple(value.split())
+    for secret in secrets:
+        size = _base64_size(secret.removeprefix(PREFIX))
+        if not secret.startswith(PREFIX) or size is None or not 24 <= size <= 64:
+            raise WrongProperty(
+                "must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate"
+            )
+    return secrets
+
+
+def _base64_size(value: str) -> int | None:
+    try:
+        return len(base64.b64decode(value, validate=True))
+    except (binascii.Error, ValueError):
+        return None
 
 
 def headers(

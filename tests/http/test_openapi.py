@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -34,6 +35,7 @@ from tests.processes import administer, agent, hub
 
 ROOT = Path(__file__).parents[2]
 SEED = "20261121"
+OF_ADMINISTRATORS = "^/api/(audit|dead-letters|devices|users|keys|tokens|webhook)"
 NOT_MEANT = "use_after_free"
 """DELETE withdraws a Package, and what became of it can be looked at for a while after."""
 
@@ -59,7 +61,7 @@ def routes(name: str) -> list[Route]:
     routes = [*api.routes(), *read_api.routes(), *health.routes()]
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes.append(EventStreams(nothing, nothing, clock=lambda: 0.0).route())
-    routes += administration.routes(Acts(nothing, nothing, clock=lambda: 0.0))
+    routes += administration.routes(Acts(nothing, nothing, clock=lambda: 0.0), nothing, nothing)
     routes += Console(nothing, nothing, clock=lambda: 0.0, secure=True).routes()
     routes += map_tiles.routes(None)
     return [*routes, Links(nothing, nothing, nothing).route()]
@@ -171,4 +173,26 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
             *("--include-path-regex", "^/api/sos"),
             *("--header", f"x-api-key: {key}"),
             *("--header", f"Authorization: Bearer {olga}"),
+        )
+
+
+def test_the_administration_api_is_as_described(tmp_path: Path) -> None:
+    """Its caller proves who calls by a password: there, every token may be revoked."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    fast = ("--administer", "--per-minute=1000000", "--burst=1000000")
+    key = administer(database, "key", "add", "office", *fast)["apiKey"]
+    administer(database, "user", "add", "Ben", "--password", secret="correct horse\n")
+    administer(database, "user", "role", "Ben", "administrator")
+    administer(database, "device", "add", "kit", "--user", "Ben")
+    administer(database, "webhook", "add", "https://example.org/", "--untried")
+    pair = base64.b64encode(b"2:correct horse").decode()
+    with hub(tmp_path, {"database": database}) as running:
+        explore(
+            running.address,
+            *("--include-path-regex", OF_ADMINISTRATORS),
+            # These call whatever the body names.
+            *("--exclude-operation-id", "webhookAdd", "--exclude-operation-id", "webhookTest"),
+            *("--max-examples", "6", "--header", f"x-api-key: {key}"),
+            *("--header", f"Authorization: Basic {pair}"),
         )

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
+
+import pytest
+import trio
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import router
+from fieldagent.http.routes import Route, router
 from fieldagent.http.target import query_pairs
-from fieldagent.hub import credentials, directory
+from fieldagent.hub import credentials, dead_letters, directory
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.contract import Bearer, Unknown
+from fieldagent.hub.reach import open_public
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
-from tests.hub.field import Field, field_of
+from fieldagent.wire.envelope import Entry, encode
+from tests.hub.field import START, Field, field_of
+from tests.hub.test_webhooks import receiver
 
 
 @dataclass
@@ -29,7 +42,7 @@ class Office:
     alps: Field
     keys: dict[str, str]
     tokens: dict[str, str]
-    acts: Acts
+    routes: list[Route]
 
     async def ask(self, method: str, path: str, body: Any = None, who: str = "ben") -> Response:
         target, _, query = path.partition("?")
@@ -39,7 +52,7 @@ class Office:
             proof["content-length"] = str(len(content))
         request = Request(method, target, query_pairs(query), proof, content)
         try:
-            admission = await router(administration.routes(self.acts))(request)
+            admission = await router(self.routes)(request)
             return await admission.handler(request)
         except Problem as problem:
             return problem.to_response()
@@ -94,7 +107,10 @@ async def office(store: Store) -> AsyncIterator[Office]:
 
         keys, tokens = await store.commit(settle_in)
         authentication = Authentication(store, clock=alps.clock)
-        yield Office(alps, keys, tokens, Acts(store, authentication, clock=alps.clock))
+        acts = Acts(store, authentication, clock=alps.clock)
+        reach = open_public([ip_network("127.0.0.0/8")])
+        routes = administration.routes(acts, alps.mobile_originated(), reach)
+        yield Office(alps, keys, tokens, routes)
 
 
 async def test_the_audit_of_a_workspace_is_for_its_administrators(store: Store) -> None:
@@ -119,3 +135,337 @@ async def test_the_audit_of_a_workspace_is_for_its_administrators(store: Store) 
             status, told = await hub.refused("GET", "/api/audit", who=who)
             assert (status, why in told) == (403, True)
         assert (await hub.refused("GET", "/api/audit?limit=0"))[0] == 400
+
+
+DEVICE = {"name": "kit eve", "userId": "1"}
+IMEI = "300234010000077"
+
+
+async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
+    async with office(store) as hub:
+        before = len(await hub.acted())
+        made = await hub.done("POST", "/api/devices", {**DEVICE, "imei": IMEI, "tagged": True})
+        device, path = made["id"], f"/api/devices/{made['id']}"
+        assert (made["hubToken"][:5], len(bytes.fromhex(made["satelliteKey"]))) == ("link_", 32)
+        found = await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
+        assert (found.id, found.workspace, found.member, found.imei) == (device, 1, 1, IMEI)
+        for body, why in {
+            ("name", "kit eve"): "there is a device 'kit eve' already",
+            ("imei", IMEI): f"there is a device with the IMEI {IMEI} already",
+        }.items():
+            status, told = await hub.refused(
+                "POST", "/api/devices", {"name": "other", "userId": "1", **dict([body])}
+            )
+            assert (status, why in told) == (409, True)
+        changed = {"name": "kit evi", "imei": "300234010000078", "relay": True, "disabled": True}
+        shown = await hub.done("PATCH", path, changed)
+        assert {name: shown[name] for name in changed} == {**changed}
+        shown = await hub.done("PATCH", path, {"disabled": False, "relay": False})
+        assert (shown["name"], shown["disabled"], shown["relay"]) == ("kit evi", False, False)
+        renewed = await hub.done("POST", f"{path}/token")
+        with pytest.raises(Unknown):
+            await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
+        assert (await hub.done("POST", f"{path}/key"))["satelliteKey"] != made["satelliteKey"]
+        given = {"satelliteKey": "ab" * 32}
+        assert await hub.done("POST", f"{path}/key", given) == {"deadLettersTaken": 0}
+        assert await store.read(lambda db: directory.air_key_of(db, device)) == b"\xab" * 32
+        await hub.done("DELETE", f"{path}/key")
+        assert await store.read(lambda db: directory.air_key_of(db, device)) is None
+        await hub.done("DELETE", path)
+        with pytest.raises(Unknown):
+            await store.read(lambda db: directory.device_of_token(db, renewed["hubToken"]))
+        assert (await hub.refused("DELETE", path))[0] == 404
+        acts = (await hub.acted())[before:]
+        assert {by for by, _, _ in acts} == {"Ben"}
+        assert [action for _, action, _ in acts] == [
+            *("device add", "device rename", "device imei", "device relay on", "device disable"),
+            *("device relay off", "device enable", "device token", "device key", "device key"),
+            *("device key", "device disable", "device delete"),
+        ]
+        for secret in (made["hubToken"], made["satelliteKey"], renewed["hubToken"], "ab" * 32):
+            assert secret not in str(acts)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "where"),
+    [
+        ("/api/devices", {"name": "x"}, "/userId"),
+        ("/api/devices", {"name": "", "userId": "1"}, "/name"),
+        ("/api/devices", {"name": "a\nb", "userId": "1"}, "/name"),
+        ("/api/devices", {"name": "a\0b", "userId": "1"}, "/name"),
+        ("/api/devices", {"name": "x" * 81, "userId": "1"}, "/name"),
+        ("/api/devices", {"name": "x", "userId": 1}, "/userId"),
+        ("/api/devices", {"name": "x", "userId": "0"}, "/userId"),
+        ("/api/devices", {**DEVICE, "imei": "30023401000007"}, "/imei"),
+        ("/api/devices", {**DEVICE, "imei": "３00234010000077"}, "/imei"),
+        ("/api/devices", {**DEVICE, "operator": "x"}, "/operator"),
+        ("/api/devices", {**DEVICE, "relay": 1}, "/relay"),
+        ("/api/devices", {**DEVICE, "creditsPerDay": -1}, "/creditsPerDay"),
+        ("/api/devices", {**DEVICE, "colour": "red"}, "/colour"),
+        ("/api/users", {"name": "x", "role": "king"}, "/role"),
+        ("/api/users", {"name": "x", "type": "Group"}, "/type"),
+        ("/api/keys", {"name": "x", "scopes": []}, "/scopes"),
+        ("/api/keys", {"name": "x", "scopes": ["push"]}, "/scopes"),
+        ("/api/keys", {"name": "x", "burst": 0}, "/burst"),
+        ("/api/keys", {"name": "x", "days": 0.5}, "/days"),
+        ("/api/tokens", {"name": "x"}, "/userId"),
+        ("/api/webhooks", {"url": "ftp://x"}, "/url"),
+        ("/api/webhooks", {"url": "https://user:pass@example.org/"}, "/url"),
+        ("/api/webhooks", {"url": "https://example.org/ä"}, "/url"),
+        ("/api/webhooks", {"url": "https://example.org/", "secret": "x"}, "/secret"),
+        ("/api/webhooks", {"url": "https://example.org/", "headers": {"a": "b\nc"}}, "/headers"),
+        ("/api/webhooks", {"url": "https://example.org/", "after": 10_081}, "/after"),
+    ],
+)
+async def test_what_is_wrong_in_a_body_is_named_with_its_place(
+    tmp_path: Path, path: str, body: Any, where: str
+) -> None:
+    store = open_store(str(tmp_path / "hub.sqlite3"))
+    async with office(store) as hub:
+        before = await hub.acted()
+        answer = await hub.ask("POST", path, body)
+        errors = json.loads(answer.body)["errors"]
+        assert (answer.status, [each["pointer"] for each in errors]) == (422, [where])
+        assert await hub.acted() == before
+    store.close()
+
+
+async def test_users_are_added_and_changed_but_never_by_themselves(store: Store) -> None:
+    async with office(store) as hub:
+        before = len(await hub.acted())
+        eve = {"name": "Eve", "email": "eve@example.org", "role": "dispatcher", "signIn": True}
+        made = await hub.done("POST", "/api/users", eve)
+        path, member = f"/api/users/{made['id']}", int(made["id"])
+        assert re.fullmatch("([a-z2-7]{4}-){3}[a-z2-7]{4}", made["password"])
+        assert made["until"] == hub.alps.now + directory.ONE_TIME_LASTS
+        status, told = await hub.refused("POST", "/api/users", eve)
+        assert (status, "there is a user with eve@example.org already" in told) == (409, True)
+        shown = await hub.done("PATCH", path, {"role": "administrator", "overSatellite": True})
+        assert (shown["role"], shown["overSatellite"], shown["email"]) == (
+            *("administrator", True),
+            "eve@example.org",
+        )
+        program = await hub.done("POST", "/api/users", {"name": "bot", "type": "Integration"})
+        assert program.keys() == {"id"}
+        status, told = await hub.refused(
+            "PATCH", f"/api/users/{program['id']}", {"role": "dispatcher"}
+        )
+        assert (status, "is no User" in told) == (409, True)
+        again = await hub.done("POST", f"{path}/password")
+        assert again["password"] != made["password"]
+        await hub.done("PATCH", path, {"disabled": True})
+        await hub.done("PATCH", path, {"disabled": False})
+        # Ben is the one who calls: he stays an administrator who can.
+        for method, mine, body in (
+            ("PATCH", "/api/users/2", {"role": "member"}),
+            ("PATCH", "/api/users/2", {"disabled": True}),
+            ("POST", "/api/users/2/password", None),
+            ("DELETE", "/api/users/2", None),
+        ):
+            status, told = await hub.refused(method, mine, body)
+            assert (status, "another administrator" in told) == (409, True), (method, mine)
+        await hub.done("DELETE", path)
+        assert (await hub.refused("DELETE", path))[0] == 404
+        acts = (await hub.acted())[before:]
+        assert {by for by, _, _ in acts} == {"Ben"}
+        assert [action for _, action, _ in acts if action != "user join"] == [
+            *("user add", "user role dispatcher", "user role administrator", "user add"),
+            *("user password", "member disable", "member enable", "member disable"),
+            "user delete",
+        ]
+        assert made["password"] not in str(acts) and "Eve" not in str(acts)
+        gone = "SELECT 1 FROM member WHERE id = ?"
+        assert await store.read(lambda db: db.execute(gone, member)) == []
+
+
+async def test_of_two_who_take_each_others_role_one_stays(store: Store) -> None:
+    async with office(store) as hub:
+        await hub.done("PATCH", "/api/users/3", {"role": "administrator"})
+        answers = []
+
+        async def take(who: str, whom: int) -> None:
+            answers.append(await hub.ask("PATCH", f"/api/users/{whom}", {"role": "member"}, who))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take, "ben", 3)
+            nursery.start_soon(take, "cleo", 2)
+        assert sorted(answer.status for answer in answers) == [200, 403]
+        roles = "SELECT count(*) FROM membership WHERE workspace = 1 AND role = 'administrator'"
+        assert await hub.alps.rows(roles) == [(1,)]
+
+
+async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
+    """What is of Andes, from Alps; each way there is."""
+    async with office(store) as hub:
+        andes = await hub.alps.rows(
+            "SELECT device.id, member, workspace FROM device WHERE name = 'kit dora'"
+        )
+        ((device, dora, workspace),) = andes
+        hook = await hub.done(
+            "POST", "/api/webhooks", {"url": "https://example.org/", "untried": True}, "dora"
+        )
+        key = (await hub.done("GET", "/api/keys", who="dora"))["keys"][0]["id"]
+        token = (await hub.done("GET", "/api/tokens", who="dora"))["tokens"][0]["id"]
+
+        def come(db: Db) -> None:
+            keep = partial(dead_letters.keep, db, reason="x", way=Bearer.SATELLITE, now=START)
+            keep(b"of Andes", imei="1" * 15, device=device)
+            keep(b"of nobody", imei="2" * 15, device=None)
+
+        await store.commit(come)
+        letters = {row["payload"]: row["id"] for row in await store.read(dead_letters.listing)}
+        theirs = [
+            ("PATCH", f"/api/devices/{device}", {"name": "mine"}),
+            ("DELETE", f"/api/devices/{device}", None),
+            ("POST", f"/api/devices/{device}/token", None),
+            ("POST", f"/api/devices/{device}/key", None),
+            ("DELETE", f"/api/devices/{device}/key", None),
+            ("PATCH", f"/api/users/{dora}", {"role": "member"}),
+            ("DELETE", f"/api/users/{dora}", None),
+            ("POST", f"/api/users/{dora}/password", None),
+            ("PATCH", f"/api/keys/{key}", {"burst": 1}),
+            ("DELETE", f"/api/keys/{key}", None),
+            ("DELETE", f"/api/tokens/{token}", None),
+            ("DELETE", f"/api/webhooks/{hook['id']}", None),
+            ("POST", f"/api/webhooks/{hook['id']}/enable", None),
+            ("POST", f"/api/webhooks/{hook['id']}/test", None),
+            *(("DELETE", f"/api/dead-letters/{id_}", None) for id_ in letters.values()),
+        ]
+        before = await hub.acted(), await hub.acted("dora")
+        for method, path, body in theirs:
+            assert (await hub.refused(method, path, body))[0] == 404, (method, path)
+            assert (await hub.refused(method, path, body, "cleo"))[0] == 403, (method, path)
+        for path in ("/api/devices", "/api/tokens"):
+            status, told = await hub.refused("POST", path, {"name": "x", "userId": str(dora)})
+            assert (status, '"/userId"' in told) == (409, True)
+        assert (await hub.done("GET", "/api/webhooks"))["webhooks"] == []
+        assert (await hub.done("GET", "/api/dead-letters"))["deadLetters"] == []
+        (mine,) = (await hub.done("GET", "/api/dead-letters", who="dora"))["deadLetters"]
+        assert base64.b64decode(mine["payload"]) == b"of Andes"
+        assert (await hub.acted(), await hub.acted("dora")) == before
+        # Who is in both has one account, which neither alone may change.
+        await store.commit(
+            lambda db: directory.join(db, workspace, 3, over_satellite=False, now=START)
+        )
+        for method, path in (
+            ("PATCH", "/api/users/3"),
+            ("POST", "/api/users/3/password"),
+            ("DELETE", "/api/users/3"),
+        ):
+            off = {"disabled": True} if method == "PATCH" else None
+            status, told = await hub.refused(method, path, off)
+            assert (status, "in another workspace too" in told) == (409, True)
+        assert (await hub.done("PATCH", "/api/users/3", {"role": "member"}))["role"] == "member"
+
+
+async def test_keys_and_tokens_are_made_once_and_revoked(store: Store) -> None:
+    async with office(store) as hub:
+        made = await hub.done("POST", "/api/keys", {"name": "desk", "scopes": ["read"], "days": 2})
+        path = f"/api/keys/{made['id']}"
+        rate = {"id": made["id"], "perMinute": 9, "burst": 60}
+        assert await hub.done("PATCH", path, {"perMinute": 9}) == rate
+        listed = {each["name"]: each for each in (await hub.done("GET", "/api/keys"))["keys"]}
+        assert listed["desk"] == {
+            "name": "desk",
+            "scopes": ["read"],
+            "revoked": None,
+            "expires": hub.alps.now + 172_800,
+            **rate,
+        }
+        assert "key_" not in str(listed)
+        for _ in range(2):
+            assert await hub.done("DELETE", path) is None
+        assert (await hub.refused("PATCH", path, {"burst": 1}))[0] == 409
+        mine = listed["office"]["id"]
+        status, told = await hub.refused("DELETE", f"/api/keys/{mine}")
+        assert (status, "made with that key" in told) == (409, True)
+        bot = await hub.done("POST", "/api/users", {"name": "bot", "type": "Integration"})
+        token = await hub.done("POST", "/api/tokens", {"name": "bot", "userId": bot["id"]})
+        assert token["token"].startswith("token_")
+        status, told = await hub.refused("POST", "/api/tokens", {"name": "x", "userId": "1"})
+        assert (status, "would speak for them" in told) == (409, True)
+        for _ in range(2):
+            await hub.done("DELETE", f"/api/tokens/{token['id']}")
+        actions = [action for _, action, _ in await hub.acted()]
+        assert (actions.count("key revoke"), actions.count("token revoke")) == (1, 1)
+
+
+async def test_acts_count_as_calls_of_their_key(store: Store) -> None:
+    async with office(store) as hub:
+        keys = (await hub.done("GET", "/api/keys"))["keys"]
+        mine = next(each["id"] for each in keys if each["name"] == "office")
+        await hub.done("PATCH", f"/api/keys/{mine}", {"burst": 1, "perMinute": 1})
+        hub.alps.now += 3600
+        await hub.done("PATCH", "/api/devices/1", {"relay": True})
+        answer = await hub.ask("PATCH", "/api/devices/1", {"relay": False})
+        assert answer.status == 429 and dict(answer.headers)["Retry-After"]
+
+
+async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:
+    async with office(store) as hub, receiver() as there:
+        made = await hub.done("POST", "/api/webhooks", {"url": there.url, "after": 5})
+        path = f"/api/webhooks/{made['id']}"
+        assert made["secret"].startswith("whsec_") and len(there.got) == 1
+        (listed,) = (await hub.done("GET", "/api/webhooks"))["webhooks"]
+        assert (listed["url"], listed["signed"], listed["after"]) == (there.url, True, 5)
+        assert made["secret"] not in str(listed)
+        there.answers = [Response(500), Response(500)]
+        for call, body in (("/api/webhooks", {"url": there.url}), (f"{path}/test", None)):
+            status, told = await hub.refused("POST", call, body)
+            assert (status, "answered 500" in told) == (422, True)
+        status, told = await hub.refused("POST", "/api/webhooks", {"url": "http://10.0.0.1/"})
+        assert (status, "is no public address" in told) == (422, True)
+        await hub.done("POST", f"{path}/test")
+        await hub.done("POST", f"{path}/enable")
+        bad = {"url": there.url, "untried": True, "headers": {"Host": "x"}}
+        assert (await hub.refused("POST", "/api/webhooks", bad))[0] == 409
+        plain = await hub.done(
+            "POST", "/api/webhooks", {"url": there.url, "untried": True, "unsigned": True}
+        )
+        assert plain["secret"] == ""
+
+        def fail(db: Db) -> None:
+            db.execute("UPDATE webhook_delivery SET state = 'dead', reason = 'it is full'")
+
+        await hub.alps.sends(1, Entry(7, Message("for the hook"), int(START)))
+        await store.commit(fail)
+        failures = (await hub.done("GET", "/api/webhook-failures"))["failures"]
+        assert {each["reason"] for each in failures} == {"it is full"}
+        one = {"requestId": failures[0]["requestId"]}
+        assert await hub.done("POST", "/api/webhook-failures/replay", one) == {
+            "replayed": len(failures)
+        }
+        assert (await hub.refused("POST", "/api/webhook-failures/replay"))[0] == 409
+        await hub.done("DELETE", path)
+        assert (await hub.refused("DELETE", path))[0] == 404
+
+
+async def test_dead_letters_are_taken_in_once_a_device_has_their_imei(store: Store) -> None:
+    async with office(store) as hub:
+
+        def come(db: Db) -> None:
+            db.execute("DELETE FROM workspace WHERE id <> 1")
+            keep = partial(dead_letters.keep, db, way=Bearer.SATELLITE, device=None, now=START)
+            keep(encode([Entry(1, Message("hello"), int(START))]), "nobody has it", imei=IMEI)
+            keep(b"noise", "nobody has it", imei="2" * 15)
+
+        await store.commit(come)
+        first = await hub.done("GET", "/api/dead-letters?limit=1")
+        second = await hub.done("GET", first["next"])
+        (noise,), (said,) = first["deadLetters"], second["deadLetters"]
+        assert (said["imei"], said["device"], second["next"]) == (IMEI, None, None)
+        assert (await hub.done("PATCH", "/api/devices/1", {"imei": IMEI}))["deadLettersTaken"] == 1
+        assert await hub.done("POST", "/api/dead-letters/replay") == {"deadLettersTaken": 0}
+        await hub.done("DELETE", f"/api/dead-letters/{noise['id']}")
+        assert (await hub.refused("DELETE", f"/api/dead-letters/{noise['id']}"))[0] == 404
+        assert (await hub.done("GET", "/api/dead-letters"))["deadLetters"] == []
+        assert len(await hub.alps.rows("SELECT id FROM item")) == 1
+
+
+async def test_what_hangs_on_an_sos_is_not_deleted(store: Store) -> None:
+    async with office(store) as hub:
+        await hub.alps.sends(1, Entry(1, Message("help"), int(START), sos=True))
+        for path in ("/api/devices/1", "/api/users/1"):
+            status, told = await hub.refused("DELETE", path)
+            assert (status, "is not closed" in told) == (409, True)
+        assert (await hub.alps.rows("SELECT disabled FROM device WHERE id = 1")) == [(None,)]

@@ -32,6 +32,8 @@ def test_the_directory_from_the_command_line(database: str) -> None:
     imei = ("--imei", "300234010000001", "--tagged", "--credits-per-day", "9")
     device = administer(database, "device", "add", "kit", "--user", "Ada", *imei, *in_alps)
     assert len(bytes.fromhex(device["satellite-key"])) == 32
+    administer(database, "device", "rename", "kit", "old kit", *in_alps)
+    administer(database, "device", "rename", "old kit", "kit", *in_alps)
     again = administer(database, "device", "token", "kit", *in_alps)
     assert again["hub-token"] != device["hub-token"]
     (listed,) = administer(database, "device", "list", *in_alps)

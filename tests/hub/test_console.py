@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -118,6 +119,60 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         assert call(running, "GET", "/api/items", **mine)[0] == 401
         store.once(lambda db: directory.set_disabled(db, "member", 3, 1.0, now=1.0))
         store.close()
+
+
+def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    administer(database, "user", "role", "Olga", "administrator")
+    with hub(tmp_path, {"database": database}) as running:
+        _, headers, _ = sign_in(running, "olga@example.org")
+        olga = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+        eve = {"name": "Eve", "email": "eve@example.org", "role": "dispatcher", "signIn": True}
+        assert call(running, "POST", "/api/users", eve, **olga)[0] == 403, "of no page of ours"
+        elsewhere = {**olga, "Origin": "https://evil.example"}
+        assert call(running, "POST", "/api/users", eve, **elsewhere)[0] == 403
+        olga["Origin"] = running.address
+        made = json.loads(call(running, "POST", "/api/users", eve, **olga)[2])
+        # What was made for her is for one sign-in, and there she chooses her own.
+        key = json.loads(call(running, "POST", "/api/keys", {"name": "x"}, **olga)[2])["apiKey"]
+
+        def pushes(password: str) -> int:
+            pair = base64.b64encode(f"{made['id']}:{password}".encode()).decode()
+            proof = {"x-api-key": key, "Authorization": f"Basic {pair}"}
+            push = {"sourceUserId": made["id"], "workspaceId": "1", "targetUserId": "2"}
+            told = {**push, "message": {"content": "hello"}}
+            return int(call(running, "POST", "/api/package", told, **proof)[0])
+
+        def signs_in(password: str, **more: str) -> tuple[int, bool]:
+            body = {"username": "eve@example.org", "password": password, **more}
+            origin = {"Origin": running.address}
+            status, _, text = call(running, "POST", "/console/session", body, **origin)
+            return status, bool(text) and json.loads(text).get("choose", False)
+
+        assert pushes(made["password"]) == 401
+        assert signs_in(made["password"]) == (403, True)
+        assert signs_in(made["password"], newPassword="too short") == (422, True)
+        assert signs_in(made["password"], newPassword=made["password"]) == (422, True)
+        assert signs_in(made["password"], newPassword="a horse of her own") == (204, False)
+        assert signs_in(made["password"])[0] == 401
+        assert signs_in("a horse of her own") == (204, False)
+        assert pushes("a horse of her own") == 200
+        lines = json.loads(call(running, "GET", "/api/audit", **olga)[2])["audit"]
+        assert [(each["by"]["name"], each["action"]) for each in lines[:3]] == [
+            ("Eve", "console sign-in"),
+            ("Eve", "console sign-in"),
+            ("Eve", "user password"),
+        ]
+        path = f"/api/users/{made['id']}/password"
+        again = json.loads(call(running, "POST", path, **olga)[2])
+        store = open_store(database)
+        store.once(lambda db: db.execute("UPDATE member SET password_until = 1"))
+        store.close()
+        assert signs_in(again["password"])[0] == 401, "its time is over"
+        log = "\n".join(running.output())
+        for secret in (made["password"], again["password"], key):
+            assert secret not in log
 
 
 @contextmanager

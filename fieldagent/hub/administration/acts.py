@@ -11,7 +11,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import number
 from fieldagent.http.routes import Route
 from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.caller import Caller, Purpose, over_rate
+from fieldagent.hub.caller import ADMINISTRATOR, Caller, Purpose, over_rate
 from fieldagent.hub.directory import Refused
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.reading import END
@@ -48,13 +48,28 @@ class Acts:
             (too_often,) = await self.store.commit(lambda db: over_rate(db, [caller], now))
             if too_often is not None:
                 raise too_often
-            return await self.store.commit(lambda db: act(db, now))
+            return await self.store.commit(lambda db: _carry_out(db, caller, act, now))
         except Refused as refused:
             raise Problem(409, str(refused)) from None
         except StoreFull as full:
             raise Problem(507, f"nothing was changed: {full}; try again later") from None
         except (StoreFailed, StoreUnavailable):
             raise not_now("nobody knows whether it was done: look, and do it again") from None
+
+
+def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float) -> T:
+    """Acts in one workspace wait for each other: of two administrators who take away each other's
+    role, the second is none any more."""
+    those = db.execute(
+        "SELECT member FROM membership WHERE workspace = ? AND role = ? ORDER BY member"
+        + db.for_update,
+        caller.workspace,
+        ADMINISTRATOR,
+    )
+    disabled = "SELECT 1 FROM member WHERE id = ? AND disabled IS NOT NULL"
+    if (caller.member,) not in those or db.execute(disabled, caller.member):
+        raise Problem(403, f"user {caller.member} is no administrator any more")
+    return act(db, now)
 
 
 def place(request: Request) -> tuple[int, int]:

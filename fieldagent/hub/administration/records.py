@@ -1,21 +1,34 @@
-"""What an administrator looks through: the audit of the workspace."""
+"""What an administrator looks through: the audit of the workspace, and what came from its devices
+and could not be used."""
 
 from __future__ import annotations
 
-from fieldagent.http.message import Request, Response
-from fieldagent.http.query import page, refuse_others
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import number, page, refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub import audit
+from fieldagent.hub import audit, dead_letters, kept_letters
 from fieldagent.hub.administration.acts import Acts, place
+from fieldagent.hub.administration.bodies import identity, unknown
 from fieldagent.hub.caller import Caller
+from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.store.contract import Db
+
+LETTERS_LISTED, LETTERS_LISTED_MAX = 50, 100
 
 
 class RecordsApi:
-    def __init__(self, acts: Acts) -> None:
+    def __init__(self, acts: Acts, mobile_originated: MobileOriginated) -> None:
         self._acts = acts
+        self._mobile_originated = mobile_originated
 
     def routes(self) -> list[Route]:
-        return [self._acts.route("GET", "/api/audit", self.audit)]
+        route = self._acts.route
+        return [
+            route("GET", "/api/audit", self.audit),
+            route("GET", "/api/dead-letters", self.letters),
+            route("DELETE", "/api/dead-letters/{id}", self.discard),
+            route("POST", "/api/dead-letters/replay", self.replay),
+        ]
 
     async def audit(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ("before", "limit"))
@@ -24,3 +37,40 @@ class RecordsApi:
             lambda db: audit.listing(db, caller.workspace, before, limit)
         )
         return page(request, {"audit": found}, "before", following)
+
+    async def letters(self, request: Request, caller: Caller) -> Response:
+        """Those of an IMEI that no device has are shown where nobody else has a workspace."""
+        refuse_others(request, ("before", "limit"))
+        before, _ = place(request)
+        limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))
+        found = await self._acts.store.read(
+            lambda db: dead_letters.of_workspace(db, caller.workspace, before, limit + 1)
+        )
+        following = found[limit - 1]["id"] if len(found) > limit else None
+        return page(request, {"deadLetters": found[:limit]}, "before", following)
+
+    async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> None:
+            letter = identity(id)
+            if not dead_letters.is_of_workspace(db, caller.workspace, letter):
+                raise unknown("dead letter", id)
+            dead_letters.discard(db, letter, now=now, by=str(caller.member))
+
+        await self._acts.carry_out(caller, act)
+        return Response(204)
+
+    async def replay(self, request: Request, caller: Caller) -> Response:
+        """Take in what can be used by now, of all devices of the workspace."""
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> int:
+            devices = dead_letters.devices_with(db, caller.workspace)
+            taken = kept_letters.take_in(db, self._mobile_originated, devices)
+            audit.note(
+                db, caller.workspace, str(caller.member), "dead-letter replay", str(taken), now
+            )
+            return taken
+
+        return json_response({"deadLettersTaken": await self._acts.carry_out(caller, act)})

@@ -1,6 +1,7 @@
 """The console: a page at the hub for who watches over kits, and answers an SOS.
 
-A user signs in with their password. The page is files; what it shows comes from the read API.
+A user signs in with their password, and may change it there; one that an administrator made they
+must. The page is files; what it shows comes from the read API.
 """
 
 from __future__ import annotations
@@ -8,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import trio
+
 from fieldagent.http.cookie import set_cookie
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub import sessions
+from fieldagent.hub import directory, sessions
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import ADMINISTRATOR, Caller, Purpose
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
+from fieldagent.system import scrypt
 
 NAMES = (
     "console.css",
@@ -31,7 +35,9 @@ NAMES = (
     "words.js",
     "write.js",
 )
-MEMBERS = ("username", "password", "workspace")
+MEMBERS = ("username", "password", "workspace", "newPassword")
+PASSWORD_LEAST, PASSWORD_MOST = 10, 200
+"""Characters of a password that somebody chooses here."""
 
 
 class Console:
@@ -79,9 +85,18 @@ class Console:
         member = await self._authentication.password_owner(
             request, told["username"], told["password"]
         )
-        now = self._clock()
+        chosen, now = told["newPassword"], self._clock()
+        hashed = await _chosen(chosen, told["password"]) if chosen else None
 
         def begin(db: Db) -> str | Problem:
+            if hashed is not None:
+                directory.set_password(db, member, hashed, now=now, by=str(member))
+            elif directory.must_choose_password(db, member):
+                return Problem(
+                    403,
+                    "this password is for one sign-in: choose your own, as newPassword",
+                    members={"choose": True},
+                )
             known = [str(each) for each in sessions.workspaces_of(db, member)]
             workspace = told["workspace"] or (known[0] if len(known) == 1 else "")
             if workspace not in known:
@@ -102,6 +117,17 @@ class Console:
 
     def _cookie(self, value: str, seconds: float) -> tuple[str, str]:
         return set_cookie(sessions.COOKIE, value, seconds, secure=self._secure)
+
+
+async def _chosen(password: str, before: str) -> str:
+    """Its hash. Raises Problem."""
+    if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == before:
+        what = f"must be another, of {PASSWORD_LEAST} to {PASSWORD_MOST} characters"
+        told = {"choose": True}
+        raise Problem(
+            422, f"the new password {what}", errors=[(what, "/newPassword")], members=told
+        )
+    return await trio.to_thread.run_sync(scrypt.hash_password, password)
 
 
 def _members(request: Request) -> dict[str, str]:

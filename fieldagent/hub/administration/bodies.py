@@ -1,0 +1,114 @@
+"""Bodies of an administrator's calls: their members by a table, every fault named at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.contract import NUMBER_MAX, number_of
+from fieldagent.hub.directory import IMEI, NAME_BYTES_MAX
+from fieldagent.package.reading import Fault, Field, Reader, WrongValue, read_members, read_text
+from fieldagent.package.strict_json import NotJson, load_document
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def read_body(request: Request, members: Mapping[str, Field]) -> dict[str, Any]:
+    """Its members by attribute. Raises Problem."""
+    try:
+        document = load_document(required_body(request))
+    except NotJson as error:
+        raise Problem(400, str(error)) from None
+    if not isinstance(document, dict):
+        raise Problem(422, f"the body is an object with {', '.join(members)}")
+    faults: list[Fault] = []
+    found = read_members(document, members, "", faults)
+    if faults:
+        told = [(fault.detail, fault.pointer) for fault in faults]
+        raise Problem(422, f"nothing was changed: {len(faults)} fault(s)", errors=told)
+    return found
+
+
+def wrong(detail: str, member: str) -> Problem:
+    """What only the directory can tell of one member."""
+    return Problem(409, f"{member} {detail}", errors=[(detail, f"/{member}")])
+
+
+def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
+    def read(value: Any) -> str:
+        text = read_text(value)
+        if not least <= len(text) <= size:
+            raise WrongValue(f"must have {least} to {size} characters, has {len(text)}")
+        if _CONTROL.search(text):
+            raise WrongValue("must be one line, without control characters")
+        return text
+
+    return read
+
+
+def matching(pattern: re.Pattern[str], what: str) -> Reader:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise WrongValue(f"must be {what}")
+        return value
+
+    return read
+
+
+read_imei = matching(IMEI, "15 digits")
+
+
+def read_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise WrongValue("must be true or false")
+    return value
+
+
+def whole(low: int, high: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, float) and value.is_integer():
+            # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise WrongValue(f"must be a whole number from {low} to {high}")
+        return value
+
+    return read
+
+
+def read_user(value: Any) -> int:
+    number = number_of(value) if isinstance(value, str) else None
+    if number is None:
+        raise WrongValue(f'must be the number of a user, "1" to "{NUMBER_MAX}"')
+    return number
+
+
+def choice(words: Collection[str]) -> Reader:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise WrongValue(f"must be one of {', '.join(words)}")
+        return value
+
+    return read
+
+
+def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
+    def read(value: Any) -> list[str]:
+        if not isinstance(value, list) or not value:
+            raise WrongValue(f"must be an array of some of {', '.join(words)}")
+        return list(dict.fromkeys(choice(words)(each) for each in value))
+
+    return read
+
+
+def identity(text: str) -> int:
+    """The number in a path; 0 is nobody's."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def unknown(what: str, text: str) -> Problem:
+    return Problem(404, f"no {what} of this workspace has the number {text[:40]}")

@@ -1,0 +1,160 @@
+"""Devices, as an administrator adds and changes them. What is secret is told once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub import directory, kept_letters, reading, secret
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.bodies import (
+    choice,
+    identity,
+    line,
+    matching,
+    read_body,
+    read_flag,
+    read_imei,
+    read_user,
+    unknown,
+    whole,
+    wrong,
+)
+from fieldagent.hub.administration.removal import delete
+from fieldagent.hub.caller import Caller
+from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.subject import Subject
+from fieldagent.package.reading import INT32, Field
+
+CREDITS_MAX = INT32[-1]
+NEW = {
+    "name": Field(line(), "name", required=True),
+    "userId": Field(read_user, "member", required=True),
+    "imei": Field(read_imei, "imei"),
+    "operator": Field(choice(("directip", "rockblock")), "operator"),
+    "tagged": Field(read_flag, "tagged"),
+    "relay": Field(read_flag, "relay"),
+    "creditsPerDay": Field(whole(0, CREDITS_MAX), "credits_per_day"),
+    "sosReserve": Field(whole(0, CREDITS_MAX), "sos_reserve"),
+}
+CHANGE = {
+    "name": Field(line(), "name"),
+    "imei": Field(read_imei, "imei"),
+    "relay": Field(read_flag, "relay"),
+    "disabled": Field(read_flag, "disabled"),
+}
+GIVEN_KEY = {
+    "satelliteKey": Field(matching(re.compile("[0-9A-Fa-f]{64}"), "64 hexadecimal digits"), "given")
+}
+
+
+class DevicesApi:
+    def __init__(self, acts: Acts, mobile_originated: MobileOriginated) -> None:
+        self._acts = acts
+        self._mobile_originated = mobile_originated
+
+    def routes(self) -> list[Route]:
+        route = self._acts.route
+        return [
+            route("POST", "/api/devices", self.add),
+            route("PATCH", "/api/devices/{id}", self.change),
+            route("DELETE", "/api/devices/{id}", self.remove),
+            route("POST", "/api/devices/{id}/token", self.new_token),
+            route("POST", "/api/devices/{id}/key", self.new_key),
+            route("DELETE", "/api/devices/{id}/key", self.remove_key),
+        ]
+
+    async def add(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        given = read_body(request, NEW)
+        air_key = secret.new_air_key() if given.pop("tagged", False) else None
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            if not directory.is_member(db, caller.workspace, given["member"]):
+                raise wrong("is no user of this workspace", "userId")
+            id_, token = directory.add_device(
+                db, caller.workspace, air_key=air_key, **given, now=now, by=str(caller.member)
+            )
+            told = {"id": id_, "hubToken": token}
+            if air_key is not None:
+                told["satelliteKey"] = air_key.hex()
+            return {**told, "deadLettersTaken": self._take(db, id_)}
+
+        return json_response(await self._acts.carry_out(caller, act), 201)
+
+    async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        given = read_body(request, CHANGE)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            device, by = _device(db, caller, id), str(caller.member)
+            if "name" in given:
+                directory.rename_device(db, device, given["name"], now=now, by=by)
+            if "imei" in given:
+                directory.set_imei(db, device, given["imei"], now=now, by=by)
+            if "relay" in given:
+                directory.set_relay(db, device, given["relay"], now=now, by=by)
+            if "disabled" in given:
+                when = now if given["disabled"] else None
+                directory.set_disabled(db, "device", device, when, now=now, by=by)
+            taken = self._take(db, device)
+            (shown,), _ = reading.devices(db, caller, device + 1, 1, now)
+            return {**shown, "deadLettersTaken": taken}
+
+        return json_response(await self._acts.carry_out(caller, act))
+
+    async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """For good, with what waits for it; the items that it sent stay."""
+        refuse_others(request, ())
+
+        def find(db: Db, now: float) -> Subject:
+            return Subject("device", _device(db, caller, id), "")
+
+        await delete(self._acts, caller, find)
+        return Response(204)
+
+    async def new_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> str:
+            device = _device(db, caller, id)
+            return directory.new_link_token(db, device, now=now, by=str(caller.member))
+
+        return json_response({"hubToken": await self._acts.carry_out(caller, act)})
+
+    async def new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """The one that the kit has, where the body tells it, and one that is made otherwise."""
+        refuse_others(request, ())
+        given = read_body(request, GIVEN_KEY).get("given") if request.body else None
+        key = secret.new_air_key() if given is None else bytes.fromhex(given)
+        taken = await self._set_key(caller, id, key)
+        shown = {"satelliteKey": key.hex()} if given is None else {}
+        return json_response({**shown, "deadLettersTaken": taken})
+
+    async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        await self._set_key(caller, id, None)
+        return Response(204)
+
+    async def _set_key(self, caller: Caller, id_: str, key: bytes | None) -> int:
+        def act(db: Db, now: float) -> int:
+            device = _device(db, caller, id_)
+            directory.set_air_key(db, device, key, now=now, by=str(caller.member))
+            return self._take(db, device)
+
+        return await self._acts.carry_out(caller, act)
+
+    def _take(self, db: Db, device: int) -> int:
+        return kept_letters.take_in(db, self._mobile_originated, [device])
+
+
+def _device(db: Db, caller: Caller, text: str) -> int:
+    """Raises Problem for one that is not of the caller's workspace."""
+    device = identity(text)
+    if not reading.device_known(db, caller, device):
+        raise unknown("device", text)
+    return device

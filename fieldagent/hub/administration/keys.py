@@ -1,0 +1,146 @@
+"""API keys of the workspace, and tokens of its members, as an administrator makes and revokes them.
+Each is told in the answer that makes it, once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub import credentials, directory
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.bodies import (
+    identity,
+    line,
+    read_body,
+    read_user,
+    some_of,
+    unknown,
+    whole,
+    wrong,
+)
+from fieldagent.hub.caller import Caller, Purpose
+from fieldagent.hub.directory import Refused
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import ITEMS, Field
+
+DAY = 86_400.0
+RATE_MAX = 1_000_000
+SCOPES = (*ITEMS, *(each.value for each in Purpose if each is not Purpose.PUSH))
+RATE = {
+    "perMinute": Field(whole(1, RATE_MAX), "per_minute"),
+    "burst": Field(whole(1, RATE_MAX), "burst"),
+}
+NEW_KEY = {
+    "name": Field(line(), "name", required=True),
+    "scopes": Field(some_of(SCOPES), "scopes"),
+    "days": Field(whole(1, 36_500), "days"),
+    **RATE,
+}
+NEW_TOKEN = {
+    "name": Field(line(), "name", required=True),
+    "userId": Field(read_user, "member", required=True),
+    "days": Field(whole(1, 36_500), "days"),
+}
+
+
+class KeysApi:
+    def __init__(self, acts: Acts) -> None:
+        self._acts = acts
+
+    def routes(self) -> list[Route]:
+        route = self._acts.route
+        return [
+            route("GET", "/api/keys", partial(self.list, "key")),
+            route("POST", "/api/keys", self.add_key),
+            route("PATCH", "/api/keys/{id}", self.change_rate),
+            route("DELETE", "/api/keys/{id}", partial(self.revoke, "key")),
+            route("GET", "/api/tokens", partial(self.list, "token")),
+            route("POST", "/api/tokens", self.add_token),
+            route("DELETE", "/api/tokens/{id}", partial(self.revoke, "token")),
+        ]
+
+    async def list(self, kind: str, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        rows = await self._acts.store.read(
+            lambda db: credentials.listing(db, kind, caller.workspace)
+        )
+        return json_response({f"{kind}s": [_shown(kind, row) for row in rows]})
+
+    async def add_key(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        given = read_body(request, NEW_KEY)
+        days = given.pop("days", None)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            expires = None if days is None else now + days * DAY
+            id_, key = credentials.add_key(
+                db, caller.workspace, **given, expires=expires, now=now, by=str(caller.member)
+            )
+            return {"id": id_, "apiKey": key}
+
+        return json_response(await self._acts.carry_out(caller, act), 201)
+
+    async def add_token(self, request: Request, caller: Caller) -> Response:
+        """Of what is no person: people have passwords, and nobody speaks for another."""
+        refuse_others(request, ())
+        given = read_body(request, NEW_TOKEN)
+        member, days = given.pop("member"), given.pop("days", None)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            if not directory.is_member(db, caller.workspace, member):
+                raise wrong("is no user of this workspace", "userId")
+            if member != caller.member and directory.is_person(db, member):
+                raise Refused("a token of another person would speak for them: they make their own")
+            directory.must_be_here_alone(db, caller.workspace, member)
+            expires = None if days is None else now + days * DAY
+            id_, token = credentials.add_token(
+                db, member, **given, expires=expires, now=now, by=str(caller.member)
+            )
+            return {"id": id_, "token": token}
+
+        return json_response(await self._acts.carry_out(caller, act), 201)
+
+    async def change_rate(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        given = {"per_minute": None, "burst": None, **read_body(request, RATE)}
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            key = _credential(db, "key", caller, id)
+            by = str(caller.member)
+            return credentials.set_rate(db, caller.workspace, key, **given, now=now, by=by)
+
+        return json_response(await self._acts.carry_out(caller, act))
+
+    async def revoke(self, kind: str, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Once more changes nothing."""
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> None:
+            found = _credential(db, kind, caller, id)
+            if found == caller.key:
+                raise Refused("this call is made with that key: revoke it with another")
+            if credentials.is_in_force(db, kind, caller.workspace, found):
+                by = str(caller.member)
+                credentials.revoke(db, kind, caller.workspace, found, now=now, by=by)
+
+        await self._acts.carry_out(caller, act)
+        return Response(204)
+
+
+def _credential(db: Db, kind: str, caller: Caller, text: str) -> int:
+    """Raises Problem for one that is not of the caller's workspace."""
+    id_ = identity(text)
+    if all(row["id"] != id_ for row in credentials.listing(db, kind, caller.workspace)):
+        raise unknown(kind, text)
+    return id_
+
+
+def _shown(kind: str, row: dict[str, Any]) -> dict[str, Any]:
+    told = {name: row[name] for name in ("id", "name", "expires", "revoked")}
+    if kind == "token":
+        return {**told, "userId": str(row["user"])}
+    scopes = row["kinds"].split()
+    return {**told, "scopes": scopes, "perMinute": row["perMinute"], "burst": row["burst"]}

@@ -1,0 +1,34 @@
+"""A device or a user is deleted for good, while the administrator waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from fieldagent.hub import deletion
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.caller import Caller
+from fieldagent.hub.deletion import Pause
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.subject import Subject
+from fieldagent.system import waits
+
+
+async def delete(acts: Acts, caller: Caller, find: Callable[[Db, float], Subject]) -> None:
+    """Who is stopped in the middle does it again, and it goes on."""
+    by = str(caller.member)
+
+    def begin(db: Db, now: float) -> tuple[Subject, bool]:
+        subject = find(db, now)
+        deletion.plan(db, subject)
+        return subject, deletion.begin(db, subject, now, by)
+
+    subject, linked = await acts.carry_out(caller, begin)
+    steps, result = deletion.steps(subject, linked, acts.clock, by), None
+    with suppress(StopIteration):
+        while True:
+            step = steps.send(result)
+            if isinstance(step, Pause):
+                await waits.sleep(step.seconds)
+            else:
+                result = await acts.store.commit(step)

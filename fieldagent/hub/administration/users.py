@@ -1,0 +1,157 @@
+"""Users, as an administrator adds and changes them: in the one workspace, and no further.
+
+Whoever is in another workspace too has one account for both. What changes an account, such as a
+password, is then for whoever runs the hub.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub import directory, kept_letters, reading, secret
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.bodies import (
+    choice,
+    identity,
+    line,
+    read_body,
+    read_flag,
+    unknown,
+)
+from fieldagent.hub.administration.removal import delete
+from fieldagent.hub.caller import ROLES, Caller
+from fieldagent.hub.directory import ONE_TIME_LASTS, TYPES, Refused
+from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.subject import Subject
+from fieldagent.package.reading import Field
+from fieldagent.system import scrypt
+
+NEW = {
+    "name": Field(line(), "name", required=True),
+    "type": Field(choice(TYPES), "type_"),
+    "email": Field(line(), "email"),
+    "role": Field(choice(ROLES), "role"),
+    "overSatellite": Field(read_flag, "over_satellite"),
+    "signIn": Field(read_flag, "sign_in"),
+}
+CHANGE = {
+    "role": Field(choice(ROLES), "role"),
+    "overSatellite": Field(read_flag, "over_satellite"),
+    "disabled": Field(read_flag, "disabled"),
+}
+
+
+class UsersApi:
+    def __init__(self, acts: Acts, mobile_originated: MobileOriginated) -> None:
+        self._acts = acts
+        self._mobile_originated = mobile_originated
+
+    def routes(self) -> list[Route]:
+        route = self._acts.route
+        return [
+            route("POST", "/api/users", self.add),
+            route("PATCH", "/api/users/{id}", self.change),
+            route("DELETE", "/api/users/{id}", self.remove),
+            route("POST", "/api/users/{id}/password", self.new_password),
+        ]
+
+    async def add(self, request: Request, caller: Caller) -> Response:
+        """With `signIn` also a password for the first sign-in."""
+        refuse_others(request, ())
+        given = read_body(request, NEW)
+        role, password = given.pop("role", "member"), ""
+        if given.pop("sign_in", False):
+            password = secret.new_password()
+            given["password"] = await _hashed(password)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            by = str(caller.member)
+            until = now + ONE_TIME_LASTS if password else None
+            id_ = directory.add_user(db, caller.workspace, **given, until=until, now=now, by=by)
+            if role != "member":
+                directory.set_role(db, caller.workspace, id_, role, now=now, by=by)
+            shown = {"password": password, "until": until} if password else {}
+            return {"id": str(id_), **shown}
+
+        return json_response(await self._acts.carry_out(caller, act), 201)
+
+    async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        given = read_body(request, CHANGE)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            member, by = _member(db, caller, id), str(caller.member)
+            if given.keys() & {"role", "disabled"}:
+                _must_be_another(caller, member)
+            if "role" in given:
+                directory.set_role(db, caller.workspace, member, given["role"], now=now, by=by)
+            if "over_satellite" in given:
+                wanted = given["over_satellite"]
+                directory.join(db, caller.workspace, member, over_satellite=wanted, now=now, by=by)
+            taken = 0
+            if "disabled" in given:
+                directory.must_be_here_alone(db, caller.workspace, member)
+                when = now if given["disabled"] else None
+                devices = directory.set_disabled(db, "member", member, when, now=now, by=by)
+                taken = kept_letters.take_in(db, self._mobile_originated, devices)
+            (shown,), _ = reading.users(db, caller, member + 1, 1)
+            return {**shown, "deadLettersTaken": taken}
+
+        return json_response(await self._acts.carry_out(caller, act))
+
+    async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """For good, with their devices, what they sent and what was for them alone."""
+        refuse_others(request, ())
+
+        def find(db: Db, now: float) -> Subject:
+            member = _member(db, caller, id)
+            _must_be_another(caller, member)
+            directory.must_be_here_alone(db, caller.workspace, member)
+            return Subject("user", member, "")
+
+        await delete(self._acts, caller, find)
+        return Response(204)
+
+    async def new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """One for the next sign-in alone: there they choose their own."""
+        refuse_others(request, ())
+        password = secret.new_password()
+        hashed = await _hashed(password)
+
+        def act(db: Db, now: float) -> float:
+            member, until = _member(db, caller, id), now + ONE_TIME_LASTS
+            _must_be_another(caller, member)
+            directory.must_be_here_alone(db, caller.workspace, member)
+            by = str(caller.member)
+            directory.set_password(db, member, hashed, until=until, now=now, by=by)
+            return until
+
+        until = await self._acts.carry_out(caller, act)
+        return json_response({"password": password, "until": until})
+
+
+async def _hashed(password: str) -> str:
+    return await trio.to_thread.run_sync(scrypt.hash_password, password)
+
+
+def _member(db: Db, caller: Caller, text: str) -> int:
+    """Raises Problem for one who is not of the caller's workspace."""
+    member = identity(text)
+    if not directory.is_member(db, caller.workspace, member):
+        raise unknown("user", text)
+    return member
+
+
+def _must_be_another(caller: Caller, member: int) -> None:
+    """So that nobody locks themselves out, and an administrator is left."""
+    if caller.member == member:
+        raise Refused(
+            "nobody changes their own role, or takes themselves out: another administrator does;"
+            " your password you change where you sign in"
+        )

@@ -1,0 +1,163 @@
+"""Webhooks, as an administrator tries and adds them, and what they did not take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fieldagent.http.client import Opener
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub import webhook_directory
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.bodies import (
+    identity,
+    line,
+    read_body,
+    read_flag,
+    unknown,
+    whole,
+)
+from fieldagent.hub.caller import Caller
+from fieldagent.hub.directory import Refused
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.webhook_directory import AFTER_MAX
+from fieldagent.hub.webhooks import Webhook, test_call
+from fieldagent.package.reading import Field, WrongValue
+from fieldagent.system.properties import WrongProperty
+from fieldagent.webhook.delivery import HandoverOutcome
+
+URL_MAX, VALUE_MAX = 2_000, 1_000
+
+
+def _read_headers(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict) or len(value) > 20:
+        raise WrongValue("must be an object of at most 20 names with their values")
+    read = line(VALUE_MAX, least=0)
+    return {line(VALUE_MAX)(name): read(each) for name, each in value.items()}
+
+
+NEW = {
+    "url": Field(line(URL_MAX), "url", required=True),
+    "secret": Field(line(VALUE_MAX), "secret"),
+    "unsigned": Field(read_flag, "unsigned"),
+    "username": Field(line(VALUE_MAX), "username"),
+    "password": Field(line(VALUE_MAX), "password"),
+    "headers": Field(_read_headers, "headers"),
+    "after": Field(whole(1, AFTER_MAX), "after"),
+    "untried": Field(read_flag, "untried"),
+}
+REPLAY = {"requestId": Field(line(), "request_id")}
+
+
+class WebhooksApi:
+    """`open_stream` reaches what the hub may reach for others."""
+
+    def __init__(self, acts: Acts, open_stream: Opener) -> None:
+        self._acts = acts
+        self._open_stream = open_stream
+
+    def routes(self) -> list[Route]:
+        route = self._acts.route
+        return [
+            route("GET", "/api/webhooks", self.list),
+            route("POST", "/api/webhooks", self.add),
+            route("DELETE", "/api/webhooks/{id}", self.remove),
+            route("POST", "/api/webhooks/{id}/enable", self.enable),
+            route("POST", "/api/webhooks/{id}/test", self.test),
+            route("GET", "/api/webhook-failures", self.failures),
+            route("POST", "/api/webhook-failures/replay", self.replay),
+        ]
+
+    async def list(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        found = await self._acts.store.read(
+            lambda db: webhook_directory.listing(db, caller.workspace)
+        )
+        return json_response({"webhooks": found})
+
+    async def add(self, request: Request, caller: Caller) -> Response:
+        """It is tried first: one that does not take the test message is not added."""
+        refuse_others(request, ())
+        given = read_body(request, NEW)
+        untried = given.pop("untried", False)
+        try:
+            webhook = webhook_directory.new(**given)
+        except WrongProperty as error:
+            # Its text begins with the verb.
+            member = "secret" if "whsec_" in str(error) else "url"
+            raise Problem(422, f"{member} {error}", errors=[(str(error), f"/{member}")]) from None
+        # Who may not any more, or too often, makes no call of ours.
+        await self._acts.carry_out(caller, lambda db, now: None)
+        if not untried:
+            await self._try(webhook)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            id_ = webhook_directory.add(
+                db, caller.workspace, webhook, now=now, by=str(caller.member)
+            )
+            return {"id": id_, "secret": " ".join(webhook.secrets)}
+
+        return json_response(await self._acts.carry_out(caller, act), 201)
+
+    async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> None:
+            found = _webhook(db, caller, id).id
+            webhook_directory.remove(db, caller.workspace, found, now=now, by=str(caller.member))
+
+        await self._acts.carry_out(caller, act)
+        return Response(204)
+
+    async def enable(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> None:
+            found = _webhook(db, caller, id).id
+            webhook_directory.enable(db, caller.workspace, found, now=now, by=str(caller.member))
+
+        await self._acts.carry_out(caller, act)
+        return Response(204)
+
+    async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        webhook = await self._acts.carry_out(caller, lambda db, now: _webhook(db, caller, id))
+        await self._try(webhook)
+        return Response(204)
+
+    async def _try(self, webhook: Webhook) -> None:
+        result = await test_call(webhook, clock=self._acts.clock, open_stream=self._open_stream)
+        if result.outcome is not HandoverOutcome.HANDED:
+            told = f"did not take the test message: {result.reason}"
+            raise Problem(422, f"the webhook {told}", errors=[(told, "/url")])
+
+    async def failures(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        found = await self._acts.store.read(
+            lambda db: webhook_directory.dead_letters(db, caller.workspace)
+        )
+        return json_response({"failures": found})
+
+    async def replay(self, request: Request, caller: Caller) -> Response:
+        """One item, where the body names it, or all."""
+        refuse_others(request, ())
+        given = read_body(request, REPLAY) if request.body else {}
+        request_id = given.get("request_id")
+
+        def act(db: Db, now: float) -> int:
+            return webhook_directory.replay(
+                db, caller.workspace, request_id, now=now, by=str(caller.member)
+            )
+
+        return json_response({"replayed": await self._acts.carry_out(caller, act)})
+
+
+def _webhook(db: Db, caller: Caller, text: str) -> Webhook:
+    """Raises Problem for one that is not of the caller's workspace."""
+    try:
+        return webhook_directory.named(db, caller.workspace, identity(text))
+    except Refused:
+        raise unknown("webhook", text) from None
