@@ -376,7 +376,7 @@ def _radio(agent: Agent) -> Part:
             return open_tnc(place, baud, settings.radio_callsign, link)
         from fieldagent.agent.channels.node import open_node
 
-        node = partial(open_node, place, baud, link)
+        node = partial(open_node, place, baud, link, settings.radio_packet_bytes)
         return node() if owed is None else identified(node, owed)
 
     return partial(
@@ -386,6 +386,7 @@ def _radio(agent: Agent) -> Part:
         station.reception,
         link,
         random=random.Random(),
+        packet_bytes=settings.radio_packet_bytes,
         progress=agent.progress.watch("radio"),
     )
 

@@ -159,7 +159,7 @@ def to_the_hub(
     )
     words = HubPiggyback(journal, queue.channel, at_once=receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
-    reception = HubReception(journal, inbox, queue, budget, words, room=packing.whole_room)
+    reception = HubReception(journal, inbox, queue, budget, words, room=packing.room.whole(0))
     return outbox, reception
 
 
@@ -189,6 +189,7 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
         settings.radio_carry & channels,
         settings.radio_carry_credits_per_day,
         settings.package_time_to_live,
+        settings.radio_packet_bytes,
         settings.radio_hops,
         KeyStep.of(settings.radio_key, settings.radio_key_next),
     )

@@ -61,6 +61,7 @@ class Settings:
     radio_protocol: str
     radio_baud: int
     radio_callsign: str
+    radio_packet_bytes: int
     radio_station: int | None
     radio_name: str
     radio_key: tuple[bytes, ...]
@@ -129,10 +130,9 @@ def _keys(value: str) -> tuple[bytes, ...]:
 
 
 def _one_key(value: str) -> tuple[bytes, ...]:
-    keys = _keys(value)
-    if len(keys) != 1:
-        raise WrongProperty("must be one key of 64 hexadecimal digits")
-    return keys
+    if len(keys := _keys(value)) == 1:
+        return keys
+    raise WrongProperty("must be one key of 64 hexadecimal digits")
 
 
 _CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
@@ -275,6 +275,12 @@ KEYS = (
         "",
         "this station's call, such as N0CALL-7: kiss needs it for each frame; of a node it is said"
         " in plain text within ten minutes of whatever it transmits",
+    ),
+    Key(
+        "radio-packet-bytes",
+        whole(50, 250, "bytes"),
+        200,
+        "most bytes of a packet: as many as every radio of the group takes, the same on each (200)",
     ),
     Key(
         "radio-station",

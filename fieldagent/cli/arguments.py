@@ -349,6 +349,9 @@ def _add_simulate(commands: Subparsers) -> None:
         node.add_argument(f"--{name}", type=_chance, default=0.0, help=f"chance {what} (0)")
     node.add_argument("--delay", type=float, default=0.0, help="seconds it takes at most (0)")
     node.add_argument("--bitrate", type=_positive, default=9600.0, help="bits per second (9600)")
+    node.add_argument(
+        "--packet-bytes", type=_packet, default=255, help="most bytes that each takes (255)"
+    )
     node.add_argument("--seed", type=int, help="the same seed, the same chances")
 
 
@@ -386,6 +389,12 @@ def _chance(value: str) -> float:
     if not 0 <= float(value) <= 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
     return float(value)
+
+
+def _packet(value: str) -> int:
+    if not value.isdecimal() or not 1 <= int(value[:8]) <= 255:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 255")
+    return int(value)
 
 
 def _positive(value: str) -> float:

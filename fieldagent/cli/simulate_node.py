@@ -32,6 +32,7 @@ def node(given: argparse.Namespace) -> int:
         delay=given.delay,
     )
     air = SharedAir(Random(seed), impairments, given.bitrate)
+    air.packet_bytes = given.packet_bytes
     if given.topology is not None:
         try:
             air.losses = read_topology(given.topology.read_text(), given.nodes)

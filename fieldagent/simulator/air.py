@@ -91,6 +91,8 @@ class SharedAir:
     bitrate: float = 9600.0
     stations: list[int] = field(default_factory=list)
     losses: Losses | None = None
+    packet_bytes: int = 255
+    """What each radio takes."""
     flights: list[_Flight] = field(default_factory=list)
     """What is under way."""
     _ended: list[_Flight] = field(default_factory=list)

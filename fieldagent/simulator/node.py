@@ -49,7 +49,10 @@ class SimulatedNode:
         """Everything but the battery is forgotten, also what was to be transmitted."""
         self.link = node.NodeLink(
             node.NodeHello(
-                boot=self.random.getrandbits(32), node=f"sim-{self.number}", firmware="simulated"
+                boot=self.random.getrandbits(32),
+                packet_bytes=self.air.packet_bytes,
+                node=f"sim-{self.number}",
+                firmware="simulated",
             )
         )
         self._queue.clear()

@@ -27,11 +27,21 @@ _SUM_BYTES = 4
 
 def split(envelope: bytes, room: int) -> list[Fragment]:
     """Slices of which each fits an envelope of `room` bytes; a CRC-32 guards the whole."""
-    whole = envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
     size = room - OVERHEAD
-    count = -(-len(whole) // size)
+    count = -(-len(guarded(envelope)) // size)
     if size < 1 or count > COUNT_MAX:
         raise LocalProtocolError(f"{len(envelope)} bytes need more than {COUNT_MAX} fragments")
+    return cut(envelope, count)
+
+
+def guarded(envelope: bytes) -> bytes:
+    """What is cut: it, and a CRC-32 of it."""
+    return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
+
+
+def cut(envelope: bytes, count: int) -> list[Fragment]:
+    """So many slices, whichever channel they are for."""
+    whole = guarded(envelope)
     # Equal slices: the last is not a message of its own for a handful of bytes.
     size = -(-len(whole) // count)
     slices = [whole[i * size : (i + 1) * size] for i in range(count)]

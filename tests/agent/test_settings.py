@@ -36,6 +36,7 @@ GOOD = {
     "radio-protocol": "kiss",
     "radio-baud": "9600",
     "radio-callsign": "N0CALL-7",
+    "radio-packet-bytes": "51",
     "radio-station": "7",
     "radio-name": "Hut",
     "radio-key": "00" * 32,

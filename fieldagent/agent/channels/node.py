@@ -13,6 +13,8 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
+    AIR_BYTES_MAX,
+    AIR_BYTES_MIN,
     HeardPacket,
     RadioLost,
     ReceiveQueue,
@@ -32,8 +34,9 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 class NodeModem:
     """Implements `channels.radio_modem.RadioModem`."""
 
-    def __init__(self, port: SerialPort, link: ChannelLink) -> None:
+    def __init__(self, port: SerialPort, link: ChannelLink, packet_bytes: int = AIR_BYTES) -> None:
         self._port = port
+        self._packet_bytes = packet_bytes
         self._link = link
         self._node = node.NodeLink(node.NodeHello(boot=getrandbits(32)))
         self._writing = trio.Lock()
@@ -118,9 +121,13 @@ class NodeModem:
 
     def _opened(self, opened: node.NodeOpened) -> None:
         hello = opened.hello
-        if hello.packet_bytes < AIR_BYTES:
-            text = f"the node takes packets of {hello.packet_bytes} bytes, {AIR_BYTES} are needed"
-            raise RadioLost(f"{text}: give it other settings, or firmware")
+        if hello.packet_bytes < AIR_BYTES_MIN:
+            text = f"the node takes packets of {hello.packet_bytes} bytes"
+            raise RadioLost(f"{text}, {AIR_BYTES_MIN} are needed: give it other settings")
+        if hello.packet_bytes < self._packet_bytes:
+            text = f"the node takes packets of {hello.packet_bytes} bytes, not {self._packet_bytes}"
+            mend = f"set radio-packet-bytes={min(hello.packet_bytes, AIR_BYTES_MAX)}"
+            raise RadioLost(f"{text}: {mend} on each kit of the group, and restart")
         if opened.anew:
             log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
@@ -139,10 +146,12 @@ class NodeModem:
 
 
 @asynccontextmanager
-async def open_node(path: str, baud: int, link: ChannelLink) -> AsyncIterator[NodeModem]:
+async def open_node(
+    path: str, baud: int, link: ChannelLink, packet_bytes: int = AIR_BYTES
+) -> AsyncIterator[NodeModem]:
     """A node that has said hello. Raises RadioLost and PortLost, in groups."""
     async with open_serial(path, baud) as port, trio.open_nursery() as nursery:
-        air = NodeModem(port, link)
+        air = NodeModem(port, link, packet_bytes)
         nursery.start_soon(air.listen)
         nursery.start_soon(air.keep_time)
         await air.greet()

@@ -54,6 +54,7 @@ async def run(
     link: ChannelLink,
     *,
     random: randomness.Random,
+    packet_bytes: int = AIR_BYTES,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one radio for ever: absent, unplugged or without power, it goes on.
@@ -64,7 +65,7 @@ async def run(
     async def work() -> None:
         async with open_air() as air:
             _show(link, LinkState.READY, "")
-            await RadioDriver(air, outbox, reception, link, random, progress).work()
+            await RadioDriver(air, outbox, reception, link, random, packet_bytes, progress).work()
 
     def tell(error: BaseException) -> None:
         _show(link, LinkState.ABSENT, str(error))
@@ -92,6 +93,7 @@ class RadioDriver:
     reception: AirReception
     link: ChannelLink
     random: randomness.Random
+    packet_bytes: int
     progress: Callable[[], None]
     waiting: int = 0
     """Packets that no station has answered yet."""
@@ -142,7 +144,7 @@ class RadioDriver:
             if self.pause.cancelled_caught or late.cancelled_caught:
                 continue
             await self.outbox.fix_dates()
-            transmission = self.outbox.load(AIR_BYTES)
+            transmission = self.outbox.load(self.packet_bytes)
             if transmission is None:
                 await trio.sleep(1)
             else:

@@ -20,7 +20,9 @@ log = logging.getLogger(__name__)
 
 PACKETS_MAX = 64
 AIR_BYTES = 200
-"""Most bytes of a packet; every radio must take as many."""
+"""Most bytes of a packet, unless the settings say otherwise: each radio of a group takes them."""
+AIR_BYTES_MIN, AIR_BYTES_MAX = 50, 250
+"""What the settings may say: from LoRaWAN's slowest rate (51) to what LoRa chips hold (255)."""
 
 
 class RadioLost(Exception):

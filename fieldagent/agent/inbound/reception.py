@@ -404,15 +404,13 @@ def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken, at: float) -> None:
         taken.owed = True
 
 
-def confirms(
-    db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken, room: int = 0
-) -> bool:
+def confirms(db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken) -> bool:
     """Whether it is about the Package that has this number now."""
     try:
         known = outbound.package_in(db, sequence)
     except DamagedPackage:
         return False
-    if known is None or is_about(known, said, room):
+    if known is None or is_about(known, said):
         return known is not None
     taken.mismatches.append(sequence)
     return False

@@ -87,7 +87,7 @@ class Packet:
 
 class PacketReception:
     """`station` is our own number, `keys` are those of the group, none where it has none. `relay`
-    is there when this agent relays for others. `room` is that of a whole envelope of ours.
+    is there when this agent relays for others.
 
     Another kit may have our number, of a cloned card perhaps: what it sends is taken in, but not
     confirmed, as nobody could tell which of the two has it.
@@ -100,14 +100,12 @@ class PacketReception:
         *,
         keys: Sequence[bytes] = (),
         relay: Relay | None = None,
-        room: int,
         troubles: AirTroubles,
     ) -> None:
         self._inbox = inbox
         self.station = station
         self._keys = keys
         self._relay = relay
-        self._room = room
         self.troubles = troubles
         self._asked_for: set[AskedFor] = set()
 
@@ -247,7 +245,7 @@ class PacketReception:
 
     def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
         station, now = packet.station, packet.taken.now
-        if not confirms(db, sequence, ack, packet.taken, self._room):
+        if not confirms(db, sequence, ack, packet.taken):
             return
         if ack.by_hub:
             text = f"station {station} brought it to the hub"

@@ -12,7 +12,7 @@ from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.mesh.packet import Packet, PacketReception
-from fieldagent.agent.mesh.rounds import KEPT, PARTS_MAX, OnItsWay, Rounds
+from fieldagent.agent.mesh.rounds import KEPT, OnItsWay, Rounds, goes_round
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -110,8 +110,9 @@ class RadioReception:
             by = packet.sender if packet.is_echo else packet.station
             self._rounds.note_ack(sequence, ack, by, now)
         for entry in packet.items:
-            parts = self._packing.parts(entry)
-            if len(parts) > PARTS_MAX and not (entry.sos or packet.relay):
+            parts = self._packing.parts(entry, packet.station)
+            asked = bool(parts) and (entry.sos or packet.relay)
+            if not asked and not goes_round(len(parts), self._packing.room.size):
                 continue
             item = OnItsWay(
                 packet.station,

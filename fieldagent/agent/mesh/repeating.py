@@ -13,7 +13,7 @@ from fieldagent.agent.journal import history, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.agent.mesh.rounds import AT_HAND, PARTS_MAX, OnItsWay, Rounds
+from fieldagent.agent.mesh.rounds import AT_HAND, OnItsWay, Rounds, goes_round
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
@@ -84,8 +84,9 @@ class Repeating:
         left = AT_HAND
         if known.expires is not None:
             left = min(left, known.expires - self._clock())
-        parts = self._packing.parts(entry)
-        if left <= 0 or (len(parts) > PARTS_MAX and not entry.sos):
+        parts = self._packing.parts(entry, self._station)
+        asked = bool(parts) and entry.sos
+        if left <= 0 or not (asked or goes_round(len(parts), self._packing.room.size)):
             return
         collapse = known.package.collapse_key
         if collapse is not None:

@@ -42,8 +42,9 @@ ROUNDS_MAX = 6
 BLIND_MAX = 2
 """Times that the hub is asked for while nobody in earshot is known to reach it."""
 PRODS_MAX = 3
-PARTS_MAX = 8
-"""Fragments up to which an item that is no SOS goes round."""
+PARTS_MAX, BYTES_MAX = 8, 1600
+"""Fragments up to which an item that is no SOS goes round; of smaller packets as many as make these
+bytes."""
 APART = 5.0
 """Seconds between two items that are no SOS: who comes back lacks many."""
 KEPT = 3600.0
@@ -53,6 +54,11 @@ AT_HAND = 86_400.0
 
 Key = tuple[int, int, bytes]
 """The station whose item it is, the number it gave it, and its digest."""
+
+
+def goes_round(parts: int, packet_bytes: int) -> bool:
+    """Whether what is no SOS does, in so many packets."""
+    return 0 < parts <= max(PARTS_MAX, BYTES_MAX // packet_bytes)
 
 
 @dataclass(slots=True)

@@ -3,11 +3,13 @@ neighbours."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh.key_change import KeyChange, KeyStep
@@ -27,7 +29,9 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Entry, Introduction
+from fieldagent.wire.envelope import Entry, Introduction, encode
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class StationTerms:
     """What they may cost."""
     time_to_live: float
     """Seconds that a neighbour's item waits for its channel."""
+    packet_bytes: int = AIR_BYTES
+    """Most of one packet."""
     hops: int = 3
     """Transmissions that bring an SOS, or what asks for the hub, anywhere at most."""
     key_step: KeyStep = KeyStep.NONE
@@ -80,7 +86,17 @@ def words_of(
 ) -> RadioPiggyback:
     """What the station says beside Packages."""
     me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
+    spare = terms.packet_bytes - _introduction_bytes(terms, me)
+    if spare < 0:
+        short = me.name.encode()[:spare].decode(errors="ignore")
+        log.warning("radio-name is too long for one packet: neighbours are told %r", short)
+        me = replace(me, name=short)
     return RadioPiggyback(terms.number, me, asks_for_relay=asks_for_relay, clock=clock)
+
+
+def _introduction_bytes(terms: StationTerms, identity: Identity) -> int:
+    entry = Entry(terms.number, Introduction(identity))
+    return len(encode([entry], origin=terms.number, key=next(iter(terms.keys), None)))
 
 
 def set_up(
@@ -102,7 +118,9 @@ def set_up(
             clock=journal.clock,
         )
     key = terms.keys[0] if terms.keys else None
-    packing = Packing(journal, queue, key=key, station=terms.number)
+    packing = Packing(
+        journal, queue, key=key, station=terms.number, packet_bytes=terms.packet_bytes
+    )
     budget = Budget(Channel.RADIO, journal, clock=endings.clock)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
     troubles = AirTroubles(endings.clock)
@@ -111,7 +129,6 @@ def set_up(
         terms.number,
         keys=terms.keys,
         relay=relay,
-        room=packing.whole_room,
         troubles=troubles,
     )
     neighbours = Neighbours(endings.clock)

@@ -13,7 +13,7 @@ class Draft:
         self.entries: list[Entry] = []
         self.body = b""
         """What is in it, encoded."""
-        self._origin = origin
+        self.origin = origin
         self._key = key
         self._packed = packed
 
@@ -28,7 +28,7 @@ class Draft:
     def encoded(self, *more: Entry) -> bytes:
         """What it would be with these as well."""
         entries = [*self.entries, *more]
-        return encode(entries, origin=self._origin, key=self._key, packed=self._packed)
+        return encode(entries, origin=self.origin, key=self._key, packed=self._packed)
 
     def add(self, entry: Entry, room: int) -> bool:
         """Whether it still fits into `room` bytes; then it is in."""

@@ -20,11 +20,12 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
 from fieldagent.agent.outbound.proof import entry_of, numbered
+from fieldagent.agent.outbound.room import Room, TooLarge
 from fieldagent.agent.outbound.terms import TERMS
-from fieldagent.package.package import Package
-from fieldagent.wire.envelope import Entry, Fragment, Source, encode
-from fieldagent.wire.fragments import lacking, split
-from fieldagent.wire.tag import TAG_BYTES
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Package, Status
+from fieldagent.wire.envelope import Entry, RelayRequest, Source, encode
+from fieldagent.wire.fragments import lacking
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,8 @@ class _Next:
 
 
 class Packing:
-    """One channel's. `key` tags what is sent; on the air `station` says who sends."""
+    """One channel's. `key` tags what is sent; on the air `station` says who sends, in packets of
+    `packet_bytes` at most."""
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Packing:
         *,
         key: bytes | None = None,
         station: int = 0,
+        packet_bytes: int | None = None,
     ) -> None:
         self._journal = journal
         self.queue = queue
@@ -78,8 +81,8 @@ class Packing:
         self._station = station
         self.acks = AwaitedAcks() if self._terms.shared else None
         """Where only an acknowledgement shows that somebody heard."""
-        self.whole_room = self._terms.size - (0 if key is None else TAG_BYTES + 1)
-        """Bytes up to which an envelope without a tag goes whole."""
+        size = self._terms.size if packet_bytes is None else packet_bytes
+        self.room = Room(size, key is not None, self._terms.shared)
         self._prepared: _Next | None = None
         """Of the Package that was looked at last, when all of it goes at once."""
 
@@ -127,6 +130,9 @@ class Packing:
                 log.error("%s: it ends as Error and is kept for a look; post it again", damaged)
                 self.queue.finish(key, DAMAGED)
                 continue
+            except TooLarge as error:
+                self.queue.finish(key, Leg(Status.ERROR, f"too large: {error}"))
+                continue
             if found.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)
@@ -169,23 +175,24 @@ class Packing:
         return None if self.queue.is_sos(foremost) else True
 
     def _pack_repeat(self, repeat: Repeat, room: int) -> Packed | None:
-        """Who lacks it is told whole or not at all: whoever is not named is silent."""
-        draft = self._draft(repeat.origin)
-        if len(draft.encoded(*repeat.entries, *repeat.lacking)) <= room:
-            entries = [*repeat.entries, *repeat.lacking]
-        else:
-            entries = [*repeat.entries]
-        if not all(draft.add(entry, room) for entry in entries):
-            log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
-            return None
-        return Packed(draft.body, [], Piggybacked(), urgent=repeat.sos)
+        """Who lacks it is told whole or not at all: whoever is not named is silent. Where not even
+        the request to relay fits, its sender has told that."""
+        told = [*repeat.entries]
+        bare = [each for each in told if not isinstance(each.content, RelayRequest)]
+        for entries in ([*told, *repeat.lacking], told, bare):
+            draft = self._draft(repeat.origin)
+            body = draft.encoded(*entries)
+            if len(body) <= room:
+                return Packed(body, [], Piggybacked(), urgent=repeat.sos)
+        log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
+        return None
 
     def _joins(self, found: _Next, whose: int, draft: Draft, room: int) -> bool:
         """Whether it rides along: all of it, of the same sender, and no more than is worth it."""
         lone = found.piece.sequence in self.queue.alone or found.origin != whose
         if found.piece.count > 1 or lone:
             return False
-        return draft.add(found.entry, min(room, self._terms.fill))
+        return draft.add(found.entry, min(room, self._terms.fill, self.room.filled(draft.origin)))
 
     def _draft(self, origin: int) -> Draft:
         return Draft(origin or self._station, self._key, packed=self._terms.packs_text)
@@ -197,12 +204,12 @@ class Packing:
         entry = entry_of(known)
         whole = encode([entry], packed=self._terms.packs_text)
         draft = self._draft(known.origin)
-        if len(whole) <= self.whole_room:
+        if len(whole) <= self.room.whole(draft.origin):
             bare = self._key is None and not (known.origin or self._station)
             body = whole if bare else draft.encoded(entry)
             self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries, known.undated)
             return self._prepared
-        fragments = self._cut(entry)
+        fragments = self.room.cut(entry, draft.origin)
         piece = Piece(sequence, 0, len(fragments))
         index = self._positions(piece, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
@@ -229,19 +236,18 @@ class Packing:
         """A packet that holds nothing else."""
         return self._draft(0).encoded(entry)
 
-    def parts(self, entry: Entry) -> list[Entry]:
-        """It, or its fragments where it needs some."""
-        if len(encode([entry], packed=self._terms.packs_text)) <= self.whole_room:
+    def parts(self, entry: Entry, origin: int) -> list[Entry]:
+        """It, or its fragments where it needs some; none of what is too large. Text in fragments is
+        plain: a later version packs it otherwise, and fits no slice that left before."""
+        if len(encode([entry], packed=self._terms.packs_text)) <= self.room.whole(origin):
             return [entry]
-        return [Entry(entry.sequence, part) for part in self._cut(entry)]
-
-    def _cut(self, entry: Entry) -> list[Fragment]:
-        """Text in fragments is plain: a later version packs it otherwise, and fits no slice that
-        left before."""
-        return split(encode([entry]), self.whole_room)
+        try:
+            return [Entry(entry.sequence, part) for part in self.room.cut(entry, origin)]
+        except TooLarge:
+            return []
 
     def sizes(self, package: Package, now: float) -> list[int]:
         """Bytes of each transmission that it would take, alone; beside others it may take less."""
         entry = numbered(outbound.next_sequence(self._journal), package, now)
         draft = self._draft(0)
-        return [len(draft.encoded(part)) for part in self.parts(entry)]
+        return [len(draft.encoded(part)) for part in self.parts(entry, draft.origin)]

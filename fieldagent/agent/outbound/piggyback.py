@@ -296,8 +296,10 @@ class RadioPiggyback:
         if draft.entries and self.asks_for_relay():
             draft.add(Entry(0, RelayRequest()), room)
         if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
+            beside = bool(draft.entries)
             words.introduced = draft.add(self._introduction, room)
-            self._presents_itself = False
+            # Where it never fits beside a Package it has a packet of its own.
+            self._presents_itself = beside and not words.introduced
             if words.introduced:
                 # Of nothing: that we read what acknowledges several.
                 draft.add(Entry(0, Ack(self._introduction.sequence, 0, frozenset())), room)

@@ -18,7 +18,7 @@ from fieldagent.wire.envelope import (
     digest_of_slices,
     encode,
 )
-from fieldagent.wire.fragments import split
+from fieldagent.wire.fragments import cut, split
 
 
 def entry_of(known: Accepted) -> Entry:
@@ -34,8 +34,8 @@ def numbered(number: int, package: Package, dated: float) -> Entry:
     return Entry(number, package.item, time, package.sos)
 
 
-def is_about(known: Accepted, said: Receipt | Report | Ack, room: int = 0) -> bool:
-    """`room` is that of a whole envelope on the channel: fragments are cut to it.
+def is_about(known: Accepted, said: Receipt | Report | Ack, room: int | None = None) -> bool:
+    """With the `room` of a whole envelope, fragments count only where they are cut to it.
 
     A peer of before digests is believed where nobody else can have used the number. Below that it
     ends no SOS.
@@ -45,6 +45,9 @@ def is_about(known: Accepted, said: Receipt | Report | Ack, room: int = 0) -> bo
     entry = entry_of(known)
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)
-    slices = [fragment.slice for fragment in split(encode([entry]), room)]
+    whole = encode([entry])
+    if room is not None and len(split(whole, room)) != said.count:
+        return False
+    slices = [fragment.slice for fragment in cut(whole, said.count)]
     arrived = [piece for index, piece in enumerate(slices) if index in said.arrived]
-    return len(slices) == said.count and said.digest == digest_of_slices(arrived)
+    return said.digest == digest_of_slices(arrived)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fieldagent.agent.channels.radio_modem import AIR_BYTES
+from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MAX
 from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
 from fieldagent.wire.credit import credits_for
@@ -42,8 +42,7 @@ TERMS = {
         MO_BYTES, MO_BYTES, credits_for, packs_text=True, companions=96
     ),
     Channel.CELLULAR: ChannelTerms(BODY_BYTES, 4_096, _free, authentic=True, confirms=True),
-    # The rest of a packet holds a relay request, and an acknowledgement or two.
-    Channel.RADIO: ChannelTerms(AIR_BYTES - 20, AIR_BYTES - 20, _free, confirms=True, shared=True),
+    Channel.RADIO: ChannelTerms(AIR_BYTES, AIR_BYTES_MAX, _free, confirms=True, shared=True),
 }
 
 

@@ -17,7 +17,7 @@ from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.contract import ChannelLink, Reception
 from fieldagent.agent.channels.identification import OwedIdentification, identified
 from fieldagent.agent.channels.node import open_node
-from fieldagent.agent.channels.radio_modem import AirReception, RadioModem
+from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, RadioModem
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
@@ -100,6 +100,7 @@ async def station(
     hops: int = 3,
     key_step: KeyStep = KeyStep.NONE,
     callsign: str = "",
+    packet_bytes: int = AIR_BYTES,
 ) -> AsyncIterator[Station]:
     """With `relays_over`, channels to the hub whose driver is left to the test."""
     folder = path / f"station-{number}"
@@ -109,7 +110,15 @@ async def station(
     radio_ = Channel.RADIO
     queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
     terms = StationTerms(
-        number, f"Kit {number}", keys, relays_over, credits_per_day, 86_400, hops, key_step
+        number,
+        f"Kit {number}",
+        keys,
+        relays_over,
+        credits_per_day,
+        86_400,
+        packet_bytes,
+        hops,
+        key_step,
     )
     words = words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
@@ -125,7 +134,7 @@ async def station(
     outboxes[radio_], receptions[radio_] = on_the_air.outbox, on_the_air.reception
     Resume(journal, queues, intake, endings, trio.Event()).begin()
     opener: Callable[[], AbstractAsyncContextManager[RadioModem]]
-    opener = partial(open_node, str(port), 115200, link)
+    opener = partial(open_node, str(port), 115200, link, packet_bytes)
     if callsign:
         opener = partial(
             identified, opener, OwedIdentification(on_the_air.identification(callsign))
@@ -134,7 +143,7 @@ async def station(
         async with running(journal), trio.open_nursery() as nursery:
             for each in outboxes.values():
                 nursery.start_soon(each.run)
-            driving = partial(radio.run, random=Random(number))
+            driving = partial(radio.run, random=Random(number), packet_bytes=packet_bytes)
             nursery.start_soon(on_the_air.repeating.run)
             nursery.start_soon(driving, opener, on_the_air.outbox, on_the_air.reception, link)
             yield Station(

@@ -1,0 +1,98 @@
+"""Radios whose packets are small: LoRaWAN's slowest rate takes 51 bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.journal import inbound
+from fieldagent.package.package import Channel, Status
+from fieldagent.simulator.air import SharedAir
+from fieldagent.wire.envelope import derive_key
+from tests.agent.channels.radio_kit import on_air, station, until
+from tests.agent.channels.test_radio import data
+from tests.kit import RATES
+from tests.simulator.test_simulate_node import kit, nodes, told
+
+KEY = derive_key(bytes(32), "AIR")
+LONG = "Weather turns, we stay at the hut tonight. " * 4
+SMALL = 51
+
+
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of every packet on the air."""
+    found: list[int] = []
+    transmit = SharedAir.transmit
+
+    def measured(air: SharedAir, now: float, number: int, packet: bytes) -> float:
+        found.append(len(packet))
+        return transmit(air, now, number, packet)
+
+    monkeypatch.setattr(SharedAir, "transmit", measured)
+    return found
+
+
+async def test_all_that_a_team_says_goes_in_51_bytes(
+    tmp_path: Path, clock: Any, sizes: list[int]
+) -> None:
+    """A line of three, of which the ends don't hear each other, at 10 % loss, with a key, and one
+    with a number of 5 bytes: messages, an SOS, and data in many fragments."""
+    numbers = (1, 2, 3_000_000_000)
+    terms: dict[str, Any] = {"keys": (KEY,), "packet_bytes": SMALL}
+    async with (
+        on_air(tmp_path, {"loss": 0.1}, 3, topology="1 2\n2 3\n"),
+        station(tmp_path, numbers[0], tmp_path / "node-1", **terms) as ada,
+        station(tmp_path, numbers[1], tmp_path / "node-2", **terms) as ben,
+        station(tmp_path, numbers[2], tmp_path / "node-3", **terms) as eve,
+    ):
+        await ada.post(message={"content": LONG})
+        await eve.post(message={"content": "fine here"})
+        await ben.post(data=data(250))
+        await ada.post(message={"content": "help, all of us"}, priority=100)
+        await until(lambda: len(eve.messages()) == 3 and len(ada.messages()) == 2)
+        await until(lambda: len(ben.messages()) == 3)
+        assert {LONG, "help, all of us"} < set(eve.messages())
+    assert max(sizes) <= SMALL
+
+
+async def test_what_is_too_large_ends_and_holds_nothing_up(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", keys=(KEY,), packet_bytes=SMALL) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", keys=(KEY,), packet_bytes=SMALL) as ben,
+    ):
+        large = await ada.post(data=data(5000))
+        assert await ada.outcome(await ada.post()) is Status.DELIVERED
+        ended = await ada.endings.outcome(large)
+        assert ended.status is Status.ERROR
+        assert ended.legs[Channel.RADIO].reason.startswith("too large: 50")
+        assert ben.messages() == ["hello"]
+        # It has a packet of its own where it does not fit beside a message.
+        await until(lambda: inbound.station_names(ben.journal).get(1) == "Kit 1", 60)
+
+
+def test_a_small_node_says_what_to_set(tmp_path: Path) -> None:
+    key = {"radio-key": "0b" * 32}
+    small = {**key, "radio-packet-bytes": str(SMALL)}
+    with nodes(tmp_path, "--seed", "7", "--packet-bytes", str(SMALL)):
+        with kit(tmp_path, 1, {}, **key) as ada:
+            ada.expect("the node takes packets of 51 bytes, not 200: set radio-packet-bytes=51")
+            assert "set radio-packet-bytes=51" in told(ada, "status")
+        (tmp_path / "kit-1").rename(tmp_path / "kit-before")
+        with kit(tmp_path, 1, {}, **small) as ada, kit(tmp_path, 2, {}, **small) as ben:
+            assert ada.post(LONG).body["status"] == "Delivered"
+            assert LONG in ben.expect("hook: ")
+            assert ada.post("leg broken", priority=100).body["status"] == "Delivered"
+            assert "leg broken" in ben.expect("hook: ")
+            cost = ada.call("POST", "/api/package/cost", {"message": {"content": "x" * 160}})
+            assert cost.body["channels"]["Radio"]["parts"] == 10
