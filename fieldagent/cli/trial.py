@@ -16,17 +16,16 @@ import fcntl
 import json
 import os
 import sqlite3
-import subprocess
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from fieldagent.agent import outcomes
 from fieldagent.agent.settings import load
+from fieldagent.cli import kit_health
 from fieldagent.cli.exit_codes import ERROR, OK
+from fieldagent.cli.kit_health import Wanted
 from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.log_lines import complain
 from fieldagent.store.sqlite import copy_whole
@@ -34,16 +33,6 @@ from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.private import make_private_folder
 
 UNIT = "fieldagent-update.service"
-AGENT = "fieldagent.service"
-ANSWERS = 10.0
-"""Seconds in which a living agent answers."""
-SILENT = 120.0
-"""Seconds after which an agent that does not answer is taken for one that does not start."""
-LOOK = 1.0
-BOOTS = 3
-"""So often a kit may start while a program is on trial, before that is held to be its fault."""
-WORKS = {"ready": 2, "busy": 2, "no service": 1}
-"""Of a channel's states, those in which it works; a higher one is better."""
 IN_WORDS = {
     "switch": "the new program is put in place",
     "watch": "the new program is on trial",
@@ -89,6 +78,9 @@ class Trial:
     why: str = ""
     """Why it goes back."""
 
+    def wanted(self) -> Wanted:
+        return Wanted(Path(self.settings), self.channels, self.version, self.minutes, self.steady)
+
 
 def read(place: Place) -> Trial:
     return Trial(**json.loads(place.trial.read_bytes()))
@@ -114,7 +106,7 @@ def go_on(place: Place) -> int:
         try:
             return _take_steps(place)
         except OSError:
-            _systemctl("start", "--no-block", AGENT)
+            kit_health.systemctl("start", "--no-block", kit_health.AGENT)
             raise
 
 
@@ -127,7 +119,7 @@ def _take_steps(place: Place) -> int:
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
                 write(place, trial)
-                why = _watched(trial)
+                why = kit_health.watched(trial.wanted(), trial.boots)
                 if not why:
                     _end(place, trial)
                     return OK
@@ -141,7 +133,7 @@ def _take_steps(place: Place) -> int:
 
 
 def _switched(place: Place, trial: Trial) -> Trial:
-    _systemctl("stop", AGENT)
+    kit_health.systemctl("stop", kit_health.AGENT)
     journal = _journal(trial)
     # Where power failed below, the new program may have begun: the copy of before is kept.
     if journal.exists() and journal_version(journal.parent) == trial.journal_version:
@@ -150,75 +142,35 @@ def _switched(place: Place, trial: Trial) -> Trial:
     return replace(trial, phase="watch")
 
 
-def _watched(trial: Trial) -> str:
-    """Why the new program does not work; empty where it does."""
-    if trial.boots > BOOTS:
-        return f"the kit was started {BOOTS} times while it was on trial"
-    _systemctl("start", "--no-block", AGENT)
-    began = time.monotonic()
-    answered = False
-    while True:
-        status = _status(trial)
-        answered = answered or status is not None
-        why = _unfit(status, trial)
-        waited = time.monotonic() - began
-        if not why or waited > 60 * trial.minutes or (waited > SILENT and not answered):
-            return why
-        time.sleep(LOOK)
-
-
-def _unfit(status: Mapping[str, Any] | None, trial: Trial) -> str:
-    if status is None:
-        return f"no agent answers; `journalctl -u {AGENT}` may tell why"
-    if status["version"] != trial.version:
-        return f"what answers is {status['version']}"
-    for name, before in trial.channels.items():
-        channel = status["channels"][name]
-        if WORKS.get(channel["state"], 0) < WORKS[before]:
-            why = f" ({channel['reason']})" if channel["reason"] else ""
-            return f"{name} was {before}, and is {channel['state']}{why}"
-    if status["uptime"] < trial.steady:
-        return f"it does not run for {trial.steady:g} s in one piece"
-    return ""
-
-
-def _status(trial: Trial) -> dict[str, Any] | None:
-    port = load(Path(trial.settings)).api_port
-    try:
-        call(port, "GET", "/api/health", timeout=ANSWERS)
-        status: dict[str, Any] = call(port, "GET", "/api/status", timeout=ANSWERS).body
-    except CallFailed:
-        return None
-    return status
-
-
 def _go_back(place: Place, trial: Trial) -> None:
-    _systemctl("stop", AGENT)
+    kit_health.systemctl("stop", kit_health.AGENT)
     put_file(Path(trial.program), place.previous.read_bytes(), mode=0o644)
     journal = _journal(trial)
     lost = ""
     if trial.journal_version and journal_version(journal.parent) > trial.journal_version:
         kept = _restore(place.journal, journal, trial)
         lost = f"; what was accepted meanwhile is in {kept}"
-    _systemctl("start", "--no-block", AGENT)
+    kit_health.systemctl("start", "--no-block", kit_health.AGENT)
     _tell_the_hub(trial, lost)
 
 
 def _tell_the_hub(trial: Trial, lost: str) -> None:
     """As a message of this kit's, over IP alone; it waits there like any other."""
     began = time.monotonic()
-    while (status := _status(trial)) is None:
-        if time.monotonic() - began > SILENT:
-            complain(f"{trial.previous_version} does not answer: `journalctl -u {AGENT}`")
+    while (status := kit_health.status(Path(trial.settings))) is None:
+        if time.monotonic() - began > kit_health.SILENT:
+            complain(
+                f"{trial.previous_version} does not answer: `journalctl -u {kit_health.AGENT}`"
+            )
             return
-        time.sleep(LOOK)
+        time.sleep(kit_health.LOOK)
     if not status["channels"]["Cellular"]["configured"]:
         return
     text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
     body = {"message": {"content": f"{text} {trial.why}{lost}"}, "channels": ["Cellular"]}
     port = load(Path(trial.settings)).api_port
     try:
-        call(port, "POST", "/api/package/async", body, timeout=ANSWERS)
+        call(port, "POST", "/api/package/async", body, timeout=kit_health.ANSWERS)
     except CallFailed as failed:
         complain(f"the hub was not told: {failed}")
 
@@ -228,10 +180,6 @@ def _end(place: Place, trial: Trial) -> None:
     for each in (place.new, place.journal, place.trial):
         each.unlink(missing_ok=True)
     sync_folder(place.folder)
-
-
-def _systemctl(*arguments: str) -> None:
-    subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, check=True)
 
 
 def _journal(trial: Trial) -> Path:

@@ -16,12 +16,10 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 from fieldagent.agent.settings import load
-from fieldagent.cli import trial
+from fieldagent.cli import kit_health, trial
 from fieldagent.cli.exit_codes import ERROR, IO_FAILED, OK, REFUSED, TAKEN
-from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.log_lines import complain
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.cli.trial import Place, Trial
@@ -214,18 +212,15 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _channels(port: int) -> dict[str, str]:
     """How each that works does now; none where no agent runs."""
-    try:
-        status = call(port, "GET", "/api/status", timeout=trial.ANSWERS).body
-    except CallFailed:
+    found = kit_health.working_channels(port)
+    if found is None:
         _tell("no agent runs: it is tried whether the new one does")
-        return {}
-    found: dict[str, Any] = status["channels"]
-    return {name: each["state"] for name, each in found.items() if each["state"] in trial.WORKS}
+    return found or {}
 
 
 def _follow(place: Place, offered: Trial, as_json: bool) -> int:
     """Until the unit has ended, which does not need us."""
-    until = time.monotonic() + 60 * offered.minutes + 2 * trial.SILENT
+    until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENT
     phase = ""
     try:
         while not place.result.exists():

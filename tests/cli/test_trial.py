@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli import trial
+from fieldagent.cli import kit_health, trial
 from fieldagent.cli.trial import Place, Trial
 from tests.cut import PowerCut, cut_at
 
@@ -51,7 +51,7 @@ class Kit:
             with closing(sqlite3.connect(self.journal)) as db:
                 db.execute("PRAGMA user_version=14")
 
-    def status(self, _: Trial) -> dict[str, Any] | None:
+    def status(self, _: Path) -> dict[str, Any] | None:
         new = self.program.read_bytes() == NEW
         if new and not self.works:
             return None
@@ -69,10 +69,10 @@ def test_power_may_fail_at_any_step(
     tmp_path: Path, step: int, works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path, works=works)
-    monkeypatch.setattr(trial, "_systemctl", kit.systemctl)
-    monkeypatch.setattr(trial, "_status", kit.status)
+    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "status", kit.status)
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
-    with cut_at(step, *files, (trial, "_systemctl")) as made:
+    with cut_at(step, *files, (kit_health, "systemctl")) as made:
         trial.go_on(kit.place)
     assert len(made) < STEPS, "there are more steps than this test cuts"
     assert kit.program.read_bytes() in (OLD, NEW)
@@ -91,8 +91,8 @@ def test_a_disk_that_fails_leaves_the_agent_at_work(
 ) -> None:
     """With the program before; the next start goes on."""
     kit = Kit(tmp_path, works=True)
-    monkeypatch.setattr(trial, "_systemctl", kit.systemctl)
-    monkeypatch.setattr(trial, "_status", kit.status)
+    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "status", kit.status)
 
     def full(*_: object) -> None:
         raise OSError("the disk is full")
@@ -110,16 +110,16 @@ def test_a_kit_that_starts_again_and_again_goes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path, works=True)
-    monkeypatch.setattr(trial, "_systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
 
-    def dies(_: Trial) -> None:
+    def dies(_: Path) -> None:
         raise PowerCut
 
-    monkeypatch.setattr(trial, "_status", dies)
-    for _ in range(trial.BOOTS):
+    monkeypatch.setattr(kit_health, "status", dies)
+    for _ in range(kit_health.BOOTS):
         with pytest.raises(PowerCut):
             trial.go_on(kit.place)
-    monkeypatch.setattr(trial, "_status", kit.status)
+    monkeypatch.setattr(kit_health, "status", kit.status)
     assert trial.go_on(kit.place) == 1
     assert kit.program.read_bytes() == OLD
     assert "was started 3 times" in kit.place.result.read_text()
