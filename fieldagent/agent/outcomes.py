@@ -1,4 +1,5 @@
-"""How the last update of this kit ended, as root's unit has left it for the agent to read."""
+"""How the last changes of this kit's program and settings ended, as root's units have left it for
+the agent to read."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fieldagent.wire.kit_note import KitReport, UpdateReport
+from fieldagent.wire.kit_note import KitReport, SettingsReport, UpdateReport
 
 UPDATE = "result.json"
+SETTINGS = "settings-result.json"
 
 
 def folder_of(state_directory: Path) -> Path:
@@ -19,17 +21,25 @@ def folder_of(state_directory: Path) -> Path:
 def read(state_directory: Path) -> KitReport:
     """Nothing of what cannot be read: an earlier version let nobody but root in."""
     folder = folder_of(state_directory)
-    update = _found(folder / UPDATE)
-    try:
-        return KitReport(
-            update and UpdateReport(update["version"], update["previous_version"], update["why"])
-        )
-    except (KeyError, TypeError):
-        return KitReport()
+    return KitReport(_update(folder / UPDATE), settings_in(folder))
 
 
-def _found(path: Path) -> Any:
+def _update(path: Path) -> UpdateReport | None:
+    found = _found(path, version=str, previous_version=str, why=str)
+    return None if found is None else UpdateReport(*found)
+
+
+def settings_in(folder: Path) -> SettingsReport | None:
+    found = _found(folder / SETTINGS, number=int, state=str, why=str)
+    return None if found is None else SettingsReport(*found)
+
+
+def _found(path: Path, **members: type) -> list[Any] | None:
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
+    if not isinstance(found, dict):
+        return None
+    values = [found.get(name) for name in members]
+    return values if list(map(type, values)) == list(members.values()) else None

@@ -77,6 +77,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_page(commands)
     _add_provision(commands)
     _add_update(commands)
+    _add_settings(commands)
     _add_simulate(commands)
     _add_help(commands)
     add_hub(commands, named_alone=called not in ("hub", None))
@@ -288,23 +289,37 @@ def _add_update(commands: Subparsers) -> None:
     update.add_argument("--older", action="store_true", help="also one that is no newer")
     update.add_argument("--last", action="store_true", help="how the last update ended")
     update.add_argument("--json", action="store_true", help="print how it ended as JSON")
-    for name, place, summary in (
-        ("--key", "/etc/fieldagent/update.pub", "public keys of minisign's that are trusted"),
-        ("--config", "/etc/fieldagent/agent.properties", "settings of the agent"),
-        ("--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace"),
-        ("--state", "/var/lib/fieldagent-update", "folder of the update"),
-    ):
-        told = f"{summary} ({place})"
-        update.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=told)
-    update.add_argument(
+    _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace")
+    _add_trial(update)
+
+
+def _add_settings(commands: Subparsers) -> None:
+    summary = "tell what became of the settings that the hub has brought last"
+    settings = command(commands, "settings", ("settings", "settings"), summary)
+    settings.add_argument("--json", action="store_true", help="print JSON")
+    _add_trial(settings)
+
+
+def _add_trial(parser: CommandParser) -> None:
+    """What is changed as root, tried, and taken back where it does not do."""
+    keys = "public keys of minisign's that are trusted"
+    _add_place(parser, "--key", "/etc/fieldagent/update.pub", keys)
+    _add_place(parser, "--config", "/etc/fieldagent/agent.properties", "settings of the agent")
+    _add_place(parser, "--state", "/var/lib/fieldagent-update", "folder of what is tried")
+    parser.add_argument(
         "--within", type=float, default=15, metavar="MINUTES", help="for all to work again (15)"
     )
-    update.add_argument(
+    parser.add_argument(
         "--steady", type=float, default=30, metavar="SECONDS", help="to run in one piece (30)"
     )
-    update.add_argument(
+    parser.add_argument(
         "--go-on", action="store_true", help="for the unit: take what steps are left"
     )
+
+
+def _add_place(parser: CommandParser, name: str, place: str, summary: str) -> None:
+    told = f"{summary} ({place})"
+    parser.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=told)
 
 
 def _add_simulate(commands: Subparsers) -> None:

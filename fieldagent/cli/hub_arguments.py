@@ -205,9 +205,28 @@ def _add_device(actions: Subparsers) -> None:
     rule.add_argument("--every", type=duration, metavar="12h", help="after its last item")
     rule.add_argument("--by", type=_minute, metavar="18:00", help="of each day, in UTC")
     rule.add_argument("--off", action="store_true", help="nothing is expected of it any more")
+    _add_setting(device)
     _add_disabling(device, "device", "device")
     _add_deletion(device, "device")
     _action(device, "list", "device_list", "list devices")
+
+
+def _add_setting(device: Subparsers) -> None:
+    summary = "send settings to a kit over its link, which their operator has signed"
+    change = _action(device, "set", "device_set", summary)
+    change.set_defaults(carry_out=("hub_settings", "device_set"))
+    change.add_argument("device")
+    change.add_argument(
+        "settings", nargs="*", metavar="NAME=VALUE", help="NAME= takes the setting away"
+    )
+    change.add_argument(
+        "--file",
+        type=Path,
+        help="where the text to be signed is written, or lies signed (device-NUMBER.settings)",
+    )
+    change.add_argument(
+        "--secret-key", type=Path, metavar="FILE", help="sign it here, with this key of minisign's"
+    )
 
 
 def _add_dead_letter(actions: Subparsers) -> None:

@@ -21,6 +21,7 @@ from fieldagent.agent.settings import load
 from fieldagent.cli import kit_health, trial
 from fieldagent.cli.exit_codes import ERROR, IO_FAILED, OK, REFUSED, TAKEN
 from fieldagent.cli.log_lines import complain
+from fieldagent.cli.settings_trial import SettingsPlace
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.cli.trial import Place, Trial
 from fieldagent.system.folder import put_file
@@ -76,6 +77,8 @@ def _offer(given: argparse.Namespace, place: Place) -> Trial:
     if place.trial.exists():
         version = trial.read(place).version
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
+    if SettingsPlace(given.state).trial.exists():
+        raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
     content = _verified(given.what, given.key)
     place.make()
     put_file(place.new, content)

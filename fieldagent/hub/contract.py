@@ -92,6 +92,9 @@ class Mailbox(Protocol):
     async def take_in(self, body: bytes) -> None:
         """One message from the agent, of any content; damage in it is logged, never raised."""
 
+    async def next_note(self) -> bytes:
+        """Wait for what the agent is to be told of its kit. Cancelled, it loses nothing."""
+
     async def take_note(self, body: bytes) -> None:
         """What the agent tells of its kit, of any content; damage in it is logged, never raised."""
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub import lease, secret, sessions
+from fieldagent.hub import kit_report, lease, secret, sessions
 from fieldagent.hub.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.contract import Device, Unknown, number_of
 from fieldagent.hub.store.contract import Db
@@ -299,7 +299,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
         " AND delivery.state IN ('waiting', 'packed')),"
         " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble,"
-        " contact.at, contact.version, contact.last_update FROM device"
+        f" contact.at, contact.version, contact.last_update, {kit_report.SETTINGS} FROM device"
         " JOIN member ON member.id = device.member"
         " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
         " ORDER BY device.id",
@@ -322,6 +322,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
             "lastContact",
             "version",
             "lastUpdate",
+            "settings",
         ),
         now,
         workspace,

@@ -198,7 +198,8 @@ class _MailboxPost:
         self.note_bytes("received", len(body))
 
     async def next_note(self) -> bytes:
-        await trio.sleep_forever()
+        with _or_later():
+            return await self.mailbox.next_note()
 
     async def take_note(self, body: bytes) -> None:
         with _or_later():

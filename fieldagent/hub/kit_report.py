@@ -1,9 +1,27 @@
-"""What kits tell of themselves over their links: how their last update ended."""
+"""What the hub has for kits beside messages, and what they tell of themselves: settings that their
+operator has signed, what came of those, how the last update ended."""
 
 from __future__ import annotations
 
-from fieldagent.hub.store.contract import Db
-from fieldagent.wire.kit_note import KitReport
+from collections.abc import Sequence
+
+from fieldagent.hub.store.contract import Db, marks
+from fieldagent.wire.kit_note import KitReport, SettingsOffer
+from fieldagent.wire.settings_change import SettingsChange
+
+STATES = ("waiting", "trial", "taken", "refused", "back")
+"""What a kit tells of settings that were offered: they wait there for root's unit, are on trial, in
+force, were never put in place, or were taken back."""
+
+SETTINGS = (
+    "(SELECT number || ' ' || state || CASE why WHEN '' THEN '' ELSE ': ' || why END"
+    " FROM settings_offer WHERE settings_offer.device = device.id)"
+)
+"""Of a device, for people: number, state and reason of what was offered last."""
+
+
+def topic(device: int) -> str:
+    return f"settings {device}"
 
 
 def note(db: Db, device: int, report: KitReport) -> None:
@@ -12,3 +30,43 @@ def note(db: Db, device: int, report: KitReport) -> None:
         db.execute(
             "UPDATE contact SET last_update = ? WHERE device = ?", str(report.update), device
         )
+    if report.settings is not None and report.settings.state in STATES:
+        db.execute(
+            "UPDATE settings_offer SET state = ?, why = ? WHERE device = ? AND number = ?",
+            report.settings.state,
+            report.settings.why,
+            device,
+            report.settings.number,
+        )
+
+
+def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:
+    """In place of what was offered before."""
+    db.execute("DELETE FROM settings_offer WHERE device = ?", device)
+    db.execute(
+        "INSERT INTO settings_offer (device, number, text, signature, offered, state)"
+        " VALUES (?, ?, ?, ?, ?, 'offered')",
+        device,
+        change.number,
+        change.text(),
+        signature,
+        now,
+    )
+    db.announce(topic(device))
+
+
+def offers(db: Db, devices: Sequence[int]) -> list[SettingsOffer | None]:
+    """Those that these have not taken yet."""
+    rows = db.execute(
+        "SELECT device, text, signature FROM settings_offer"
+        f" WHERE state IN ('offered', 'waiting') AND device IN ({marks(devices)})",
+        *devices,
+    )
+    found = {device: SettingsOffer(text, signature) for device, text, signature in rows}
+    return [found.get(device) for device in devices]
+
+
+def last_number(db: Db, device: int) -> int:
+    """Of what was offered; 0 where nothing was."""
+    rows = db.execute("SELECT number FROM settings_offer WHERE device = ?", device)
+    return int(rows[0][0]) if rows else 0

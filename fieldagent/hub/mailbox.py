@@ -24,7 +24,7 @@ from fieldagent.hub.ledger import confirm, mail_topic
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_note import KitReport, decode
+from fieldagent.wire.kit_note import KitReport, SettingsOffer, decode
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,8 @@ class IpMailbox:
         self._loads: dict[int, Load] = {}
         self._next_number = 1
         self._journal = 0
+        self._offered: SettingsOffer | None = None
+        """Over this link."""
 
     async def greeted(self, journal: int) -> None:
         self._journal = journal
@@ -115,6 +117,15 @@ class IpMailbox:
 
     async def take_in(self, body: bytes) -> None:
         await self._mobile_originated.take_in(self.device, body, Bearer.IP)
+
+    async def next_note(self) -> bytes:
+        while True:
+            news = self._store.heard(kit_report.topic(self.device.id))
+            offer = await self._store.read_together(kit_report.offers, self.device.id)
+            if offer is not None and offer != self._offered:
+                self._offered = offer
+                return offer.encode()
+            await news.wait()
 
     async def take_note(self, body: bytes) -> None:
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from fieldagent.hub import check_in, lease
+from fieldagent.hub import check_in, kit_report, lease
 from fieldagent.hub.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.ledger import WAITS, stored_entry, words_of
 from fieldagent.hub.standing import STATES
@@ -332,8 +332,8 @@ _DEVICE = (
     " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
     " FROM delivery WHERE delivery.device = device.id"
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
-    " last_update, relay, air_key IS NOT NULL, every, by_minute, kit_every, due, warned,"
-    " check_in.sos"
+    f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
+    " kit_every, due, warned, check_in.sos"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -357,7 +357,7 @@ def devices(
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
     latitude, longitude, position_at, key_trouble, waiting, last_update = row[11:17]
-    relay, tagged, *rule, due, warned, alarm = row[17:]
+    settings, relay, tagged, *rule, due, warned, alarm = row[17:]
     return {
         "id": id_,
         "name": name,
@@ -372,6 +372,7 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         "over": way,
         "version": version or None,
         "lastUpdate": last_update or None,
+        "settings": settings,
         "position": None
         if position_at is None
         else {"latitude": latitude, "longitude": longitude, "at": float(position_at)},

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 _END = re.compile(r"\r\n|\r|\n")
+_NATURAL = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _BLANK = " \t\f"
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u.{0,4}|.)", re.DOTALL)
@@ -23,6 +24,28 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
         key = _KEY.match(line)
         assert key is not None, "the pattern takes nothing, too"
         yield _meant(key[1]), _meant(line[key.end() :])
+
+
+def written(name: str, value: str) -> str:
+    """A line that reads so; `name` has nothing to escape."""
+    escaped = value.replace("\\", "\\\\")
+    blank_first = value[:1] in tuple(_BLANK)
+    return f"{name}={escaped}\n" if not blank_first else f"{name}=\\{escaped}\n"
+
+
+def without(text: str, names: Collection[str]) -> str:
+    """The text but for the lines that set one of these. Raises NoProperties."""
+    kept, line = "", ""
+    for natural in _NATURAL.findall(text):
+        line += natural
+        content = natural.rstrip("\r\n")
+        comment = line == natural and content.lstrip(_BLANK)[:1] in ("#", "!")
+        if not comment and (len(content) - len(content.rstrip("\\"))) % 2:
+            continue
+        if not any(name in names for name, _ in pairs(line)):
+            kept += line
+        line = ""
+    return kept if any(name in names for name, _ in pairs(line)) else kept + line
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What the notes of an IP link say: `docs/ip-link.md`, "Notes".
 
-A kit tells how its last update ended, again over each link.
+The hub offers settings that a kit's operator has signed; the kit tells what came of them, and of
+its last update. Either says so again over each link, for as long as it holds.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 WORDS_MAX = 2_000
 """Characters of a reason; what is longer is cut."""
+OFFER_MAX = 16_384
+"""Characters of the settings that are offered, and of their signature."""
 
 
 class NoteKind(IntEnum):
     REPORT = 0
+    OFFER = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +42,64 @@ class UpdateReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsReport:
+    """What came of the settings that were sent to a kit last."""
+
+    number: int
+    """Of what was sent."""
+    state: str
+    """`waiting` for its unit, on `trial`, `taken`, `refused`, or put `back`."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class KitReport:
     """What a kit tells of itself."""
 
     update: UpdateReport | None = None
+    settings: SettingsReport | None = None
 
     def encode(self) -> bytes:
-        update = self.update
-        row = None if update is None else [update.version, update.before, _cut(update.why)]
-        return cbor2.dumps([NoteKind.REPORT, row])
+        update, settings = self.update, self.settings
+        return cbor2.dumps(
+            [
+                NoteKind.REPORT,
+                None if update is None else [update.version, update.before, _cut(update.why)],
+                None if settings is None else [settings.number, settings.state, _cut(settings.why)],
+            ]
+        )
 
 
-def decode(body: bytes) -> KitReport | None:
+@dataclass(frozen=True, slots=True)
+class SettingsOffer:
+    """Settings for a kit, and minisign's signature of them."""
+
+    text: str
+    signature: str
+
+    def encode(self) -> bytes:
+        return cbor2.dumps([NoteKind.OFFER, self.text, self.signature])
+
+
+def decode(body: bytes) -> KitReport | SettingsOffer | None:
     """None is what a later version may say. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
         raise RemoteProtocolError("a note is no array that starts with its kind")
-    if items[0] != NoteKind.REPORT:
-        return None
-    update = _row(items[1:2], (str, str, str))
-    return KitReport(None if update is None else UpdateReport(*update))
+    if items[0] == NoteKind.REPORT:
+        update = _row(items[1:2], (str, str, str))
+        settings = _row(items[2:3], (int, str, str))
+        return KitReport(
+            None if update is None else UpdateReport(*update),
+            None if settings is None else SettingsReport(*settings),
+        )
+    if items[0] == NoteKind.OFFER:
+        if [type(item) for item in items[1:3]] != [str, str]:
+            raise RemoteProtocolError("an offer has no text and signature")
+        if max(len(item) for item in items[1:3]) > OFFER_MAX:
+            raise RemoteProtocolError(f"an offer has more than {OFFER_MAX} characters")
+        return SettingsOffer(*items[1:3])
+    return None
 
 
 def _row(found: list[Any], types: tuple[type, ...]) -> list[Any] | None:

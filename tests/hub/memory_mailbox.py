@@ -87,6 +87,9 @@ class MemoryMailbox:
         self.copies.append(body)
         self._count(body, 0)
 
+    async def next_note(self) -> bytes:
+        await trio.sleep_forever()
+
     async def take_note(self, body: bytes) -> None:
         await trio.lowlevel.checkpoint()
         self.notes.append(body)

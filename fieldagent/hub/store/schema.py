@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 15
+VERSION = 16
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -262,6 +262,19 @@ CREATE INDEX receipt_at ON receipt (at);
 """From version 14, in which a million items were looked through every 5 s for those that expire,
 and a webhook with 50 000 to catch up with for minutes before each post."""
 
+_SETTINGS_OFFER = """
+CREATE TABLE settings_offer ( -- what a kit is to set, signed by its operator
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    number {int} NOT NULL, -- rises
+    text TEXT NOT NULL,
+    signature TEXT NOT NULL,
+    offered {real} NOT NULL,
+    state TEXT NOT NULL, -- offered, waiting (on the kit), trial, taken, refused, back
+    why TEXT NOT NULL DEFAULT ''
+);
+"""
+"""From version 15, in which settings were set on the kit alone."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -280,6 +293,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _LAST_UPDATE
         + _ADMINISTRATORS
         + _MUCH
+        + _SETTINGS_OFFER
     )
     steps = {
         1: _CALLERS,
@@ -296,6 +310,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         12: _LAST_UPDATE,
         13: _WHOSE_AUDIT,
         14: _MUCH,
+        15: _SETTINGS_OFFER,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

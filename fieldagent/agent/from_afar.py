@@ -1,0 +1,64 @@
+"""Settings that come over the link: which may be changed so, and what becomes of the file. Root's
+unit does it (`fieldagent settings --go-on`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fieldagent.agent.settings import Settings, parse
+from fieldagent.system.java_properties import pairs, without, written
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.wire.settings_change import SettingsChange, kit_of
+
+OFFER = "settings.offer"
+"""In the agent's state directory: what the hub has brought, for root's unit."""
+
+_SECRET = "it is a secret, which whoever reads the hub's database could read on its way"
+_RUNS = "the kit runs it as a command"
+_OPENS = "it opens the kit to a network"
+_LINK = "with it the kit would be another hub's, where nobody could take it back"
+
+NEVER = {
+    "inbound-hook": _RUNS,
+    "cellular-recovery-command": _RUNS,
+    "webhook-address": "all that comes in would go there",
+    "webhook-secret": _SECRET,
+    "satellite-key": _SECRET,
+    "radio-key": _SECRET,
+    "radio-key-next": _SECRET,
+    "hub-token": "the signed text names the kit by it, and " + _SECRET,
+    "hub-address": _LINK,
+    "hub-ca-file": _LINK,
+    "page-listen": _OPENS,
+    "page-port": _OPENS,
+    "api-port": "programs on the kit, and the trial itself, ask there",
+    "state-directory": "what waits to be sent is there",
+}
+"""What is set on the kit alone, each with the reason."""
+
+
+class NotForThisKit(Exception):
+    """Why a change is not taken, in words; nothing was changed."""
+
+
+def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
+    """The settings file `text`, at `path`, as it is after `change`, and what it says then. Comments
+    and the other lines stay. Raises NotForThisKit."""
+    before = dict(pairs(text))
+    if change.kit != kit_of(before.get("hub-token", "")):
+        raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")
+    for name, _ in change.pairs:
+        if name in NEVER:
+            raise NotForThisKit(f"{name} is set on the kit alone: {NEVER[name]}")
+    wanted = dict(change.pairs)
+    after = without(text, wanted)
+    if after and not after.endswith(("\n", "\r")):
+        after += "\n"
+    after += "".join(written(name, value) for name, value in change.pairs if value)
+    unset = {name for name, value in change.pairs if not value}
+    if dict(pairs(after)) != {k: v for k, v in (before | wanted).items() if k not in unset}:
+        raise NotForThisKit(f"{path} ends in a line that goes on: mend it on the kit")
+    try:
+        return after, parse(after, path)
+    except InvalidSettings as wrong:
+        raise NotForThisKit("; ".join(wrong.faults)) from None

@@ -1,0 +1,68 @@
+"""The text that says which settings of a kit are to change: what its operator reads, and signs.
+
+    fieldagent settings
+    device: kit-ada
+    kit: 5f1c…
+    number: 1795271234
+    satellite-credits-per-day=20
+
+`kit` is the SHA-256 of the kit's hub-token in hexadecimal: another kit refuses the text. `number`
+is the time of writing in Unix seconds, or one more than that of the text before where that is
+higher: none is taken twice. A setting with nothing behind = is unset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+HEAD = "fieldagent settings"
+_FORM = re.compile(
+    rf"{HEAD}\ndevice: ([^\n]+)\nkit: ([0-9a-f]{{64}})\nnumber: ([1-9][0-9]{{0,15}})\n"
+    r"((?:[a-z0-9-]+=[^\n]*\n)+)"
+)
+
+
+class NotAChange(Exception):
+    """The text is of another form; what is wrong, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChange:
+    device: str
+    """Its name at the hub, for people."""
+    kit: str
+    number: int
+    pairs: tuple[tuple[str, str], ...]
+    """Names and values; an empty value unsets."""
+
+    def text(self) -> str:
+        """Raises NotAChange."""
+        head = f"{HEAD}\ndevice: {self.device}\nkit: {self.kit}\nnumber: {self.number}\n"
+        text = head + "".join(f"{name}={value}\n" for name, value in self.pairs)
+        if read_change(text) != self:
+            raise NotAChange("a name or a value has a character that no setting has")
+        return text
+
+
+def read_change(text: str) -> SettingsChange:
+    """Raises NotAChange."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise NotAChange(f"it is no text of the form {HEAD!r} (docs/operating.md)")
+    device, kit, number, lines = found.groups()
+    pairs = tuple(
+        (name, value) for name, _, value in (line.partition("=") for line in lines.split("\n")[:-1])
+    )
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise NotAChange("a setting is named twice")
+    if not all(value.isprintable() for _, value in pairs):
+        raise NotAChange("a value has a character that cannot be seen")
+    return SettingsChange(device, kit, int(number), pairs)
+
+
+def kit_of(token: str) -> str:
+    """By what a text names the kit with that hub-token."""
+    return hashlib.sha256(token.encode()).hexdigest()
