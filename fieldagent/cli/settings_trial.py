@@ -83,6 +83,7 @@ def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, st
     with place.alone():
         try:
             ended = _take_steps(place)
+            _clean(place)
             offered = load(settings).state_directory / OFFER
             if (offer := _read(offered)) is None:
                 return ended
@@ -235,9 +236,15 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
 def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
     put_file(place.number, str(trial.number).encode())
     _tell(place, trial.number, "back" if trial.why else "taken", trial.why)
-    for each in (place.trial, place.new, place.before):
-        each.unlink(missing_ok=True)
+    # First, as the way back needs the others for as long as it is there.
+    place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)
+    _clean(place)
+
+
+def _clean(place: SettingsPlace) -> None:
+    for each in (place.new, place.before):
+        each.unlink(missing_ok=True)
 
 
 def _tell(place: SettingsPlace, number: int, state: str, why: str = "") -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 HEAD = "fieldagent settings"
@@ -41,9 +42,10 @@ class SettingsChange:
         """Raises NotAChange."""
         head = f"{HEAD}\ndevice: {self.device}\nkit: {self.kit}\nnumber: {self.number}\n"
         text = head + "".join(f"{name}={value}\n" for name, value in self.pairs)
-        if read_change(text) != self:
-            raise NotAChange("a name or a value has a character that no setting has")
-        return text
+        with suppress(NotAChange):
+            if read_change(text) == self:
+                return text
+        raise NotAChange("a name or a value has a character that no setting has, or stands twice")
 
 
 def read_change(text: str) -> SettingsChange:

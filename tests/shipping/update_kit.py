@@ -33,6 +33,11 @@ commands = {{
         str(home / "state-update/previous.pyz"), "update", "--go-on",
         "--state", str(home / "state-update"),
     ],
+    "fieldagent-settings.service": [
+        str(home / "fieldagent.pyz"), "settings", "--go-on", "--state",
+        str(home / "state-update"), "--config", {settings!r}, "--key", str(home / "update.pub"),
+        "--within", os.environ.get("WITHIN", "3"), "--steady", "1",
+    ],
 }}
 def alive():
     try:
@@ -123,8 +128,9 @@ class Kit:
         (tools / "systemctl").write_text(script)
         (tools / "systemctl").chmod(0o755)
 
-    def systemctl(self, *words: str) -> None:
-        subprocess.run([self.home / "bin/systemctl", *words], check=True)
+    def systemctl(self, *words: str, **environment: str) -> None:
+        command = [str(self.home / "bin/systemctl"), *words]
+        subprocess.run(command, check=True, env={**os.environ, **environment})
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
@@ -163,6 +169,12 @@ class Kit:
             env={**os.environ, "PATH": self.path},
             timeout=PATIENCE,
         )
+
+    def take_settings(self, within: str = "3") -> None:
+        """What fieldagent-settings.path does once the agent has left what the hub has brought.
+        They have so many minutes."""
+        until((self.home / "state/settings.offer").exists)
+        self.systemctl("start", "fieldagent-settings.service", WITHIN=within)
 
     def end(self) -> None:
         for pids in self.home.glob("*.pid"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.system.java_properties import NoProperties, pairs
+from fieldagent.system.java_properties import NoProperties, pairs, without, written
 
 CASES = {
     "a=b": [("a", "b")],
@@ -46,3 +46,30 @@ def test_it_reads_what_others_read(text: str) -> None:
             list(pairs(text))
         return
     assert dict(pairs(text)) == expected
+
+
+LINES = "# of a=1\na=1\n b : 2\\\n  3\r\nc=4\r! a=5\n\na\\=b=6\na"
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        ((), LINES),
+        (("a",), "# of a=1\n b : 2\\\n  3\r\nc=4\r! a=5\n\na\\=b=6\n"),
+        (("b",), "# of a=1\na=1\nc=4\r! a=5\n\na\\=b=6\na"),
+        (("c", "a=b"), "# of a=1\na=1\n b : 2\\\n  3\r\n! a=5\n\na"),
+    ],
+)
+def test_lines_that_set_a_name_go_and_all_else_stays(names: tuple[str, ...], left: str) -> None:
+    assert without(LINES, names) == left
+
+
+@given(st.text(alphabet="ab=:#!\\ \t\n\r", max_size=30), st.sampled_from(["a", "b", "ab", ""]))
+def test_what_is_left_says_the_same_but_for_that_name(text: str, name: str) -> None:
+    expected = [pair for pair in pairs(text) if pair[0] != name]
+    assert list(pairs(without(text, [name]))) == expected
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs"))))
+def test_a_line_that_is_written_reads_so(value: str) -> None:
+    assert list(pairs(written("name", value))) == [("name", value)]

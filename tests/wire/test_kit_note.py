@@ -11,14 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_note import WORDS_MAX, KitReport, UpdateReport, decode
+from fieldagent.wire.kit_note import (
+    WORDS_MAX,
+    KitReport,
+    SettingsOffer,
+    SettingsReport,
+    UpdateReport,
+    decode,
+)
 
 TEXT = st.text(max_size=60)
 
 
-@given(st.none() | st.builds(UpdateReport, TEXT, TEXT, TEXT))
-def test_what_is_told_is_what_is_read(update: UpdateReport | None) -> None:
-    assert decode(KitReport(update).encode()) == KitReport(update)
+@given(
+    st.builds(
+        KitReport,
+        st.none() | st.builds(UpdateReport, TEXT, TEXT, TEXT),
+        st.none() | st.builds(SettingsReport, st.integers(0, 2**40), TEXT, TEXT),
+    )
+    | st.builds(SettingsOffer, TEXT, TEXT)
+)
+def test_what_is_told_is_what_is_read(note: KitReport | SettingsOffer) -> None:
+    assert decode(note.encode()) == note
 
 
 def test_a_long_reason_is_cut() -> None:
@@ -35,7 +49,21 @@ def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport 
     assert decode(cbor2.dumps(items)) == read
 
 
-@pytest.mark.parametrize("items", [{}, [], ["0"], [True], [0, 7], [0, ["2", "1"]], [0, [2, 1, ""]]])
+@pytest.mark.parametrize(
+    "items",
+    [
+        {},
+        [],
+        ["0"],
+        [True],
+        [0, 7],
+        [0, ["2", "1"]],
+        [0, [2, 1, ""]],
+        [0, None, ["7", "taken", ""]],
+        [1, "text"],
+        [1, "x" * 20_000, ""],
+    ],
+)
 def test_damage_is_told(items: Any) -> None:
     with pytest.raises(RemoteProtocolError):
         decode(cbor2.dumps(items))

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.kit_note import KitReport, UpdateReport, decode
+from fieldagent.wire.kit_note import (
+    KitReport,
+    SettingsOffer,
+    SettingsReport,
+    UpdateReport,
+    decode,
+)
 from fieldagent.wire.link import (
     BODY_BYTES,
     NOTES,
@@ -60,11 +66,15 @@ def noted(body: bytes) -> bytes:
 
 
 FELL_BACK = KitReport(UpdateReport("9.0.1", "9.0.0", "no agent answers"))
+REFUSED = KitReport(None, SettingsReport(7, "refused", "it is for another kit"))
+OFFER = SettingsOffer("fieldagent settings\n", "untrusted comment\n")
 VECTORS = {
     "hello of an agent that takes notes": lambda: IpLink(
         LinkHello(features=NOTES, silence=300)
     ).hello(),
-    "note, a report": lambda: noted(FELL_BACK.encode()),
+    "note, a report of an update": lambda: noted(FELL_BACK.encode()),
+    "note, a report of settings": lambda: noted(REFUSED.encode()),
+    "note, an offer": lambda: noted(OFFER.encode()),
     "hello of an agent whose journal": lambda: IpLink(
         LinkHello(silence=300, journal=70_000_001)
     ).hello(),

@@ -21,7 +21,7 @@ from fieldagent.wire.settings_change import NotAChange, read_change
 
 log = logging.getLogger(__name__)
 
-LOOK = 15.0
+LOOK = 5.0
 """Seconds between two looks at what root's units have written, while that may change."""
 MAY_CHANGE = 1_200.0
 """Seconds after a start, or an offer, in which it may: every change starts the agent."""

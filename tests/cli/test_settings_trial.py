@@ -1,0 +1,236 @@
+"""Power fails at each step of settings from afar: the file of before or the new one, whole, and in
+the end the right one, whatever is left. The real steps and signatures; systemd and the agent's
+answers are stood in for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.agent.from_afar import NEVER, OFFER
+from fieldagent.agent.settings import KEYS
+from fieldagent.cli import kit_health, settings_trial
+from fieldagent.cli.settings_trial import SettingsPlace
+from fieldagent.wire.kit_note import SettingsOffer
+from fieldagent.wire.settings_change import SettingsChange, kit_of
+from tests.cut import PowerCut, cut_at
+from tests.signer import Signer
+
+TOKEN = "x" * 40
+OPERATING = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+STEPS = 72
+"""More than there are: the last ones are cut nowhere."""
+WAS = "# of the kit\nhub-address=https://hub.example.org\nhub-token={}\nsos-repeat=600\n"
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return Signer(tmp_path_factory.mktemp("operator") / "keys")
+
+
+class Kit:
+    """`links`: whether the agent finds the hub with the settings that are there."""
+
+    def __init__(self, folder: Path, signer: Signer, *, links: bool = True) -> None:
+        self.signer, self.links, self.runs = signer, links, True
+        self.place = SettingsPlace(folder / "state-update")
+        self.state = folder / "state"
+        self.state.mkdir()
+        self.offer = self.state / OFFER
+        self.key = folder / "update.pub"
+        self.key.write_text(signer.public)
+        self.settings = folder / "agent.properties"
+        self.was = WAS.format(TOKEN) + f"state-directory={self.state}\n"
+        self.settings.write_text(self.was)
+
+    def bring(
+        self, *pairs: tuple[str, str], number: int = 7, token: str = TOKEN, as_text: str = ""
+    ) -> None:
+        """What the agent leaves of what the hub has brought."""
+        text = as_text or SettingsChange("kit", kit_of(token), number, pairs).text()
+        signed = self.settings.with_name("signed")
+        signed.write_text(text)
+        self.offer.write_bytes(SettingsOffer(text, self.signer.sign(signed)).encode())
+
+    def go_on(self) -> int:
+        return settings_trial.go_on(self.place, self.settings, self.key, minutes=0, steady=0)
+
+    def systemctl(self, *words: str) -> None:
+        self.runs = words[0] == "start"
+
+    def status(self, _: Path) -> dict[str, Any] | None:
+        new = self.settings.read_text() != self.was
+        state = "ready" if self.links or not new else "no service"
+        return {"uptime": 60.0, "channels": {"Cellular": {"state": state, "reason": "far away"}}}
+
+    def outcome(self) -> tuple[int, str, str]:
+        found = json.loads(self.place.result.read_bytes())
+        return found["number"], found["state"], found["why"]
+
+
+@pytest.fixture
+def kit(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Kit:
+    made = Kit(tmp_path, signer)
+    monkeypatch.setattr(kit_health, "systemctl", made.systemctl)
+    monkeypatch.setattr(kit_health, "status", made.status)
+    monkeypatch.setattr(kit_health, "working_channels", lambda port: {"Cellular": "ready"})
+    return made
+
+
+@pytest.fixture(scope="module")
+def brought(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
+    """An offer that was signed once, for every step."""
+    (folder := tmp_path_factory.mktemp("brought")).mkdir(exist_ok=True)
+    made = Kit(folder, signer)
+    made.bring(("sos-repeat", "900"))
+    return made.offer.read_bytes()
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "does not"])
+@pytest.mark.parametrize("step", range(STEPS))
+def test_power_may_fail_at_any_step(kit: Kit, brought: bytes, step: int, links: bool) -> None:
+    kit.links = links
+    kit.offer.write_bytes(brought)
+    files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "systemctl"))
+    with cut_at(step, *files) as made:
+        kit.go_on()
+    assert len(made) < STEPS, "there are more steps than this test cuts"
+    new = kit.was.replace("sos-repeat=600\n", "") + "sos-repeat=900\n"
+    assert kit.settings.read_text() in (kit.was, new)
+    kit.systemctl("start")
+    kit.go_on()
+    assert kit.settings.read_text() == (new if links else kit.was)
+    assert kit.outcome()[:2] == (7, "taken" if links else "back")
+    assert kit.runs
+    assert not kit.offer.exists()
+    assert {each.name for each in kit.place.folder.iterdir()} <= {
+        "lock", "settings-number", "settings-result.json", "settings-result.json.new",
+        "settings.json.new", "settings-new.properties.new", "settings-before.properties.new",
+        "settings-number.new",
+    }  # fmt: skip
+
+
+def test_they_are_put_in_place_and_the_file_of_before_is_kept(kit: Kit) -> None:
+    kit.bring(("sos-repeat", "900"), ("radio-name", ""), ("gpsd", "none"))
+    assert kit.go_on() == 0
+    assert kit.settings.read_text().splitlines()[-2:] == ["sos-repeat=900", "gpsd=none"]
+    assert "# of the kit" in kit.settings.read_text()
+    assert kit.settings.with_name("agent.properties.before").read_text() == kit.was
+    assert kit.place.result.stat().st_mode & 0o777 == 0o644
+    # The hub may bring them again, before it has heard.
+    kit.bring(("sos-repeat", "900"))
+    kit.go_on()
+    assert kit.outcome() == (7, "taken", "")
+
+
+def test_a_link_that_does_not_return_takes_them_back_and_says_why(kit: Kit) -> None:
+    kit.links = False
+    kit.bring(("cellular-interface", "wwan9"))
+    assert kit.go_on() == 1
+    assert kit.settings.read_text() == kit.was
+    assert kit.outcome() == (7, "back", "Cellular was ready, and is no service (far away)")
+
+
+def test_what_somebody_sets_on_the_kit_meanwhile_stays(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand = kit.was + "sos-repeat=1200\n"
+
+    def mended(_: Path) -> None:
+        kit.settings.write_text(by_hand)
+
+    monkeypatch.setattr(kit_health, "status", mended)
+    kit.bring(("sos-repeat", "900"))
+    kit.go_on()
+    assert kit.settings.read_text() == by_hand
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "of another kit": ({"token": "y" * 40}, "it is for another kit"),
+    "a typo": ({"pairs": [("sos-repaet", "5")]}, "'sos-repaet' is not a setting; the nearest is"),
+    "a wrong value": ({"pairs": [("sos-repeat", "never")]}, "sos-repeat must be a whole number"),
+    "incomplete": ({"pairs": [("radio-port", "/dev/ttyACM0")]}, "radio-port needs radio-station"),
+    "no such text": ({"as_text": "PK a program\n"}, "it is no text of the form"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> None:
+    how, why = REFUSED[name]
+    kit.bring(*how.pop("pairs", [("sos-repeat", "900")]), **how)
+    assert kit.go_on() == 65
+    number, state, told = kit.outcome()
+    assert (number in (0, 7), state) == (True, "refused")
+    assert why in told
+    assert kit.settings.read_text() == kit.was
+    assert not kit.offer.exists()
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_what_is_set_on_the_kit_alone_is_refused_from_afar(kit: Kit, name: str) -> None:
+    assert name in {key.name for key in KEYS}
+    assert f"`{name}`" in OPERATING and NEVER[name] in OPERATING
+    kit.bring((name, "1"))
+    assert kit.go_on() == 65
+    assert f"{name} is set on the kit alone" in kit.outcome()[2]
+    assert kit.settings.read_text() == kit.was
+
+
+def test_an_earlier_number_and_a_change_of_the_signed_text_are_refused(kit: Kit) -> None:
+    kit.bring(("sos-repeat", "900"), number=9)
+    kit.go_on()
+    kit.bring(("sos-repeat", "300"), number=8)
+    assert kit.go_on() == 65
+    assert "later ones were here before, number 9" in kit.outcome()[2]
+    kit.bring(("sos-repeat", "300"), number=10)
+    kit.offer.write_bytes(kit.offer.read_bytes().replace(b"=300", b"=301"))
+    assert kit.go_on() == 65
+    assert kit.outcome() == (
+        10, "refused", "the file is not the one that was signed: it was changed, or cut short",
+    )  # fmt: skip
+    assert "sos-repeat=900" in kit.settings.read_text()
+
+
+def test_who_owns_the_agents_user_can_only_offer(kit: Kit, tmp_path: Path) -> None:
+    secret = tmp_path / "shadow"
+    secret.write_text("root's")
+    for leave in (
+        lambda: kit.offer.symlink_to(secret),
+        lambda: os.mkfifo(kit.offer),
+        lambda: kit.offer.write_bytes(b"\xff" * 100_000),
+        lambda: kit.offer.write_bytes(b""),
+    ):
+        leave()
+        assert kit.go_on() == 65
+        assert not kit.offer.is_symlink() and not kit.offer.exists()
+        assert "root's" not in kit.place.result.read_text()
+    assert secret.read_text() == "root's"
+    assert kit.settings.read_text() == kit.was
+
+
+def test_a_kit_without_the_operators_key_says_where_it_belongs(kit: Kit) -> None:
+    kit.key.unlink()
+    kit.bring(("sos-repeat", "900"))
+    assert kit.go_on() == 65
+    assert f"{kit.key} is not there: put the operator's minisign key" in kit.outcome()[2]
+
+
+def test_a_kit_that_starts_again_and_again_takes_them_back(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(_: Path) -> None:
+        raise PowerCut
+
+    kit.bring(("sos-repeat", "900"))
+    with monkeypatch.context() as failing:
+        failing.setattr(kit_health, "status", dies)
+        for _ in range(kit_health.BOOTS):
+            with pytest.raises(PowerCut):
+                kit.go_on()
+    assert kit.go_on() == 1
+    assert "was started 3 times" in kit.outcome()[2]
+    assert kit.settings.read_text() == kit.was

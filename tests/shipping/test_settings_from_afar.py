@@ -1,0 +1,114 @@
+"""Settings go from the hub to a kit, and are taken back: real hub, agent and signatures, and the
+real unit's command; systemd alone is stood in for."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import MODULE, administer, hub, until
+from tests.shipping.update_kit import Kit, kit
+
+
+class Afar:
+    """A kit at work with its hub."""
+
+    def __init__(self, made: Kit, database: str, folder: Path) -> None:
+        self.kit, self.database, self.folder = made, database, folder
+
+    def set(self, *words: str) -> Any:
+        file = self.folder / "change"
+        named = ["device", "set", "kit-ada"]
+        administer(self.database, *named, *words, "--file", str(file))
+        self.kit.signer.sign(file)
+        return administer(self.database, *named, "--file", str(file))
+
+    def listed(self) -> str:
+        (device,) = administer(self.database, "device", "list")
+        return str(device["settings"])
+
+    def ends(self, number: int, how: str) -> None:
+        until(lambda: self.state() not in ("offered", "waiting", "trial"))
+        assert self.listed().startswith(f"{number} {how}")
+
+    def state(self) -> str:
+        with closing(sqlite3.connect(self.database)) as db:
+            ((state,),) = db.execute("SELECT state FROM settings_offer")
+        return str(state)
+
+    def setting(self, name: str) -> str:
+        found = [
+            line.partition("=")[2]
+            for line in self.kit.settings.read_text().splitlines()
+            if line.startswith(f"{name}=")
+        ]
+        return found[0] if found else ""
+
+
+@pytest.fixture
+def afar(zipapp: Path, tmp_path: Path) -> Iterator[Afar]:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    token = administer(database, "device", "add", "kit-ada", "--user", "ada")["hub-token"]
+    (tmp_path / "kit").mkdir()
+    with hub(tmp_path, {"database": database}) as cloud:
+        settings = {"hub-address": cloud.address, "hub-token": token}
+        with kit(tmp_path / "kit", zipapp, settings) as made:
+            made.systemctl("start", "fieldagent.service")
+            until(lambda: made.state_of("Cellular") == "ready")
+            yield Afar(made, database, tmp_path)
+
+
+def test_settings_go_to_a_kit_and_come_back_where_the_link_does_not(afar: Afar) -> None:
+    number = afar.set("sos-repeat=900")["number"]
+    afar.kit.take_settings()
+    afar.ends(number, "taken")
+    assert afar.setting("sos-repeat") == "900"
+    until(lambda: afar.kit.state_of("Cellular") == "ready")
+    # What waits for an operator is not lost on the way.
+    sent = afar.kit.call("POST", "/api/package", {"message": {"content": "after"}})
+    assert afar.kit.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
+
+    number = afar.set("cellular-interface=nosuch0", "sos-repeat=")["number"]
+    afar.kit.take_settings(within="0.1")
+    afar.ends(number, "back: Cellular was ready, and is absent (there is no interface nosuch0")
+    assert (afar.setting("cellular-interface"), afar.setting("sos-repeat")) == ("", "900")
+    until(lambda: afar.kit.state_of("Cellular") == "ready")
+
+    (afar.folder / "kit/update.pub").write_text("another's")
+    number = afar.set("sos-repeat=300")["number"]
+    afar.kit.take_settings()
+    afar.ends(number, "refused: ")
+    assert afar.setting("sos-repeat") == "900"
+
+
+def refused(database: str, *words: str | Path) -> str:
+    command = [*MODULE, "hub", "device", "set", *words, "--database", database]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 65, done.stdout + done.stderr
+    return done.stderr
+
+
+def test_what_an_operator_mistypes_is_told_at_once(tmp_path: Path) -> None:
+    database, file = str(tmp_path / "hub.sqlite3"), tmp_path / "change"
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    administer(database, "device", "add", "kit-ada", "--user", "ada")
+    for words, told in (
+        (["sos-repaet=5"], "'sos-repaet' is not a setting"),
+        (["sos-repeat=soon"], "sos-repeat must be a whole number"),
+        (["inbound-hook=rm"], "inbound-hook is set on the kit alone: the kit runs it"),
+    ):
+        assert told in refused(database, "kit-ada", *words, "--file", file)
+        assert not file.exists()
+    told = administer(database, "device", "set", "kit-ada", "sos-repeat=5", "--file", str(file))
+    assert told["file"] == str(file) and "minisign -Sm" in told["next"]
+    assert file.read_text().splitlines()[1::3] == ["device: kit-ada", "sos-repeat=5"]
+    assert "signs it" in refused(database, "kit-ada", "--file", file)
