@@ -21,7 +21,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
 PACKET_BYTES = 200
-"""Every node takes packets of at least that many bytes."""
+"""Of a gateway's Hello, where it means nothing, and of a node that is not set up otherwise."""
 WINDOW = 4
 """Most numbered frames that may wait for their acknowledgement."""
 FRAME_BYTES = 512

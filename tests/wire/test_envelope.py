@@ -41,7 +41,7 @@ from fieldagent.wire.places import write_location
 
 TIME = 1_790_000_000
 MOMENT = datetime.fromtimestamp(TIME, UTC)
-KEY = derive_key(bytes(range(32)), "MO")
+KEY, AIR_KEY = (derive_key(bytes(range(32)), direction) for direction in ("MO", "AIR"))
 ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 DIGEST = bytes.fromhex("a1b2c3d4")
@@ -146,6 +146,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         None,
     ),
     "message 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 0, KEY),
+    "message 7 of station 7, tagged": ([Entry(7, Message("Camp reached"), TIME)], 7, AIR_KEY),
 }
 
 
@@ -209,6 +210,11 @@ def test_a_reader_of_before_digests_reads_the_bits_alone(kind: str) -> None:
     bits = int.from_bytes(bitmap[:32], "little")
     assert isinstance(entry.content, Ack | Report)
     assert {i for i in range(count) if bits >> i & 1} == entry.content.arrived
+
+
+def test_the_key_of_the_air_is_the_one_described() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    assert f"or AIR, whose key is `{AIR_KEY.hex()}`" in text
 
 
 def test_every_cut_of_a_vector_is_refused_or_read() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -19,10 +20,13 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.channels.radio_modem import TransmitResult
+from fieldagent.wire import cobs
+from fieldagent.wire.node import encode_frame
 from tests.agent.test_agent import HOOK
 from tests.machine import tool
 from tests.processes import PATIENCE, Agent, Running
 from tests.wire.test_node import VECTORS
+from tests.wire.test_node_sessions import unreadable
 
 SOURCE = Path(__file__).parents[2] / "peers/node.c"
 LINES = {vector["name"]: bytes.fromhex(vector["line"]) for vector in VECTORS["frames"]}
@@ -132,6 +136,77 @@ def test_it_says_the_vectors(firmware: Path, tmp_path: Path) -> None:
     with nodes(firmware, tmp_path, 1):
         line = tmp_path / "node-1"
         converse(line, b"\0\0", hello, send, until=LINES["packet 1 was transmitted"])
+
+
+class Broken(Exception):
+    """It lost patience with a gateway that took its time: nothing is wrong with either."""
+
+
+class Conversation:
+    """A gateway that says the lines of a session, and waits for those of the node. What the session
+    leaves out may come between: Status, Log, and its Hellos, whose boot id is another each time."""
+
+    def __init__(self, node: Running, handle: int) -> None:
+        self.node = node
+        self.handle = handle
+        self.said = b""
+        self.is_open = False
+        """It has answered as one that knows us: before, it says hello once a second."""
+
+    def play(self, session: dict[str, Any]) -> None:
+        for step in session["steps"]:
+            if step.get("from") == "gateway" and not step.get("lost"):
+                os.write(self.handle, bytes.fromhex(step["line"]))
+            elif step.get("from") == "node":
+                self.expect(bytes.fromhex(step["line"]), is_hello=step["frame"] == "hello")
+            elif step.get("gateway") == "has sent":
+                for sequence in range(1, step["count"] + 1):
+                    os.write(self.handle, unreadable(sequence))
+                    self.expect(acknowledgement(sequence))
+            elif step.get("node") == "starts":
+                self.is_open = False
+                self.node.process.send_signal(signal.SIGUSR1)
+
+    def expect(self, line: bytes, *, is_hello: bool = False) -> None:
+        while True:
+            frame, end, rest = self.said.partition(b"\0")
+            if not end:
+                ready, _, _ = select.select([self.handle], [], [], PATIENCE)
+                assert ready, (line, self.said)
+                self.said += os.read(self.handle, 4096)
+                continue
+            self.said = rest
+            head = cobs.decode(frame)[:2] if frame else b""
+            if head[:1] == b"\x10" and is_hello:
+                return
+            if head == b"\x10\x02" and self.is_open:
+                raise Broken
+            if frame + end == line:
+                self.is_open = True
+                return
+
+
+def acknowledgement(sequence: int) -> bytes:
+    return encode_frame(bytes([0x11, 0, 0, sequence]), [])
+
+
+@pytest.mark.parametrize("session", VECTORS["sessions"], ids=lambda session: session["name"])
+def test_it_plays_the_node_of_the_sessions(
+    firmware: Path, tmp_path: Path, session: dict[str, Any]
+) -> None:
+    for attempt in range(3):
+        home = tmp_path / str(attempt)
+        home.mkdir()
+        with nodes(firmware, home, 1) as (running,):
+            handle = os.open(home / "node-1", os.O_RDWR | os.O_NOCTTY)
+            try:
+                Conversation(running, handle).play(session)
+                return
+            except Broken:
+                continue
+            finally:
+                os.close(handle)
+    raise AssertionError("it hung up three times")
 
 
 @pytest.mark.parametrize("vector", VECTORS["dropped"], ids=lambda vector: vector["name"])
