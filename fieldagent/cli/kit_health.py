@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,16 @@ class Wanted:
 
 
 def systemctl(*arguments: str) -> None:
-    subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, check=True)
+    """Raises OSError."""
+    command = ["systemctl", *arguments]
+    if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
+        raise OSError(f"`{' '.join(command)}` failed: its message is above")
+
+
+def leave_at_work() -> None:
+    """After what failed already: with whatever program and settings there are."""
+    with suppress(OSError):
+        systemctl("start", "--no-block", AGENT)
 
 
 def watched(wanted: Wanted, boots: int) -> str:

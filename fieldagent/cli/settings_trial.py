@@ -92,7 +92,7 @@ def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, st
             sync_folder(offered.parent)
             return REFUSED if refused else _take_steps(place)
         except OSError:
-            kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+            kit_health.leave_at_work()
             raise
 
 

@@ -104,9 +104,11 @@ def go_on(place: Place) -> int:
     with place.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
+            if not place.trial.exists():
+                _clean(place)
             return _take_steps(place)
         except OSError:
-            kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+            kit_health.leave_at_work()
             raise
 
 
@@ -177,9 +179,15 @@ def _tell_the_hub(trial: Trial, lost: str) -> None:
 
 def _end(place: Place, trial: Trial) -> None:
     put_file(place.result, json.dumps(asdict(trial)).encode(), mode=0o644)
-    for each in (place.new, place.journal, place.trial):
-        each.unlink(missing_ok=True)
+    # First, as the way back needs the others for as long as it is there.
+    place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)
+    _clean(place)
+
+
+def _clean(place: Place) -> None:
+    for each in (place.new, place.journal):
+        each.unlink(missing_ok=True)
 
 
 def _journal(trial: Trial) -> Path:
@@ -223,17 +231,17 @@ def _restore(copy: Path, journal: Path, trial: Trial) -> Path:
         # All of it into the one file: its log would be taken for the other's.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     made = journal.with_name(f"{journal.name}.restored")
-    made.write_bytes(copy.read_bytes())
-    os.chown(made, owner.st_uid, owner.st_gid)
-    made.chmod(owner.st_mode & 0o777)
-    _sync(made)
+    made.unlink(missing_ok=True)
+    # The folder is the agent's user's, who may have laid a link there: O_EXCL follows none.
+    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(copy.read_bytes())
+        os.fchown(file, owner.st_uid, owner.st_gid)
+        os.fchmod(file, owner.st_mode & 0o777)
+        stream.flush()
+        os.fsync(file)
     kept.unlink(missing_ok=True)
     os.link(journal, kept)
     made.rename(journal)
     sync_folder(journal.parent)
     return kept
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -16,7 +16,7 @@ from fieldagent.cli.trial import Place, Trial
 from tests.cut import PowerCut, cut_at
 
 OLD, NEW = b"the program before\n", b"the new program\n"
-STEPS = 44
+STEPS = 48
 """More than there are: the last ones are cut nowhere."""
 
 
@@ -84,6 +84,40 @@ def test_power_may_fail_at_any_step(
     assert kit.program.read_bytes() == (NEW if works else OLD)
     assert kit.rows() == [("SOS",), (14 if works else 13,)]
     assert not kit.place.journal.exists()
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_what_works_no_more_after_a_power_cut_goes_back_whole(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far it was, its end among it: nothing that the way back needs is gone before."""
+    kit = Kit(tmp_path, works=True)
+    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "status", kit.status)
+    files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
+    with cut_at(step, *files, (kit_health, "systemctl")):
+        trial.go_on(kit.place)
+    ended = not kit.place.trial.exists()
+    kit.works = False
+    kit.systemctl("start")
+    trial.go_on(kit.place)
+    assert kit.program.read_bytes() == (NEW if ended else OLD)
+    assert kit.rows() == [("SOS",), (14 if ended else 13,)]
+    assert not kit.place.journal.exists()
+
+
+@pytest.mark.parametrize("place", ["journal.sqlite3.restored", "journal.sqlite3.of-2"])
+def test_the_way_back_follows_no_link_that_the_agents_user_has_laid(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = Kit(tmp_path, works=False)
+    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "status", kit.status)
+    (tmp_path / "roots").write_bytes(b"root's")
+    (tmp_path / place).symlink_to(tmp_path / "roots")
+    assert trial.go_on(kit.place) == 1
+    assert (tmp_path / "roots").read_bytes() == b"root's"
+    assert kit.rows() == [("SOS",), (13,)]
 
 
 def test_a_disk_that_fails_leaves_the_agent_at_work(
