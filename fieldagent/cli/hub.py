@@ -347,12 +347,24 @@ def device_relay(given: argparse.Namespace) -> int:
 
 
 def device_list(given: argparse.Namespace) -> int:
-    return once(
-        given,
-        lambda db, now: show_list(
-            given, directory.devices(db, directory.workspace_of(db, given.workspace), now)
-        ),
-    )
+    def rows(db: Db, now: float) -> int:
+        listed = directory.devices(db, directory.workspace_of(db, given.workspace), now)
+        if not given.json:
+            for row in listed:
+                row |= {name: _in_short(row[name]) for name in ("lastUpdate", "settings")}
+        return show_list(given, listed)
+
+    return once(given, rows)
+
+
+REASON_SHOWN = 60
+"""Characters of what --json tells whole."""
+
+
+def _in_short(text: str | None) -> str | None:
+    if text is None or len(text) <= REASON_SHOWN:
+        return text
+    return f"{text[:REASON_SHOWN]} …"
 
 
 def key_add(given: argparse.Namespace) -> int:

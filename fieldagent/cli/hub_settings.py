@@ -51,7 +51,7 @@ def device_set(given: argparse.Namespace) -> int:
             {
                 "id": kit.device,
                 "number": change.number,
-                "settings": [name for name, _ in change.pairs],
+                "settings": ", ".join(name for name, _ in change.pairs),
                 "next": "`fieldagent hub device list` tells what becomes of them",
             },
         )

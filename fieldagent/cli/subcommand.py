@@ -19,6 +19,10 @@ class CommandParser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """For what no argument of this command takes."""
+        many = any(action.nargs == "*" for action in self._get_positional_actions())
+        if many and not words[0].startswith("-"):
+            # argparse takes all of them from one place.
+            self.error(f"{words[0]!r} is unknown here; arguments stand before the options")
         meant = _meant(words[0].partition("=")[0], self._option_string_actions)
         self.error(f"{words[0]!r} is unknown here; {meant or f'see `{self.prog} --help`'}")
 
