@@ -88,7 +88,7 @@ def words_of(
     me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
     spare = terms.packet_bytes - _introduction_bytes(terms, me)
     if spare < 0:
-        short = me.name.encode()[:spare].decode(errors="ignore")
+        short = me.name.encode()[:spare].decode(errors="ignore").rstrip()
         log.warning("radio-name is too long for one packet: neighbours are told %r", short)
         me = replace(me, name=short)
     return RadioPiggyback(terms.number, me, asks_for_relay=asks_for_relay, clock=clock)

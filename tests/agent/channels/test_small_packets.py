@@ -81,6 +81,33 @@ async def test_what_is_too_large_ends_and_holds_nothing_up(tmp_path: Path, clock
         await until(lambda: inbound.station_names(ben.journal).get(1) == "Kit 1", 60)
 
 
+async def test_what_is_half_sent_when_the_packets_shrink_comes_whole_and_once(
+    tmp_path: Path, clock: Any, sizes: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who is changed first hears, for a while, what others have of fragments of the former size."""
+    ports = [tmp_path / f"node-{number}" for number in (1, 2)]
+    async with on_air(tmp_path, {"loss": 0.2}):
+        async with (
+            station(tmp_path, 1, ports[0], keys=(KEY,)) as ada,
+            station(tmp_path, 2, ports[1], keys=(KEY,)) as ben,
+        ):
+            await ada.post(data=data(1200))
+            # One goes first, and the others once it is answered.
+            while not ada.journal.read("SELECT 1 FROM fragment_held"):
+                await trio.sleep(0.05)
+            assert ben.messages() == []
+        sizes.clear()
+        async with (
+            station(tmp_path, 1, ports[0], keys=(KEY,), packet_bytes=SMALL) as ada,
+            station(tmp_path, 2, ports[1], keys=(KEY,)) as ben,
+        ):
+            await until(lambda: ben.messages() == [data(1200)["payload"]])
+            await until(lambda: len(ada.queues[Channel.RADIO]) == 0)
+            await trio.sleep(600)
+            assert ben.messages() == [data(1200)["payload"]]
+    assert "a confirmation of number" not in caplog.text
+
+
 def test_a_small_node_says_what_to_set(tmp_path: Path) -> None:
     key = {"radio-key": "0b" * 32}
     small = {**key, "radio-packet-bytes": str(SMALL)}

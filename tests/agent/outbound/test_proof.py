@@ -1,0 +1,37 @@
+"""Whether what a peer says of a number is about the Package that has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.outbound.proof import entry_of, is_about
+from fieldagent.package.package import Message, Package
+from fieldagent.wire.envelope import Ack, Report, digest_of_slices, encode
+from fieldagent.wire.fragments import cut, split
+
+ROOM = 120
+PACKAGE = Package(Message("x" * 500))
+KNOWN = Accepted(9, 1, PACKAGE, b"", None, 1_790_000_000.0, None, None, None)
+
+
+def digest(count: int, arrived: set[int]) -> bytes:
+    pieces = cut(encode([entry_of(KNOWN)]), count)
+    return digest_of_slices(piece.slice for piece in pieces if piece.index in arrived)
+
+
+@pytest.mark.parametrize("count", [3, 6, 23, 40])
+def test_fragments_of_any_size_are_of_it_by_their_digest(count: int) -> None:
+    """A kit whose packets were larger yesterday is told today what had come of them."""
+    arrived = frozenset({0, count - 1})
+    good = Ack(7, count, arrived, digest=digest(count, {0, count - 1}))
+    assert is_about(KNOWN, good)
+    assert not is_about(KNOWN, Ack(7, count, arrived, digest=b"none"))
+    assert not is_about(KNOWN, Ack(7, count, frozenset({0}), digest=good.digest))
+
+
+def test_over_a_channel_of_one_size_only_those_of_that_size_are() -> None:
+    ours = len(split(encode([entry_of(KNOWN)]), ROOM))
+    for count in (ours - 1, ours, ours + 1):
+        report = Report(count, frozenset({0}), digest(count, {0}))
+        assert is_about(KNOWN, report, ROOM) is (count == ours)
