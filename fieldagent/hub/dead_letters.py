@@ -80,13 +80,20 @@ def remove(db: Db, letter: int) -> None:
     db.execute("DELETE FROM dead_letter WHERE id = ?", letter)
 
 
-def discard(db: Db, letter: int, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Somebody has no use for it. Raises Refused where it is there no more."""
+def discard(
+    db: Db,
+    letter: int,
+    *,
+    workspace: int | None = None,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
+    """Somebody of that workspace, or of none, has no use for it. Raises Refused."""
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:
         raise Refused(f"there is no dead letter {letter}; `fieldagent hub dead-letter list`")
     whose = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)
-    note(db, whose[0][0] if whose else None, by, "dead-letter remove", str(letter), now)
+    note(db, whose[0][0] if whose else workspace, by, "dead-letter remove", str(letter), now)
 
 
 def devices_with(db: Db, workspace: int | None = None) -> list[int]:

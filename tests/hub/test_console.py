@@ -254,6 +254,14 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         shown.get_by_label("Note on 1").fill("not yet")
         assert browser.faults(shown) == []
         browser.keep(shown, f"console-story-{screen}")
+        shown.emulate_media(media="print", color_scheme="dark")
+        assert story.filter(has_text="acknowledged by Olga").is_visible()
+        for hidden in ("header", "#talk", "#fleet", "#sos button >> nth=0", "#sos form"):
+            assert not shown.locator(hidden).is_visible(), hidden
+        inks = "e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]"
+        assert shown.locator("#sos > li").evaluate(inks) == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+        browser.keep(shown, f"console-print-{screen}")
+        shown.emulate_media(media="screen", color_scheme=screen.partition("-")[2])
         shown.get_by_label("Reason to close 1").fill("in hospital")
         # What somebody else does takes away nothing that is being written.
         administer(database, "sos", "note", "1", "seen from the air", "--by", "Olga")

@@ -56,7 +56,8 @@ class RecordsApi:
             letter = identity(id)
             if not dead_letters.is_of_workspace(db, caller.workspace, letter):
                 raise unknown("dead letter", id)
-            dead_letters.discard(db, letter, now=now, by=str(caller.member))
+            by, workspace = str(caller.member), caller.workspace
+            dead_letters.discard(db, letter, workspace=workspace, now=now, by=by)
 
         await self._acts.carry_out(caller, act)
         return Response(204)

@@ -25,13 +25,20 @@ from fieldagent.page import files
 from fieldagent.system import scrypt
 
 NAMES = (
+    "acts.js",
+    "administration.js",
     "console.css",
     "console.js",
     "desk.js",
+    "devices.js",
     "fleet.js",
     "hub.js",
     "icon.svg",
+    "keys.js",
+    "records.js",
     "talk.js",
+    "users.js",
+    "webhooks.js",
     "words.js",
     "write.js",
 )

@@ -1,5 +1,6 @@
 // Ties the console together: who signs in, and what the hub's events change.
 
+import { showAdministration } from "./administration.js";
 import { clearDesk, loadDesk, note, offerNotifications, wake } from "./desk.js";
 import { showFleet } from "./fleet.js";
 import { call, me, trouble } from "./hub.js";
@@ -36,6 +37,8 @@ function show(inside) {
   by("enter").hidden = inside;
   for (const id of ["desk", "fleet", "chart", "write", "talk", "leave"]) by(id).hidden = !inside;
   by("notify").hidden = true;
+  by("choose").hidden = true;
+  showAdministration();
   if (inside) offerNotifications();
   else by("who").textContent = "";
 }
@@ -66,13 +69,17 @@ by("enter").addEventListener("submit", async event => {
   event.preventDefault();
   wake();
   const form = event.target;
+  const told = Object.fromEntries(new FormData(form));
+  if (!told.newPassword) delete told.newPassword;
   try {
-    await call("POST", "/console/session", Object.fromEntries(new FormData(form)));
+    await call("POST", "/console/session", told);
     by("refused").textContent = "";
     form.reset();
     await begin();
   } catch (error) {
     by("refused").textContent = error.message;
+    by("choose").hidden = !error.choose;
+    if (error.choose) form.elements.newPassword.focus();
   }
 });
 by("leave").addEventListener("click", async () => {

@@ -102,6 +102,7 @@ function story(sos) {
   const whole = element("details", { ontoggle: toggled }, element("summary", {}, "What happened"), list);
   whole.open = opened.has(sos.id);
   if (me.mayAnswer) whole.append(noteForm(sos, list));
+  whole.append(element("button", { type: "button", onclick: () => print() }, "Print"));
   return whole;
 }
 

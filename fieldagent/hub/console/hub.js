@@ -12,6 +12,7 @@ export class Refused extends Error {
     super(told.detail || told.title);
     this.faults = told.errors ?? [];
     this.sos = told.sos;
+    this.choose = told.choose;
   }
 }
 

@@ -1,0 +1,103 @@
+// What every act of an administrator goes through: done, told, and looked at again.
+
+import { call, Refused, trouble } from "./hub.js";
+import { by, element, put, tell } from "./text.js";
+
+const opened = new Set();
+
+/** Part of the list of a subject, that opens to show more. `id` names it as long as it is there. */
+export function fold(id, title, ...children) {
+  const toggled = () => opened[whole.open ? "add" : "delete"](id);
+  const whole = element("details", { id, ontoggle: toggled, open: opened.has(id) },
+    element("summary", { id: `${id}-title` }, title), ...children);
+  return element("li", {}, whole);
+}
+
+const field = (id, text, input) => element("label", { for: id }, text, input);
+
+export const line = (id, text, more = {}) =>
+  field(id, text, element("input", { id, autocomplete: "off", ...more }));
+
+export const flag = (id, text, checked = false) => element("label", { class: "flag" },
+  element("input", { id, type: "checkbox", checked }), text);
+
+export const choice = (id, text, options, chosen) => field(id, text, element("select", { id },
+  options.map(([value, words]) => element("option", { value, selected: value === chosen }, words))));
+
+/** What is filled in, by the members that the API has for it; what is empty is left out. */
+export function filled(prefix, members) {
+  const body = {};
+  for (const each of members) {
+    const input = by(`${prefix}-${each}`);
+    if (input.type === "checkbox") body[each] = input.checked;
+    else if (input.value.trim()) body[each] = input.type === "number" ? Number(input.value) : input.value.trim();
+  }
+  return body;
+}
+
+export const form = (name, submit, does, ...children) => element("form", {
+  "aria-label": name, novalidate: true, onsubmit: event => { event.preventDefault(); submit(event.target); },
+}, ...children, element("button", { id: does.id }, does.text));
+
+export const deeds = (...buttons) => element("div", { class: "deeds" }, ...buttons);
+
+export const button = (id, text, onclick) => element("button", { id, type: "button", onclick }, text);
+
+/** `deed` does it and says so in words, and `look` looks again. Where it was refused, what is filled in stays. */
+export async function act(deed, look) {
+  for (const id of ["act-fault", "act-done"]) tell(id, "");
+  try {
+    const done = await deed();
+    await look();
+    tell("act-done", done);
+    trouble();
+  } catch (error) {
+    const faults = error instanceof Refused ? error.faults.map(each => `${each.pointer.slice(1)} ${each.detail}`) : [];
+    if (error instanceof Refused) tell("act-fault", faults.join("; ") || error.message);
+    else trouble(error);
+  }
+}
+
+/** A question before what cannot be taken back. */
+export const sure = (question, go) => () => { if (confirm(question)) go(); };
+
+/** What is secret is shown until somebody has kept it, and then nowhere. */
+export function once(title, text, file = "") {
+  const done = () => { by("once").replaceChildren(); by("once").hidden = true; by("administration-title").focus(); };
+  const shown = element("textarea", { id: "once-text", readonly: true, rows: String(text.split("\n").length), "aria-label": title });
+  shown.value = text;
+  const copied = element("span", { role: "status" });
+  by("once").replaceChildren(
+    element("h3", { id: "once-title" }, title),
+    element("p", {}, "Keep it now: it is not shown again."),
+    shown,
+    element("div", { class: "deeds" },
+      button("once-copy", "Copy", async () => {
+        shown.select();
+        // Without TLS a browser has no clipboard for scripts; what is selected can be copied by hand.
+        copied.textContent = await navigator.clipboard?.writeText(text).then(() => "Copied.", () => "") ?? "Press Ctrl+C.";
+      }),
+      file && button("once-save", `Save as ${file}`, () => save(text, file)),
+      button("once-done", "I have kept it", done), copied));
+  by("once").hidden = false;
+  by("once").focus();
+}
+
+function save(text, file) {
+  const href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  element("a", { href, download: file }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60000);
+}
+
+/** All pages of a list. */
+export async function all(path, name) {
+  const found = [];
+  for (let next = path; next;) {
+    const told = await call("GET", next);
+    found.push(...told[name]);
+    next = told.next;
+  }
+  return found;
+}
+
+export const list = (id, nodes, nothing) => put(id, nodes.length ? nodes : [element("li", { class: "quiet" }, nothing)]);

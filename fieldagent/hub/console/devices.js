@@ -1,0 +1,71 @@
+// Devices, as an administrator adds and changes them.
+
+import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
+import { call } from "./hub.js";
+import { by, element } from "./text.js";
+
+/** The file that the kit takes from its card, or what stands in its agent.properties. */
+const properties = told => [
+  `hub-address=${location.origin}`,
+  told.hubToken && `hub-token=${told.hubToken}`,
+  told.satelliteKey && `satellite-key=${told.satelliteKey}`,
+].filter(Boolean).join("\n") + "\n";
+
+const taken = told => told.deadLettersTaken ? ` ${told.deadLettersTaken} messages of before were taken in.` : "";
+
+function change(device) {
+  const id = `device-${device.id}`;
+  const path = `/api/devices/${device.id}`;
+  const patch = (body, done) => act(async () => done + taken(await call("PATCH", path, body)), loadDevices);
+  const saved = () => {
+    const { imei, ...body } = filled(id, ["name", "imei", "relay"]);
+    // The same again is no change.
+    return patch(imei && imei !== device.imei ? { ...body, imei } : body, `${device.name} is changed.`);
+  };
+  const renew = (what, title) => act(async () => {
+    const told = await call("POST", `${path}/${what}`);
+    once(title, properties(told), "fieldagent.properties");
+    return `${device.name} has a new one: the kit needs it.`;
+  }, loadDevices);
+  const gone = () => act(async () => {
+    await call("DELETE", path);
+    return `${device.name} is deleted.`;
+  }, loadDevices);
+  const off = device.disabled;
+  return fold(id, [device.name, device.user.name, device.imei, off && "disabled"].filter(Boolean).join(", "),
+    form(`Change ${device.name}`, saved, { id: `${id}-save`, text: "Save" },
+      line(`${id}-name`, "Name", { value: device.name, maxlength: "80" }),
+      line(`${id}-imei`, "IMEI of its modem", { value: device.imei || "", inputmode: "numeric" }),
+      flag(`${id}-relay`, "May bring what others sent", device.relay)),
+    deeds(
+      button(`${id}-off`, off ? "Enable" : "Disable",
+        () => patch({ disabled: !off }, `${device.name} is ${off ? "in use again" : "out of use"}.`)),
+      button(`${id}-token`, "New token", sure(`The kit of ${device.name} loses its link until it has the new token. Go on?`,
+        () => renew("token", `The new token of ${device.name}`))),
+      button(`${id}-key`, "New satellite-key", sure(`What ${device.name} sends by satellite waits until the kit has the new key. Go on?`,
+        () => renew("key", `The new satellite-key of ${device.name}`))),
+      button(`${id}-delete`, "Delete", sure(`Delete ${device.name} for good, with what waits for it?`, gone))));
+}
+
+export async function loadDevices() {
+  const [devices, users] = [await all("/api/devices?limit=1000", "devices"), await all("/api/users?limit=1000", "users")];
+  list("admin-devices", devices.map(change), "No device yet.");
+  const before = by("new-device-userId")?.value;
+  by("new-device-user").replaceChildren(choice("new-device-userId", "Whose it is",
+    users.filter(each => !each.disabled && each.type !== "Integration").reverse().map(each => [each.id, each.name]), before));
+}
+
+const add = () => act(async () => {
+  const told = await call("POST", "/api/devices", filled("new-device", ["name", "userId", "imei", "tagged", "relay"]));
+  const name = by("new-device-name").value;
+  for (const each of ["name", "imei"]) by(`new-device-${each}`).value = "";
+  once(`For the card of ${name}: fieldagent.properties`, properties(told), "fieldagent.properties");
+  return `${name} is added.` + taken(told);
+}, loadDevices);
+
+export const newDevice = () => form("Add a device", add, { id: "new-device-add", text: "Add the device" },
+  line("new-device-name", "Name of the new device", { maxlength: "80" }),
+  element("div", { id: "new-device-user" }),
+  line("new-device-imei", "IMEI of its modem, where it has one", { inputmode: "numeric" }),
+  flag("new-device-tagged", "Authenticate its satellite messages"),
+  flag("new-device-relay", "May bring what others sent"));

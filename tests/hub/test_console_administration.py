@@ -1,0 +1,286 @@
+"""The console's administration, as its administrator uses it in Chromium: every control."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub import audit, dead_letters
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry, encode
+from tests import browser
+from tests.hub.test_console import SECRET, console, settle_in
+from tests.hub.test_journey import receiver
+from tests.processes import administer, hub
+
+IMEI = "300234010000077"
+SUBJECTS = (
+    *("Devices", "Users", "API keys", "Tokens of programs", "Webhooks"),
+    *("Messages that could not be used", "Who did what"),
+)
+
+
+def settle_in_as_administrator(database: str) -> None:
+    settle_in(database)
+    administer(database, "user", "role", "Olga", "administrator")
+
+    def come(db: Db) -> None:
+        now = time.time()
+        said = encode([Entry(1, Message("found again"), int(now))])
+        for body, imei in ((said, IMEI), (b"\xffnoise", "2" * 15)):
+            way = Bearer.SATELLITE
+            dead_letters.keep(db, body, "nobody has it", imei=imei, device=None, way=way, now=now)
+        for _ in range(20):
+            audit.note(db, 1, audit.HUB, "of long ago", "", now - 9_000)
+
+    store = open_store(database)
+    store.once(come)
+    store.close()
+
+
+def sign_in(shown: Any, user: str, password: str) -> None:
+    shown.get_by_label("User number").fill(user)
+    shown.get_by_label("Password").fill(password)
+    shown.get_by_role("button", name="Sign in").click()
+
+
+class Office:
+    """What is done in it, by what is to be seen."""
+
+    def __init__(self, shown: Any) -> None:
+        self.shown = shown
+        self.secrets: list[str] = []
+
+    def press(self, name: str, within: str = "#administration") -> None:
+        self.shown.locator(within).get_by_role("button", name=name, exact=True).first.click()
+
+    def done(self, text: str) -> None:
+        self.shown.locator("#act-done").get_by_text(text).wait_for()
+
+    def refused(self, text: str) -> None:
+        self.shown.locator("#act-fault").get_by_text(text).wait_for()
+
+    def fill(self, label: str, text: str) -> None:
+        self.shown.get_by_label(label, exact=True).fill(text)
+
+    def kept(self) -> str:
+        """What is shown once; then it is nowhere in the page."""
+        told = str(self.shown.locator("#once-text").input_value())
+        self.secrets += re.findall(r"(?:link|key|token|whsec)_\S+|[0-9a-f]{64}", told) or [told]
+        self.press("I have kept it")
+        assert not self.shown.locator("#once").is_visible()
+        assert all(each not in self.shown.content() for each in self.secrets)
+        return told
+
+    def open(self, subject: str) -> None:
+        """By the keyboard."""
+        summary = self.shown.locator("#subjects > details > summary", has_text=subject)
+        summary.focus()
+        self.shown.keyboard.press("Enter")
+
+    def unfold(self, title: str) -> str:
+        """Something in a list; the selector of it."""
+        found = self.shown.locator("#subjects li > details", has_text=title).first
+        found.wait_for()
+        if found.get_attribute("open") is None:
+            found.locator("summary").click()
+        return f"#{found.get_attribute('id')}"
+
+    def devices(self) -> None:
+        self.open("Devices")
+        kit = self.unfold("kit-ada")
+        self.shown.locator(kit).get_by_label("Name").fill("kit of Ada")
+        self.shown.locator(kit).get_by_label("IMEI of its modem").fill("12")
+        self.press("Save", kit)
+        self.refused("imei must be 15 digits")
+        self.shown.locator(kit).get_by_label("May bring what others sent").check()
+        self.shown.locator(kit).get_by_label("IMEI of its modem").fill("")
+        self.press("Save", kit)
+        self.done("is changed")
+        self.press("Disable", kit)
+        self.done("is out of use")
+        self.press("Enable", kit)
+        self.done("is in use again")
+        self.press("New token", kit)
+        assert re.fullmatch(r"hub-address=\S+\nhub-token=link_\S+\n", self.kept())
+        self.press("New satellite-key", kit)
+        assert "\nsatellite-key=" in self.kept()
+        self.fill("Name of the new device", "kit of Mia")
+        self.shown.get_by_label("Whose it is").select_option("Mia")
+        self.fill("IMEI of its modem, where it has one", "300234010000070")
+        self.shown.get_by_label("Authenticate its satellite messages").check()
+        self.press("Add the device")
+        with self.shown.expect_download() as saved:
+            self.press("Save as fieldagent.properties")
+        card = Path(saved.value.path()).read_text()
+        assert re.fullmatch("hub-address=.*\nhub-token=.*\nsatellite-key=.*\n", card)
+        assert self.kept() == card
+        self.done("kit of Mia is added")
+        self.press("Delete", self.unfold("kit of Mia"))
+        self.done("kit of Mia is deleted")
+
+    def users(self) -> str:
+        """A password for Mia."""
+        self.open("Users")
+        self.fill("Name of the new user", "Eve")
+        self.fill("E-mail address, to sign in with", "olga@example.org")
+        self.shown.get_by_label("Role of the new user").select_option("dispatcher")
+        self.press("Add the user")
+        self.refused("there is a user with olga@example.org already")
+        self.fill("E-mail address, to sign in with", "eve@example.org")
+        self.press("Add the user")
+        assert len(self.kept()) == 19
+        eve = self.unfold("Eve")
+        self.shown.locator(eve).get_by_label("Role").select_option("administrator")
+        self.press("Save", eve)
+        self.done("Eve is changed")
+        self.press("Disable", eve)
+        self.done("Eve is out of use")
+        self.press("Enable", eve)
+        self.done("Eve is in use again")
+        self.press("Delete", eve)
+        self.done("Eve is deleted")
+        mine = self.unfold("Olga")
+        self.shown.locator(mine).get_by_label("Role").select_option("member")
+        self.press("Save", mine)
+        self.refused("nobody changes their own role")
+        self.press("New password", self.unfold("Mia"))
+        return self.kept()
+
+    def keys(self) -> None:
+        self.open("API keys")
+        self.fill("Name of the new key", "desk")
+        self.fill("Days until it expires, or nothing", "30")
+        for each in ("message", "location", "waypoint", "data"):
+            self.shown.get_by_label(each, exact=True).uncheck()
+        self.shown.get_by_label("read", exact=True).check()
+        self.press("Make the key")
+        assert self.kept().startswith("key_")
+        desk = self.unfold("desk")
+        self.shown.locator(desk).get_by_label("Calls a minute").fill("9")
+        self.press("Save", desk)
+        self.done("The key desk is changed")
+        self.press("Revoke", desk)
+        self.done("The key desk is revoked")
+        self.shown.locator("#admin-keys").get_by_text(re.compile("desk.*read.*revoked")).wait_for()
+        self.open("Tokens of programs")
+        self.fill("Name of the new token", "bot")
+        self.shown.get_by_label("For whom").select_option("push")
+        self.press("Make the token")
+        assert self.kept().startswith("token_")
+        self.shown.locator("#admin-tokens li", has_text="bot").get_by_role("button").click()
+        self.done("The token bot is revoked")
+
+    def webhooks(self, url: str, database: str) -> None:
+        self.open("Webhooks")
+        self.fill("URL, such as https://example.org/inbound", "http://127.0.0.1:1/")
+        self.press("Try it and add it")
+        self.refused("did not take the test message")
+        self.fill("URL, such as https://example.org/inbound", url)
+        self.fill("For an SOS alone, where nobody answered for so many minutes", "5")
+        self.press("Try it and add it")
+        assert self.kept().startswith("whsec_")
+        self.press("Test")
+        self.done("took the test message")
+        store = open_store(database)
+        store.once(
+            lambda db: db.execute(
+                "INSERT INTO webhook_delivery (webhook, item, state, attempts, reason)"
+                " SELECT webhook.id, item.id, 'dead', 9, 'it was full' FROM webhook, item"
+            )
+        )
+        store.once(lambda db: db.execute("UPDATE webhook SET disabled = 1, reason = 'gone'"))
+        store.close()
+        self.open("Webhooks")
+        self.open("Webhooks")
+        self.shown.get_by_text("after 9 tries: it was full").wait_for()
+        self.press("Enable")
+        self.done("What waits is posted now")
+        self.press("Post it again")
+        self.done("1 post tried again")
+        self.press("Remove", "#admin-webhooks")
+        self.done(f"{url} is removed")
+
+    def letters(self) -> None:
+        """First: what is taken in here is posted to the webhooks."""
+        self.open("Messages that could not be used")
+        mine = self.shown.locator("#admin-letters li", has_text=IMEI)
+        mine.get_by_label("Device whose modem").select_option("kit-ada")
+        mine.get_by_role("button", name="It is that one's").click()
+        self.done(f"kit-ada has the IMEI {IMEI}, and 1 of its messages were taken in")
+        self.press("Take in what can be used by now")
+        self.done("0 were taken in")
+        self.press("Remove", "#admin-letters")
+        self.shown.get_by_text("All that came could be used.").wait_for()
+
+    def audit(self) -> None:
+        self.open("Who did what")
+        lines = self.shown.locator("#admin-audit li")
+        lines.filter(has_text="Olga: dead-letter remove").wait_for()
+        self.press("Older lines")
+        lines.filter(has_text="at the hub's machine: workspace add").wait_for()
+
+
+def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in_as_administrator(database)
+    settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+    with (
+        browser.browser() as opened,
+        receiver() as hooked,
+        hub(tmp_path, settings) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.on("dialog", lambda question: question.accept())
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        office = Office(shown)
+        office.letters()
+        office.devices()
+        password = office.users()
+        office.keys()
+        office.webhooks(hooked.url, database)
+        office.audit()
+        assert shown.url == f"{running.address}/console"
+        # What was made for Mia is for one sign-in; she administers nothing.
+        shown.get_by_role("button", name="Sign out").click()
+        sign_in(shown, "mia@example.org", password)
+        shown.get_by_text("this password is for one sign-in").wait_for()
+        shown.get_by_label("Choose your own").fill("a horse of her own")
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_text("No SOS is open.").wait_for()
+        assert shown.locator("#subjects > *").count() == 0
+        log = "\n".join(running.output())
+        assert len(office.secrets) == 9
+        assert all(each not in log for each in office.secrets)
+
+
+@pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
+def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in_as_administrator(database)
+    administer(database, "webhook", "add", f"https://example.org/{'long' * 40}", "--untried")
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, screen) as shown,
+    ):
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        office = Office(shown)
+        for subject in SUBJECTS:
+            office.open(subject)
+        shown.get_by_text("of long ago").first.wait_for()
+        for title in ("kit-ada", "Mia", "data message"):
+            office.unfold(title)
+        office.press("New password", office.unfold("Mia"))
+        shown.locator("#once-text").wait_for()
+        assert browser.faults(shown) == []
+        wide = shown.evaluate("document.documentElement.scrollWidth")
+        assert wide <= int(screen.partition("-")[0])
+        browser.keep(shown, f"console-administration-{screen}")
