@@ -27,6 +27,8 @@ class Certificate:
         self._files = (chain, key)
         self._state = self._look()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # 509 bytes of each new link: an agent goes on with no session of before.
+        self.context.num_tickets = 0
         self.context.load_cert_chain(chain, key)
 
     def read_again(self) -> None:

@@ -213,13 +213,18 @@ def fleet() -> Fleet:
 
 def _devices(database: str) -> list[str]:
     administer(database, "init", "Bench")
+    return devices_of(database, AGENTS)
+
+
+def devices_of(database: str, devices: int) -> list[str]:
+    """The link tokens of so many new ones, all of one user."""
     store = open_store(database)
 
     def add(db: Db) -> list[str]:
         member = directory.add_user(db, 1, "kits", now=0.0)
         return [
             directory.add_device(db, 1, member, f"kit {number}", now=0.0)[1]
-            for number in range(AGENTS)
+            for number in range(devices)
         ]
 
     tokens = store.once(add)
@@ -227,7 +232,7 @@ def _devices(database: str) -> list[str]:
     return tokens
 
 
-class _Silence:
+class Silence:
     """A post that has nothing to send."""
 
     async def greeted(self, journal: int) -> None: ...
@@ -270,7 +275,7 @@ async def _linked(running: Hub, tokens: list[str]) -> AsyncIterator[None]:
             with suppress(Unreachable):
                 async with await open_stream(address) as stream:
                     socket = await open_web_socket(address, stream)
-                    await LinkSession(socket, _Silence(), opened=count).run()
+                    await LinkSession(socket, Silence(), opened=count).run()
             await trio.sleep(1)
 
     async with trio.open_nursery() as nursery:

@@ -72,6 +72,14 @@ class Site:
             "inbound-hook": "cat",
         }
 
+    def gives_sessions(self, port: int) -> bool:
+        """Whether it sends what a later connection may go on with, which every kit would pay."""
+        plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        with self.client_tls.wrap_socket(plain, server_hostname="127.0.0.1") as peer:
+            peer.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert peer.recv(4096).startswith(b"HTTP/1.1 200")
+            return peer.session is not None and peer.session.has_ticket
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
@@ -96,6 +104,7 @@ def test_links_and_pushes_in_tls_and_no_secret_in_the_log(site: Site, tmp_path: 
         with agent(tmp_path / "kit", site.kit(running.port)) as kit:
             kit.expect("linked to the hub")
             trusted = ("--ca-file", site.ca_file)
+            assert not site.gives_sessions(running.port)
             token = site.first["token"]
             by_token = push(running.address, "--source", "1", *trusted, token=token)
             assert (by_token.returncode, by_token.stdout) == (0, "accepted\n"), by_token.stderr

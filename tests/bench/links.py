@@ -1,0 +1,217 @@
+"""Ten thousand kits that are linked over TLS to one hub on PostgreSQL, and say nothing.
+
+Run as `python -m tests.bench.links [HOW MANY]`. The kits' ends are in other processes, at addresses
+of this machine's own (127.0.0.0/8), and come back as an agent does: after a random share of a pause
+that doubles from 1 to 60 s. Told are the seconds until all are linked; what the hub takes for each,
+at rest; the seconds until all are linked again after it was killed; and what a push took meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import trio
+import trustme
+
+from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, open_web_socket
+from fieldagent.http.link_session import LinkSession
+from fieldagent.http.secure import secured
+from tests.bench.hub import Silence, admitted, devices_of
+from tests.bench.process import processor, resident
+from tests.postgres import new_database, server
+from tests.processes import Hub, hub, started
+
+LINKS = 10_000
+CLIENTS = 2
+"""Processes."""
+OF_ONE_ADDRESS = 100
+PAUSES = (1.0, 60.0)
+COMING = 150
+"""Of a process at one moment: a kit has a processor for itself, and these share one."""
+REST = 30.0
+PATIENCE = 600.0
+
+
+class Kits:
+    """A process that holds some of the links, in a thread that reads what it tells."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.linked = 0
+        self._process = process
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.linked = int(line)
+
+
+class Come(NamedTuple):
+    seconds: float
+    pushes: list[float]
+    """Seconds that each took meanwhile."""
+
+
+@dataclass
+class _Ends:
+    """The kits' ends of some links: how many are open is told when it changes, once a tenth."""
+
+    address: HubAddress
+    context: ssl.SSLContext
+    open: int = 0
+    told: int = -1
+    coming: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(COMING))
+
+    async def keep(self, token: str, local: str) -> None:
+        hub = HubAddress(self.address.address, token)
+        pause, longest = PAUSES
+        while True:
+            linked = False
+
+            def count() -> None:
+                nonlocal linked
+                linked = True
+                self.open += 1
+
+            try:
+                async with self.coming:
+                    plain = await trio.open_tcp_stream("127.0.0.1", hub.port, local_address=local)
+                    stream = await secured(plain, self.context, hub.host)
+                    socket = await open_web_socket(hub, stream)
+                await LinkSession(socket, Silence(), opened=count).run()
+            except (Unreachable, OSError, trio.BrokenResourceError):
+                pass
+            self.open -= linked
+            pause = PAUSES[0] if linked else min(2 * pause, longest)
+            await trio.sleep(random.uniform(0.05, 1) * pause)
+
+    async def tell(self) -> None:
+        while True:
+            if self.open != self.told:
+                self.told = self.open
+                print(self.open, flush=True)
+            await trio.sleep(0.1)
+
+
+async def _hold(address: str, ca_file: str, first: int, tokens: list[str]) -> None:
+    ends = _Ends(HubAddress(address, ""), ssl.create_default_context(cafile=ca_file))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ends.tell)
+        for number, token in enumerate(tokens, first):
+            source = number // OF_ONE_ADDRESS
+            local = f"127.1.{source // 250}.{source % 250 + 1}"
+            nursery.start_soon(ends.keep, token, local)
+
+
+@contextmanager
+def kits(running: Hub, ca_file: Path, tokens: list[str], folder: Path) -> Iterator[list[Kits]]:
+    share = -(-len(tokens) // CLIENTS)
+    with ExitStack() as stack:
+        found = []
+        for client in range(CLIENTS):
+            some = tokens[client * share : (client + 1) * share]
+            named = folder / f"tokens-{client}"
+            named.write_text("\n".join(some))
+            command = [sys.executable, "-m", "tests.bench.links", running.address, str(ca_file)]
+            arguments = [str(client * share), str(named)]
+            process = stack.enter_context(
+                started([*command, *arguments], stdout=subprocess.PIPE, text=True)
+            )
+            found.append(Kits(process))
+        yield found
+
+
+def all_linked(found: list[Kits], links: int, push: Any) -> Come:
+    began = time.perf_counter()
+    pushes = []
+    while sum(each.linked for each in found) < links:
+        if time.perf_counter() - began > PATIENCE:
+            raise SystemExit(f"only {sum(each.linked for each in found)} of {links} are linked")
+        pushes.append(push())
+        time.sleep(0.5)
+    return Come(time.perf_counter() - began, pushes)
+
+
+def pusher(running: Hub, proof: Any, ca_file: Path) -> Any:
+    """Pushes to one that has no link, each by a connection of its own; seconds it took."""
+    context = ssl.create_default_context(cafile=str(ca_file))
+    body = b'{"sourceUserId":"1","workspaceId":"1","targetUserId":"1","message":{"content":"ping"}}'
+    headers = {
+        "x-api-key": proof.key,
+        "Authorization": f"Bearer {proof.token}",
+        "Content-Type": "application/json",
+    }
+
+    def push() -> float:
+        began = time.perf_counter()
+        connection = HTTPSConnection("127.0.0.1", running.port, context=context, timeout=60)
+        connection.request("POST", "/api/package", body, headers)
+        status = connection.getresponse().status
+        connection.close()
+        assert status == 200, status
+        return time.perf_counter() - began
+
+    return push
+
+
+def main(links: int = LINKS) -> None:
+    with server(durable=True) as postgres, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        database = new_database(postgres.address)
+        proof = admitted(database)
+        tokens = devices_of(database, links)
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(folder / "ca.pem")
+        issued = authority.issue_cert("127.0.0.1")
+        issued.private_key_and_cert_chain_pem.write_to_path(folder / "hub.pem")
+        settings = {
+            "database": database,
+            "tls-certificate": str(folder / "hub.pem"),
+            "tls-key": str(folder / "hub.pem"),
+            "access-log": "none",
+        }
+        with ExitStack() as stack:
+            with hub(folder, settings) as running:
+                alone = resident(running.process.pid)
+                found = stack.enter_context(kits(running, folder / "ca.pem", tokens, folder))
+                came = all_linked(found, links, pusher(running, proof, folder / "ca.pem"))
+                _tell(f"{links} links over TLS: all linked", came)
+                time.sleep(REST)
+                used = (resident(running.process.pid) - alone) / links / 1024
+                print(f"{'  memory of the hub for each':<62} {used:>7.1f} KiB", flush=True)
+                spent = processor(running.process.pid)
+                time.sleep(REST)
+                share = (processor(running.process.pid) - spent) / REST
+                print(f"{'  at rest: of a core':<62} {share:>7.3f}", flush=True)
+                running.process.kill()
+                port = running.port
+            with hub(folder, {**settings, "port": str(port)}) as again:
+                came = all_linked(found, links, pusher(again, proof, folder / "ca.pem"))
+                _tell("  the hub was killed: all linked again", came)
+
+
+def _tell(what: str, came: Come) -> None:
+    print(f"{what:<62} {came.seconds:>7.1f} s", flush=True)
+    for name, took in (("median", statistics.median(came.pushes)), ("longest", max(came.pushes))):
+        print(f"{f'  a push meanwhile, {name}':<62} {took:>7.3f} s", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        address, ca_file, first, named = sys.argv[1:]
+        trio.run(_hold, address, ca_file, int(first), Path(named).read_text().split())
+    else:
+        main(*map(int, sys.argv[1:]))
