@@ -33,6 +33,8 @@ class MemoryMailbox:
     """Every envelope that came in, duplicates too."""
     contents: list[Any] = field(default_factory=list)
     """What came in, each once."""
+    to_tell: list[bytes] = field(default_factory=list)
+    """Notes to the agent, before it links."""
     notes: list[bytes] = field(default_factory=list)
     """What agents have told."""
     before_disk: Callable[[], Any] | None = None
@@ -88,7 +90,9 @@ class MemoryMailbox:
         self._count(body, 0)
 
     async def next_note(self) -> bytes:
-        await trio.sleep_forever()
+        while not self.to_tell:
+            await trio.sleep_forever()
+        return self.to_tell.pop()
 
     async def take_note(self, body: bytes) -> None:
         await trio.lowlevel.checkpoint()

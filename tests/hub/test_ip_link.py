@@ -22,13 +22,15 @@ from fieldagent.hub.ip_link import Links
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.wire.envelope import Entry, encode
-from fieldagent.wire.link import BODY_BYTES, WINDOW, Close
+from fieldagent.wire.link import BODY_BYTES, NOTES, WINDOW, Close
 from tests.http.serving import HOST, header, serving
 from tests.hub.memory_mailbox import DEVICE, TOKEN, MemoryHub, MemoryMailbox
 from tests.hub.serving import hub_end
 from tests.processes import PATIENCE, until_async
 
 HELLO = [0, 1, 1, 0, BODY_BYTES, WINDOW, 0]
+"""Of an agent that takes no notes."""
+OURS = [0, 1, 1, NOTES, BODY_BYTES, WINDOW, 0]
 
 
 def note(number: int) -> bytes:
@@ -74,7 +76,7 @@ async def stranger(port: int, token: str = TOKEN) -> AsyncIterator[Stranger]:
 
         peer = Stranger(await trio.to_thread.run_sync(dial))
         try:
-            assert await peer.receive() == HELLO
+            assert await peer.receive() == OURS
             yield peer
         finally:
             with trio.CancelScope(shield=True):
@@ -123,6 +125,25 @@ async def test_news_reach_an_idle_link() -> None:
             assert await peer.receive() == [1, number, note(number)]
             await peer.send(2, number)
         await until_async(lambda: len(hub.mailbox.delivered) == 2)
+
+
+async def test_notes_go_both_ways_to_an_agent_that_takes_them_and_never_to_one_that_does_not() -> (
+    None
+):
+    hub = MemoryHub()
+    hub.mailbox.to_tell.append(b"an offer")
+    async with hub_end(hub, tls=None) as port:
+        async with stranger(port) as older:
+            await older.send(*HELLO)
+            await older.send(3, b"skipped")
+            await older.send(1, 1, note(1))
+            assert await older.receive() == [2, 1]
+        assert (hub.mailbox.to_tell, hub.mailbox.notes) == ([b"an offer"], [])
+        async with stranger(port) as newer:
+            await newer.send(*OURS)
+            assert await newer.receive() == [3, b"an offer"]
+            await newer.send(3, b"a report")
+            await until_async(lambda: hub.mailbox.notes == [b"a report"])
 
 
 async def test_a_message_in_frames_is_one_message() -> None:

@@ -79,7 +79,7 @@ VECTORS = {
         LinkHello(silence=300, journal=70_000_001)
     ).hello(),
     "hello of an agent": lambda: IpLink(LinkHello(silence=300)).hello(),
-    "hello of a hub": lambda: IpLink(LinkHello()).hello(),
+    "hello of a hub": lambda: IpLink(LinkHello(features=NOTES)).hello(),
     "message 1,": lambda: pair()[0].send(ENVELOPE)[1],
     "message 2,": lambda: numbered(pair()[0], 2),
     "message 24,": lambda: numbered(pair()[0], 24),
