@@ -54,9 +54,9 @@ class ServerProtocol:
         self._ended = False
         self._scanned = 0
         self._head: Request | None = None
-        self._is_chunked = False
+        self._length: int | None = 0
+        """Of the body; None where it comes in chunks, and says at its end how long it is."""
         self._chunked: ChunkedBody | None = None
-        self._length = 0
         self._asked_to_continue = False
         self._may_go_on = False
         self._understands_chunks = False
@@ -76,14 +76,15 @@ class ServerProtocol:
     def admit(self, admission: Admission) -> None:
         """The head was let in: its body may come. Raises Problem for one that is not wanted."""
         assert self._head is not None
-        if self._is_chunked or self._length:
+        if self._length != 0:
             guards.check_content(self._head, admission)
-        self._chunked = ChunkedBody(self._limits, admission.body) if self._is_chunked else None
+        is_chunked = self._length is None
+        self._chunked = ChunkedBody(self._limits, admission.body) if is_chunked else None
 
     @property
     def announced(self) -> int:
         """Bytes that the body may have."""
-        return self._length if self._chunked is None else self._chunked.most
+        return self._length or 0 if self._chunked is None else self._chunked.most
 
     def next_body(self) -> Request | Wait:
         """The whole request, or BODY. Raises Problem."""
@@ -100,7 +101,7 @@ class ServerProtocol:
     def drop_body(self) -> None:
         """The head was refused. A body that is not all here ends the connection: it is not read."""
         self._head = None
-        if self._is_chunked or self._take_fixed() is None:
+        if self._take_fixed() is None:
             self._may_go_on = False
 
     def interim(self) -> bytes:
@@ -138,8 +139,8 @@ class ServerProtocol:
         headers = head.headers
         self._understands_chunks = event.http_version == b"1.1"
         self._asked_to_continue = parser.they_are_waiting_for_100_continue
-        self._is_chunked = "transfer-encoding" in headers
-        self._length = int(headers.get("content-length", "0"))
+        length = int(headers.get("content-length", "0"))
+        self._length = None if "transfer-encoding" in headers else length
         if self._guard is not None:
             self._guard(head)
         guards.check_expectation(head)
@@ -148,7 +149,7 @@ class ServerProtocol:
         return head
 
     def _take_fixed(self) -> bytes | None:
-        if len(self._buffer) < self._length:
+        if self._length is None or len(self._buffer) < self._length:
             return None
         body = bytes(self._buffer[: self._length])
         del self._buffer[: self._length]

@@ -14,18 +14,18 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from functools import partial
 from typing import TypeVar
 
 import trio
-from trio.lowlevel import checkpoint, wait_readable, wait_writable
+from trio.lowlevel import checkpoint, wait_readable
 
 from fieldagent.http.address import is_in, source_of
 from fieldagent.http.body_budget import BodyBudget
 from fieldagent.http.date import write_date
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Judge, Request, Response
+from fieldagent.http.peer import Peer, Phase
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import ServerProtocol, Wait
 from fieldagent.http.secure import SecureSocket
@@ -42,27 +42,10 @@ Work = Callable[[], Awaitable[None]]
 Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
 """Takes who has come, and their address; None where they may not. Raises nothing."""
 
-_READ_SIZE = 65_536
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class _Phase(IntEnum):
-    """What a connection is doing, in the order in which room is made for new ones."""
-
-    HEAD = 0
-    BODY = 1
-    CLOSING = 2
-    IDLE = 3
-    WRITING = 4
-    STREAMING = 5
-    HANDLING = 6
-    """Never evicted: somebody's Package is on its way."""
-    UPGRADED = 7
-    """Never evicted: whoever came later would take its place, and it theirs when it comes back."""
-
-
-_INCOMPLETE = {_Phase.HEAD, _Phase.BODY, _Phase.CLOSING}
-_PHASES = {Wait.IDLE: _Phase.IDLE, Wait.HEAD: _Phase.HEAD}
+_PHASES = {Wait.IDLE: Phase.IDLE, Wait.HEAD: Phase.HEAD}
 
 
 async def serve(
@@ -124,11 +107,11 @@ class _Server:
         self._of: dict[str, dict[_Connection, None]] = {}  # those of one source
         self._leaving: dict[_Connection, None] = {}  # asked to come again: the first came first
         self.deadlines = {
-            _Phase.HEAD: limits.head_deadline,
-            _Phase.BODY: limits.body_deadline,
-            _Phase.CLOSING: limits.linger,
-            _Phase.IDLE: limits.idle_deadline,
-            _Phase.WRITING: limits.write_deadline,
+            Phase.HEAD: limits.head_deadline,
+            Phase.BODY: limits.body_deadline,
+            Phase.CLOSING: limits.linger,
+            Phase.IDLE: limits.idle_deadline,
+            Phase.WRITING: limits.write_deadline,
         }
 
     async def accept_from(self, listener: socket.socket, nursery: trio.Nursery) -> None:
@@ -196,7 +179,7 @@ class _Server:
     def _cut_first_leaving(self) -> None:
         first = next(iter(self._leaving))
         del self._leaving[first]
-        first.scope.cancel()
+        first.peer.scope.cancel()
 
     def leave_source(self, connection: _Connection) -> None:
         """It no longer counts among those of its source."""
@@ -229,40 +212,29 @@ class _Server:
 
     def _evict(self, among: Iterable[_Connection]) -> bool:
         """End the connection that is worth least; False if every one has a handler running."""
-        victim = min(among, key=_Connection.worth, default=None)
-        if victim is None or victim.phase >= _Phase.HANDLING:
+        victim = min(among, key=lambda each: each.peer.worth(), default=None)
+        if victim is None or victim.peer.phase >= Phase.HANDLING:
             return False
         self.leave(victim)
         victim.crowded_out = True
-        victim.scope.cancel()
+        victim.peer.scope.cancel()
         self._see_off(victim)
         return True
 
     def end_idle(self) -> None:
         for connection in self._all:
-            connection.end_if_idle()
+            connection.peer.end_if_idle()
 
 
 class _Connection:
-    def __init__(self, server: _Server, peer: socket.socket, address: str) -> None:
+    def __init__(self, server: _Server, accepted: socket.socket, address: str) -> None:
         self.crowded_out = False
         """Its place is another's: it is answered 503, where it asks for something at all."""
-        self.scope = trio.CancelScope()
-        self.phase = _Phase.HANDLING
+        self.peer = Peer(accepted, server.deadlines)
         self.address = address
         self.source = source_of(address)
-        self._since = trio.current_time()
         self._server = server
-        self._socket: socket.socket | SecureSocket = peer
         self._protocol = ServerProtocol(server.limits, server.guard, address)
-
-    def worth(self) -> tuple[int, float]:
-        """The lower, the sooner it is evicted: the incomplete first, then the longest so."""
-        return (0 if self.phase in _INCOMPLETE else self.phase), self._since
-
-    def end_if_idle(self) -> None:
-        if self.phase in (_Phase.IDLE, _Phase.STREAMING, _Phase.UPGRADED):
-            self.scope.cancel()
 
     async def run(self) -> None:
         try:
@@ -273,7 +245,7 @@ class _Connection:
             self._server.note_fault(errors, "a connection")
         finally:
             self._server.leave(self)
-            self._socket.close()
+            self.peer.socket.close()
 
     async def _converse(self) -> None:
         try:
@@ -286,18 +258,18 @@ class _Connection:
                 if response.upgrade is not None:
                     return await self._hand_over(response)
                 if not await self._send(response, head_only=head.method == "HEAD"):
-                    return await self._linger()
+                    return await self.peer.linger()
         except Problem as problem:
             await self._refuse(problem)
 
     async def _secure(self, context: ssl.SSLContext) -> None:
         """The TLS handshake. Raises OSError, also when it takes too long or room is needed."""
-        assert isinstance(self._socket, socket.socket)
-        self._socket = secured = SecureSocket(self._socket, context)
-        with self._bounded(_Phase.HEAD):
+        assert isinstance(self.peer.socket, socket.socket)
+        self.peer.socket = secured = SecureSocket(self.peer.socket, context)
+        with self.peer.bounded(Phase.HEAD):
             return await secured.handshake()
         if self.crowded_out:
-            with self._bounded(_Phase.CLOSING):
+            with self.peer.bounded(Phase.CLOSING):
                 return await secured.handshake()
         raise TimeoutError("the TLS handshake took too long")
 
@@ -308,9 +280,9 @@ class _Connection:
         """
         if self._server.stopping.is_set():
             return None
-        with self._bounded(_Phase.IDLE):
+        with self.peer.bounded(Phase.IDLE):
             return await self._read_head()
-        if self.phase is not _Phase.IDLE:
+        if self.peer.phase is not Phase.IDLE:
             raise self._too_late("head")
         if self.crowded_out:
             await self._hear_out()
@@ -319,8 +291,8 @@ class _Connection:
     async def _hear_out(self) -> None:
         """Room was needed before a word was read: a request that is on its way is still answered.
         Raises Problem."""
-        with self._bounded(_Phase.CLOSING):
-            if await self._read():
+        with self.peer.bounded(Phase.CLOSING):
+            if await self.peer.read():
                 raise _crowded()
 
     def _too_late(self, part: str) -> Problem:
@@ -334,14 +306,14 @@ class _Connection:
         while True:
             outcome = protocol.next_head()
             if isinstance(outcome, Request):
-                self.phase = _Phase.HANDLING
+                self.peer.phase = Phase.HANDLING
                 if buffered:  # a long pipeline must not keep the others waiting
                     await checkpoint()
                 return outcome
             if outcome is Wait.NOTHING:
                 return None
-            self._move_on(_PHASES[outcome])
-            protocol.receive(await self._read())
+            self.peer.move_on(_PHASES[outcome])
+            protocol.receive(await self.peer.read())
             buffered = False
 
     async def _answer(self, head: Request) -> Response:
@@ -372,13 +344,13 @@ class _Connection:
         request = self._protocol.next_body()
         if isinstance(request, Request):
             return request
-        with self._bounded(_Phase.BODY):
+        with self.peer.bounded(Phase.BODY):
             if interim := self._protocol.interim():
-                await self._write(interim)
+                await self.peer.write(interim)
             while not isinstance(request, Request):
-                self._protocol.receive(await self._read())
+                self._protocol.receive(await self.peer.read())
                 request = self._protocol.next_body()
-            self.phase = _Phase.HANDLING
+            self.peer.phase = Phase.HANDLING
             return request
         raise self._too_late("body")
 
@@ -387,7 +359,9 @@ class _Connection:
         protocol = self._protocol
         close = self.crowded_out or self._server.stopping.is_set()
         date = write_date(int(time.time()))
-        await self._write(protocol.respond(response, date=date, close=close, head_only=head_only))
+        await self.peer.write(
+            protocol.respond(response, date=date, close=close, head_only=head_only)
+        )
         if response.stream is not None and not head_only:
             await self._send_stream(response.stream())
         return protocol.next_cycle()
@@ -396,96 +370,44 @@ class _Connection:
         """Switch protocols: from here on the connection is the upgrade's, until it returns."""
         assert response.upgrade is not None
         head, already = self._protocol.switch(response, date=write_date(int(time.time())))
-        await self._write(head)
-        self.phase, self.scope = _Phase.UPGRADED, trio.CancelScope()
+        await self.peer.write(head)
+        scope = self.peer.within(Phase.UPGRADED, trio.CancelScope())
         self._server.leave_source(self)
         if self._server.stopping.is_set():
             return
-        with self.scope:
-            await response.upgrade(UpgradedStream(self._socket, already))
+        with scope:
+            await response.upgrade(UpgradedStream(self.peer.socket, already))
 
     async def _send_stream(self, pieces: AsyncIterator[bytes]) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                self.phase, self.scope = _Phase.STREAMING, nursery.cancel_scope
+                self.peer.within(Phase.STREAMING, nursery.cancel_scope)
                 nursery.start_soon(self._cancel_when_peer_leaves, nursery.cancel_scope)
                 async for piece in pieces:
-                    await self._write(self._protocol.piece(piece))
+                    await self.peer.write(self._protocol.piece(piece))
                     if self._server.stopping.is_set():
                         break
                 nursery.cancel_scope.cancel()
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
-        if self.phase is _Phase.STREAMING:  # not in the middle of a piece
-            await self._write(self._protocol.end())
+        if self.peer.phase is Phase.STREAMING:  # not in the middle of a piece
+            await self.peer.write(self._protocol.end())
 
     async def _cancel_when_peer_leaves(self, scope: trio.CancelScope) -> None:
         """Whatever else the peer sends is not read as a request: the answer says close."""
         with suppress(OSError):
-            while await self._read():
+            while await self.peer.read():
                 pass
         scope.cancel()
 
     async def _refuse(self, problem: Problem) -> None:
         date = write_date(int(time.time()))
         answer = problem.to_response()
-        await self._write(self._protocol.respond(answer, date=date, close=True, head_only=False))
-        await self._linger()
-
-    async def _linger(self) -> None:
-        """Let the peer read the answer: closing with bytes unread would reset the connection."""
-        self._socket.shutdown(socket.SHUT_WR)
-        with self._bounded(_Phase.CLOSING):
-            while await self._read():
-                pass
-            return
-        # Cut short: what has come by now must not reset the connection either.
-        with suppress(OSError):
-            self._socket.recv(_READ_SIZE)
-
-    async def _read(self) -> bytes:
-        while True:
-            await wait_readable(self._socket)
-            try:
-                return self._socket.recv(_READ_SIZE)
-            except BlockingIOError:
-                continue
-
-    async def _write(self, data: bytes) -> None:
-        """Mostly one system call and no wait: only a slow peer is waited for."""
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            await self._write_slowly(memoryview(data)[sent:])
-
-    async def _write_slowly(self, data: memoryview) -> None:
-        phase, scope = self.phase, self.scope
-        with self._bounded(_Phase.WRITING):
-            while data:
-                await wait_writable(self._socket)
-                with suppress(BlockingIOError):  # TLS has sent the rest of a record, and no more
-                    data = data[self._socket.send(data) :]
-        if data:
-            raise TimeoutError("the peer did not read its answer in time")
-        self.phase, self.scope = phase, scope
-
-    def _bounded(self, phase: _Phase) -> trio.CancelScope:
-        """A phase begins: the scope to wait in, until the phase's deadline or an eviction."""
-        self.phase = phase
-        self._since = trio.current_time()
-        deadline = self._since + self._server.deadlines[phase]
-        self.scope = trio.CancelScope(deadline=deadline)
-        return self.scope
-
-    def _move_on(self, phase: _Phase) -> None:
-        """The next phase begins in the scope that is open."""
-        if phase is not self.phase:
-            self.phase = phase
-            self._since = trio.current_time()
-            self.scope.deadline = self._since + self._server.deadlines[phase]
+        await self.peer.write(
+            self._protocol.respond(answer, date=date, close=True, head_only=False)
+        )
+        await self.peer.linger()
 
 
 def _crowded() -> Problem:
