@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import tokenize
 from pathlib import Path
 
 
 def strip(tree: Path) -> None:
-    """Licenses are beside them, as files."""
+    """Licenses are beside them, as files. JSON loses its white space."""
     for path in sorted(tree.rglob("*.py")):
         path.write_text(bare(path.read_text()))
+    for path in sorted(tree.rglob("*.json")):
+        told = json.loads(path.read_text())
+        path.write_text(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
 
 
 def bare(source: str) -> str:

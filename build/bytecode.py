@@ -23,12 +23,23 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+SELDOM = ("idna/uts46data.py", "fieldagent/simulator/")
+"""What no agent or hub loads as it runs: a table for host names that are not ASCII, and the
+simulator. Of these the source does, compiled when it is asked for."""
+FROM_SOURCE = b"""\
+import sys
+place, _, name = __file__.rpartition(sys.implementation.cache_tag + "/")
+exec(compile(__loader__.get_data(place + name[:-1]), place + name[:-1], "exec"))
+"""
+
+
 def main(tree: Path, target: Path) -> None:
     for source in sorted(tree.rglob("*.py")):
         name = source.relative_to(tree)
         compiled = target / name.with_suffix(".pyc")
         compiled.parent.mkdir(parents=True, exist_ok=True)
-        compiled.write_bytes(compile_one(source.read_bytes(), name.as_posix()))
+        text = FROM_SOURCE if name.as_posix().startswith(SELDOM) else source.read_bytes()
+        compiled.write_bytes(compile_one(text, name.as_posix()))
 
 
 def compile_one(source: bytes, name: str) -> bytes:
