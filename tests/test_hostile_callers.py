@@ -70,7 +70,26 @@ def _hub(home: Path) -> Iterator[Server]:
         )
 
 
-@pytest.fixture(scope="module", params=[_agent, _hub], ids=["agent", "hub"])
+@contextmanager
+def _administration(home: Path) -> Iterator[Server]:
+    database = str(home / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    much = ("--administer", "--per-minute", "60000", "--burst", "9999")
+    key = administer(database, "key", "add", "office", *much)
+    administer(database, "user", "add", "Ben")
+    administer(database, "user", "role", "Ben", "administrator")
+    token = administer(database, "token", "add", "office", "--user", "Ben")
+    proof = f"x-api-key: {key['apiKey']}\r\nAuthorization: Bearer {token['token']}\r\n"
+    with hub(home, {"database": database}) as running:
+        refuses = FRAMING | {404}
+        yield Server(running, running.port, b"/api/devices", proof.encode(), "/healthz", refuses)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[_agent, _hub, _administration],
+    ids=["agent", "hub", "administration"],
+)
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

@@ -54,10 +54,16 @@ _CALLS = {
 }
 
 
-def call_of(path: str) -> str:
+_ADMINISTRATION = ("audit", "dead-letters", "keys", "tokens", "webhook-failures", "webhooks")
+
+
+def call_of(path: str, method: str) -> str:
     """What the figures call a call."""
     if path.startswith("/console"):
         return "console"
+    subject = path.removeprefix("/api/").partition("/")[0] if path.startswith("/api/") else ""
+    if subject in _ADMINISTRATION or (subject in ("devices", "users") and method != "GET"):
+        return "administration"
     return _CALLS.get(path, "read" if path.startswith("/api/") else "other")
 
 
@@ -115,7 +121,7 @@ class AccessLog:
     def _note(
         self, request: Request, began: float, status: int, caller: Any = None, *, why: str = ""
     ) -> None:
-        call, seconds = call_of(request.path), trio.current_time() - began
+        call, seconds = call_of(request.path, request.method), trio.current_time() - began
         self.figures.measure("call_seconds", seconds, call=call)
         refused = status >= 400 and call != "probe"
         if refused:

@@ -162,7 +162,23 @@ def test_prometheus_understands_the_rules() -> None:
     ],
 )
 def test_what_strangers_ask_for_makes_no_label(path: str, named: str) -> None:
-    assert call_of(path) == named
+    assert call_of(path, "GET") == named
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "named"),
+    [
+        ("POST", "/api/devices", "administration"),
+        ("PATCH", "/api/users/2", "administration"),
+        ("GET", "/api/keys", "administration"),
+        ("POST", "/api/webhook-failures/replay", "administration"),
+        ("GET", "/api/devices", "read"),
+        ("POST", "/api/sos/1/close", "read"),
+        ("GET", "/devices", "other"),
+    ],
+)
+def test_what_administrators_do_is_told_apart(method: str, path: str, named: str) -> None:
+    assert call_of(path, method) == named
 
 
 async def test_a_flood_of_refusals_fills_no_log(clock: Any) -> None:
