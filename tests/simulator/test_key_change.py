@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.test_agent import HOOK
 from tests.processes import MODULE, PATIENCE, Agent
-from tests.simulator.test_simulate_node import nodes, told
+from tests.simulator.test_simulate_node import kit, nodes, told
 
 OLD, NEW = "0b" * 32, "1c" * 32
 BEFORE: Mapping[str, str] = {"radio-key": OLD}
@@ -22,20 +21,6 @@ STEPS: list[Mapping[str, str]] = [
     {"radio-key": f"{NEW} {OLD}"},
     {"radio-key": NEW},
 ]
-
-
-def kit(home: Path, number: int, keys: Mapping[str, str]) -> Agent:
-    folder = home / f"kit-{number}"
-    folder.mkdir(exist_ok=True)
-    settings = {
-        "satellite-port": None,
-        "radio-port": str(home / "air" / f"node-{number}"),
-        "radio-station": str(number),
-        "radio-name": f"Kit {number}",
-        "inbound-hook": HOOK,
-        **keys,
-    }
-    return Agent(folder, settings)
 
 
 def checked(home: Path, number: int) -> str:
@@ -49,15 +34,15 @@ def checked(home: Path, number: int) -> str:
 def test_each_step_is_told(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(nodes(tmp_path, "--seed", "7"))
-        ada = stack.enter_context(kit(tmp_path, 1, STEPS[0]))
-        ben = stack.enter_context(kit(tmp_path, 2, BEFORE))
+        ada = stack.enter_context(kit(tmp_path, 1, {}, **STEPS[0]))
+        ben = stack.enter_context(kit(tmp_path, 2, {}, **BEFORE))
         assert ada.post("to who has the old one").body["status"] == "Delivered"
         change = ada.call("GET", "/api/status").body["channels"]["Radio"]["keyChange"]
         assert change == {"step": 1, "old": [2], "new": []}
         assert "step 1 of 3" in told(ada, "status")
         assert "keyChange" not in ben.call("GET", "/api/status").body["channels"]["Radio"]
         assert ben.stop() == 0
-        ben = stack.enter_context(kit(tmp_path, 2, STEPS[1]))
+        ben = stack.enter_context(kit(tmp_path, 2, {}, **STEPS[1]))
         assert ben.post("to who is a step behind").body["status"] == "Delivered"
         assert "step 2 of 3" in told(ben, "status")
         assert "still heard with the old one: station 1;" in told(ben, "status")
@@ -98,7 +83,7 @@ def test_three_kits_change_while_packages_and_an_sos_flow(tmp_path: Path) -> Non
     with ExitStack() as stack:
         stack.enter_context(nodes(tmp_path, "--nodes", "3", "--seed", "7", "--loss", "0.1"))
         for number in heard:
-            kits[number] = stack.enter_context(kit(tmp_path, number, BEFORE))
+            kits[number] = stack.enter_context(kit(tmp_path, number, {}, **BEFORE))
         for step, keys in enumerate(STEPS, 1):
             for number in heard:
                 first, second = [each for each in heard if each != number]
@@ -107,7 +92,7 @@ def test_three_kits_change_while_packages_and_an_sos_flow(tmp_path: Path) -> Non
                 heard[number] = collect(number)
                 post(first, f"{first} meanwhile, step {step}, {number} away")
                 post(second, f"{second} in need, step {step}, {number} away", priority=100)
-                kits[number] = stack.enter_context(kit(tmp_path, number, keys))
+                kits[number] = stack.enter_context(kit(tmp_path, number, {}, **keys))
                 post(number, f"{number} is back, step {step}")
         # What a kit missed goes round again after two minutes, and may be lost once more.
         deadline = time.monotonic() + 6 * PATIENCE

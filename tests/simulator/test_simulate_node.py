@@ -27,7 +27,7 @@ def kit(
     home: Path, number: int, environment: Mapping[str, str] = {}, **more: str | None
 ) -> Iterator[Agent]:
     folder = home / f"kit-{number}"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     settings = {
         "satellite-port": None,
         "radio-port": str(home / "air" / f"node-{number}"),
