@@ -38,8 +38,8 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
     if unanswered:
         numbers = ", ".join(str(number) for (number,) in unanswered)
         raise Refused(
-            f"SOS {numbers} of {subject.kind} {subject.name} is not closed: `fieldagent hub sos"
-            f" close {unanswered[0][0]} REASON` first"
+            f"SOS {numbers} of {subject.kind} {subject.name} is not closed: close it first, at"
+            f" the console or by `fieldagent hub sos close {unanswered[0][0]} REASON`"
         )
     goes = {"devices": _names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
     if subject.kind == "workspace":

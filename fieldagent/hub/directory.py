@@ -370,8 +370,8 @@ def _disable_device(db: Db, device: int, when: float | None) -> list[int]:
         )
     ):
         raise Refused(
-            f"its user is disabled, and their devices with them: `fieldagent hub user enable"
-            f" {whose[0][0]}`"
+            "its user is disabled, and their devices with them: enable the user, here or by"
+            f" `fieldagent hub user enable {whose[0][0]}`"
         )
     db.execute("UPDATE device SET disabled = ? WHERE id = ?", when, device)
     return [device]
