@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.processes import MODULE, administer, hub, until
-from tests.shipping.update_kit import Kit, kit
+from tests.processes import MODULE, administer, until
+from tests.shipping.update_kit import Kit, linked_kit
 
 
 class Afar:
@@ -53,17 +53,8 @@ class Afar:
 
 @pytest.fixture
 def afar(zipapp: Path, tmp_path: Path) -> Iterator[Afar]:
-    database = str(tmp_path / "hub.sqlite3")
-    administer(database, "init", "Alps")
-    administer(database, "user", "add", "ada")
-    token = administer(database, "device", "add", "kit-ada", "--user", "ada")["hub-token"]
-    (tmp_path / "kit").mkdir()
-    with hub(tmp_path, {"database": database}) as cloud:
-        settings = {"hub-address": cloud.address, "hub-token": token}
-        with kit(tmp_path / "kit", zipapp, settings) as made:
-            made.systemctl("start", "fieldagent.service")
-            until(lambda: made.state_of("Cellular") == "ready")
-            yield Afar(made, database, tmp_path)
+    with linked_kit(tmp_path, zipapp) as (made, database):
+        yield Afar(made, database, tmp_path)
 
 
 def test_settings_go_to_a_kit_and_come_back_where_the_link_does_not(afar: Afar) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
-from tests.processes import administer, hub, sky, until
-from tests.shipping.update_kit import Kit, kit, rebuilt, version
+from tests.processes import administer, sky, until
+from tests.shipping.update_kit import Kit, kit, linked_kit, rebuilt, version
 
 SOON = ("--within", "3", "--steady", "1")
 MUTE = {
@@ -81,17 +81,8 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
 @pytest.fixture
 def linked(zipapp: Path, tmp_path: Path) -> Iterator[tuple[Kit, str]]:
     """An agent at work with its hub, and the database of that."""
-    database = str(tmp_path / "hub.sqlite3")
-    administer(database, "init", "Alps")
-    administer(database, "user", "add", "ada")
-    token = administer(database, "device", "add", "kit", "--user", "ada")["hub-token"]
-    (tmp_path / "kit").mkdir()
-    with hub(tmp_path, {"database": database}) as cloud:
-        settings = {"hub-address": cloud.address, "hub-token": token}
-        with kit(tmp_path / "kit", zipapp, settings) as made:
-            made.systemctl("start", "fieldagent.service")
-            until(lambda: made.state_of("Cellular") == "ready")
-            yield made, database
+    with linked_kit(tmp_path, zipapp) as linked:
+        yield linked
 
 
 def test_one_that_does_not_start_gives_way_to_the_one_before_and_the_hub_lists_why(

@@ -17,7 +17,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from tests.processes import PATIENCE, until
+from tests.processes import PATIENCE, administer, hub, until
 from tests.shipping.conftest import ROOT
 from tests.signer import Signer
 
@@ -197,3 +197,19 @@ def kit(home: Path, program: Path, settings: Mapping[str, str]) -> Iterator[Kit]
         yield made
     finally:
         made.end()
+
+
+@contextmanager
+def linked_kit(folder: Path, program: Path) -> Iterator[tuple[Kit, str]]:
+    """`kit-ada` at work with its hub, and the database of that."""
+    database = str(folder / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    token = administer(database, "device", "add", "kit-ada", "--user", "ada")["hub-token"]
+    (folder / "kit").mkdir()
+    with hub(folder, {"database": database}) as cloud:
+        settings = {"hub-address": cloud.address, "hub-token": token}
+        with kit(folder / "kit", program, settings) as made:
+            made.systemctl("start", "fieldagent.service")
+            until(lambda: made.state_of("Cellular") == "ready")
+            yield made, database
