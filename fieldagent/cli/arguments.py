@@ -262,6 +262,7 @@ def _add_page(commands: Subparsers) -> None:
     page.add_argument(
         "--set", action="store_true", help="set the pass phrase: asked for, or a line of input"
     )
+    page.add_argument("--qr", action="store_true", help="show the address as a QR code too")
     page.add_argument("--json", action="store_true", help="print JSON")
 
 

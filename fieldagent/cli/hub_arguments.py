@@ -175,7 +175,11 @@ def _add_device(actions: Subparsers) -> None:
         metavar="FOLDER",
         help="a card's boot partition: the kit's settings too",
     )
-    add.add_argument("--address", metavar="URL", help="with --card: where the kit finds the hub")
+    add.add_argument(
+        "--qr", action="store_true", help="show the kit's settings as a QR code, its secrets too"
+    )
+    address = "with --card and --qr: where the kit finds the hub"
+    add.add_argument("--address", metavar="URL", help=address)
     token = _action(device, "token", "device_token", "give a device a new link token")
     token.add_argument("device")
     rename = _action(device, "rename", "device_rename", "give a device another name")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fieldagent.cli.exit_codes import OK
 from fieldagent.cli.hub import taking_dead_letters
-from fieldagent.cli.provision import write_card
+from fieldagent.cli.provision import card_text, write_card
+from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.hub import directory, secret
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.store.contract import Db
@@ -33,21 +35,33 @@ def device_add(given: argparse.Namespace) -> int:
         text: Row = {"id": id_, "hub-token": token}
         if air_key is not None:
             text["satellite-key"] = air_key.hex()
+        if given.card is not None or given.qr:
+            settings.append(_settings(given.address, text))
         if given.card is not None:
-            if given.address is None:
-                raise Refused("--card needs --address: the https:// address that the kit calls")
-            _put_on(given.card, given.address, text)
+            text["card"] = _put_on(given.card, settings[-1])
         return [id_], text
 
-    return taking_dead_letters(given, add)
+    settings: list[str] = []
+    code = taking_dead_letters(given, add)
+    if given.qr and code == OK and not given.json:
+        show_qr_code(settings[-1])
+    return code
 
 
-def _put_on(folder: Path, address: str, told: Row) -> None:
-    """Within the transaction: a device whose card could not be written is not there either."""
+def _settings(address: str | None, told: Row) -> str:
+    """Of its kit."""
+    if address is None:
+        raise Refused("--address is missing: the https:// address that the kit calls")
     secrets = [(name, str(told[name])) for name in ("hub-token", "satellite-key") if name in told]
     try:
-        told["card"] = str(write_card(folder, [("hub-address", address), *secrets]))
+        return card_text([("hub-address", address), *secrets])
     except InvalidSettings as wrong:
         raise Refused("; ".join(wrong.faults)) from None
+
+
+def _put_on(folder: Path, settings: str) -> str:
+    """Within the transaction: a device whose card could not be written is not there either."""
+    try:
+        return str(write_card(folder, settings))
     except OSError as error:
         raise Refused(f"the card cannot be written: {error}") from None

@@ -13,6 +13,7 @@ from fieldagent.agent.settings import INSTALLED, Settings, load
 from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
 from fieldagent.cli.log_lines import complain
+from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.http.address import Network, is_in
 from fieldagent.system.folder import put_file
 from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_certificate
@@ -79,7 +80,9 @@ def _show(given: argparse.Namespace, settings: Settings) -> int:
         print(json.dumps(told))
         return OK
     for address in addresses or ["this machine has no address in those networks now"]:
-        print(address)
+        print(address, flush=True)
+        if given.qr and addresses:
+            show_qr_code(address)
     print(
         f"The browser warns of the certificate, once. Its SHA-256 fingerprint must be\n"
         f"{told['fingerprint']}"

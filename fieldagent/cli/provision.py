@@ -98,11 +98,16 @@ def _erase(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def write_card(folder: Path, pairs: Sequence[tuple[str, str]]) -> Path:
-    """The file that `provision` takes. Raises InvalidSettings, OSError: one that is there stays."""
-    card = folder / NAME
+def card_text(pairs: Sequence[tuple[str, str]]) -> str:
+    """What `provision` takes from a card. Raises InvalidSettings."""
     text = "".join(f"{name}={value}\n" for name, value in pairs)
-    parse(text, card)
+    parse(text, Path(NAME))
+    return text
+
+
+def write_card(folder: Path, text: str) -> Path:
+    """Raises OSError: a file that is there stays."""
+    card = folder / NAME
     if card.exists():
         raise FileExistsError(f"{card} is there already: remove it, or name another folder")
     put_file(card, text.encode())

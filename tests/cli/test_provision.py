@@ -80,7 +80,7 @@ def test_what_the_hub_writes_on_a_card_the_kit_takes(
     ("more", "words"),
     [
         (["--address", "nowhere"], "https://"),
-        ([], "--card needs --address"),
+        ([], "--address is missing"),
         (["--address", "https://hub.example.org"], "is there already"),
     ],
 )
