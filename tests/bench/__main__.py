@@ -13,6 +13,8 @@ from tests.bench.crowd import unanswered
 from tests.bench.durable import durable
 from tests.bench.http import ratio as http_ratio
 from tests.bench.hub import main as hub
+from tests.bench.large_hub import main as large_hub
+from tests.bench.links import main as links
 from tests.bench.long_queue import long_queue
 from tests.bench.process import memory_ratio, start_ratio, zipapp_ratio
 from tests.bench.queue import ratio as queue_ratio
@@ -94,6 +96,8 @@ def main() -> None:
         row("start of the zipapp over the installed package", packed, "<= 1.3", packed <= 1.3)
     hub()
     consoles()
+    large_hub()
+    links()
     print("\na team on one air, in virtual time")
     team()
     on_air()
