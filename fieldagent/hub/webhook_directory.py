@@ -135,11 +135,14 @@ def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
     note(db, workspace, by, "webhook remove", str(webhook), now)
 
 
+_OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
+
+
 def dead_letters(db: Db, workspace: int) -> list[Row]:
     rows = db.execute(
-        "SELECT webhook.id, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
-        " JOIN item ON item.id = d.item JOIN webhook ON webhook.id = d.webhook"
-        " WHERE d.state = 'dead' AND webhook.workspace = ? ORDER BY d.item",
+        "SELECT d.webhook, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
+        f" JOIN item ON item.id = d.item WHERE d.state = 'dead' AND d.webhook IN ({_OF_WORKSPACE})"
+        " ORDER BY d.webhook, d.item",
         workspace,
     )
     names = ("webhook", "requestId", "accepted", "attempts", "reason")
@@ -150,13 +153,12 @@ def replay(
     db: Db, workspace: int, request_id: str | None, *, now: float, by: str = ADMINISTRATION
 ) -> int:
     """Post a dead letter again, or (None) all of them; how many those are."""
+    one = "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"
     rows = db.execute(
         "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"
-        " WHERE state = 'dead' AND item IN (SELECT id FROM item WHERE workspace = ?"
-        " AND (request_id = ? OR ? = 1)) RETURNING item",
+        f" WHERE state = 'dead' AND webhook IN ({_OF_WORKSPACE}){one} RETURNING item",
         workspace,
-        request_id or "",
-        int(request_id is None),
+        *([] if request_id is None else [request_id]),
     )
     if not rows:
         raise Refused("no such dead letter; `fieldagent hub webhook dead` shows them")

@@ -210,6 +210,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "webhooks: what is due": lambda db: webhooks.is_due(db, newest),
         "webhooks: claim": lambda db: webhooks.claim(db, newest, 64),
         "webhooks: listing": lambda db: webhook_directory.listing(db, 1),
+        "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, "r500", now=newest),
         "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1),
         "check-ins": lambda db: check_in.is_late(db, newest),
         "dead letters that have an owner": lambda db: dead_letters.claimable(db),

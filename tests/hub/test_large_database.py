@@ -29,7 +29,6 @@ SOME = 15_000
 GROWS = {
     "what a deletion would take": "it says how many items that are, when an administrator asks",
     "empty a device": "it takes away more where there is more, up to 500 rows",
-    "webhooks: dead letters": "they are listed whole, when an administrator asks",
 }
 
 
