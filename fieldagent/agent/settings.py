@@ -67,8 +67,8 @@ class Settings:
     radio_key: tuple[bytes, ...]
     radio_key_next: tuple[bytes, ...]
     radio_hops: int
-    radio_carry: frozenset[Channel]
-    radio_carry_credits_per_day: int
+    radio_relay: frozenset[Channel]
+    radio_relay_credits_per_day: int
     fan_out: FanOut
     fan_out_head_start: int
     sos_repeat: int
@@ -138,7 +138,7 @@ def _one_key(value: str) -> tuple[bytes, ...]:
 _CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
 
 
-def _carry(value: str) -> frozenset[Channel]:
+def _relay(value: str) -> frozenset[Channel]:
     words = value.lower().replace(",", " ").split()
     if not words or not set(words) <= set(_CARRIES):
         raise WrongProperty(f"must be cellular, satellite or both, not {value!r}")
@@ -313,16 +313,18 @@ KEYS = (
         " nobody's (3)",
     ),
     Key(
-        "radio-carry",
-        _carry,
+        "radio-relay",
+        _relay,
         frozenset[Channel](),
         "bring what neighbours ask for to the hub over these: cellular, satellite (none)",
+        former="radio-carry",
     ),
     Key(
-        "radio-carry-credits-per-day",
+        "radio-relay-credits-per-day",
         whole(0, 1_000_000, "credits"),
         10,
         "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
+        former="radio-carry-credits-per-day",
     ),
     Key(
         "fan-out",
@@ -411,7 +413,7 @@ EXAMPLES = {
     "radio-station": "2",
     "radio-callsign": "N0CALL",
     "radio-name": "Hut",
-    "radio-carry": "cellular",
+    "radio-relay": "cellular",
     "state-directory": "/var/lib/fieldagent",
     "map-file": "/var/lib/fieldagent/alps.mbtiles",
     "page-listen": "192.168.4.0/24",
@@ -460,7 +462,7 @@ NEEDS = {
     "radio-callsign": "radio-port",
     "radio-key": "radio-port",
     "radio-key-next": "radio-key",
-    "radio-carry": "radio-port",
+    "radio-relay": "radio-port",
 }
 """What means nothing without another."""
 

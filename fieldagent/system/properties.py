@@ -91,6 +91,8 @@ class Key:
     default: Any
     means: str
     """For people: what it does, its unit, its default."""
+    former: str = ""
+    """What it was called before: a kit that nobody looks at is updated with its settings."""
 
     @property
     def attribute(self) -> str:
@@ -128,6 +130,11 @@ def read(
         pairs = dict(pairs_in(text))
     except NoProperties as error:
         raise InvalidSettings(path, [str(error)]) from None
+    for key in keys:
+        if key.former and (value := pairs.pop(key.former, None)) is not None:
+            if key.name in pairs:
+                faults.append(f"{key.former} is called {key.name} now, which is set too: remove it")
+            pairs.setdefault(key.name, value)
     for name, value in pairs.items():
         if name not in known:
             faults.append(_unknown(name, known))

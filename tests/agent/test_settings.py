@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.settings import KEYS, default_path, load, parse
+from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory
 from fieldagent.system.properties import InvalidSettings
 
@@ -42,8 +43,8 @@ GOOD = {
     "radio-key": "00" * 32,
     "radio-key-next": "11" * 32,
     "radio-hops": "2",
-    "radio-carry": "Cellular, satellite",
-    "radio-carry-credits-per-day": "20",
+    "radio-relay": "Cellular, satellite",
+    "radio-relay-credits-per-day": "20",
     "fan-out": "cheapest",
     "fan-out-head-start": "300",
     "sos-repeat": "0",
@@ -83,6 +84,11 @@ def test_java_properties_as_java_writes_them() -> None:
     assert settings.satellite_port == "/dev/x"
 
 
+def test_a_setting_is_read_by_its_former_name() -> None:
+    settings = parse("radio-carry=satellite\nradio-port=/dev/x\nradio-station=1", PATH)
+    assert settings.radio_relay == {Channel.SATELLITE}
+
+
 def test_nothing_set_is_a_valid_agent() -> None:
     settings = parse("", PATH, {"STATE_DIRECTORY": "/var/lib/fieldagent"})
     assert settings.api_port == 9091
@@ -104,7 +110,9 @@ def test_nothing_set_is_a_valid_agent() -> None:
         (f"radio-key-next={OTHER} {OTHER}", "radio-key-next must be one key"),
         (f"radio-key={OTHER} {'22' * 32}\nradio-key-next={OTHER}", "beside two keys"),
         (f"radio-key={OTHER}\nradio-key-next={OTHER}", "radio-key-next is radio-key"),
-        ("radio-carry=pigeon\nradio-port=/dev/x\nradio-station=1", "cellular, satellite or both"),
+        ("radio-relay=pigeon\nradio-port=/dev/x\nradio-station=1", "cellular, satellite or both"),
+        ("radio-carry=cellular\nradio-relay=cellular", "radio-carry is called radio-relay now"),
+        ("radio-carry=cellular", "radio-relay needs radio-port"),
         (
             "radio-protocol=kiss\nradio-port=/dev/x\nradio-station=1",
             "radio-protocol=kiss needs radio-callsign",

@@ -101,6 +101,14 @@ def test_members_are_those_that_are_read(name: str, schema: str, items: Any, rou
         assert variant["properties"].keys() == known
 
 
+@pytest.mark.parametrize("listed", ["Device", "User"])
+def test_what_was_changed_is_told_as_it_is_listed(listed: str) -> None:
+    schemas = description("hub")["components"]["schemas"]
+    changed = dict(schemas[f"Changed{listed}"]["properties"])
+    assert changed.pop("deadLettersTaken")
+    assert changed == schemas[listed]["properties"]
+
+
 def test_words_are_the_code_s() -> None:
     schemas = description("local")["components"]["schemas"]
     assert set(schemas["Answer"]["properties"]["status"]["enum"]) == set(Status)

@@ -71,7 +71,7 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
     with ExitStack() as stack:
         running, hooked = stack.enter_context(team.at_the_hub())
         stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1"))
-        carries = team.radio("Ben", 2, **team.linked("Ben", running), **{"radio-carry": "cellular"})
+        carries = team.radio("Ben", 2, **team.linked("Ben", running), **{"radio-relay": "cellular"})
         carrier = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
         carrier.expect("linked to the hub")
         with agent(folder(tmp_path / "ada"), team.radio("Ada", 1)) as kit:
@@ -109,7 +109,7 @@ def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
         running, hooked = stack.enter_context(team.at_the_hub())
         ridge = ("--nodes", "3", "--topology", str(tmp_path / "ridge"))
         stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1", *ridge))
-        linked = {**team.linked("Ben", running), "radio-carry": "cellular"}
+        linked = {**team.linked("Ben", running), "radio-relay": "cellular"}
         carries = team.radio("Ben", 3, **linked, **key)
         ben = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
         ben.expect("linked to the hub")

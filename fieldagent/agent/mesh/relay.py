@@ -76,7 +76,7 @@ class Relay:
             return ""
         return (
             f"{len(self.waiting)} that neighbours ask us to bring to the hub wait until midnight"
-            " UTC: radio-carry-credits-per-day is spent; an SOS goes all the same"
+            " UTC: radio-relay-credits-per-day is spent; an SOS goes all the same"
         )
 
     def store(
