@@ -180,10 +180,10 @@ class Office:
 
     def webhooks(self, url: str, database: str) -> None:
         self.open("Webhooks")
-        self.fill("URL, such as https://example.org/inbound", "http://127.0.0.1:1/")
+        self.fill("URL, which begins with https://", "http://127.0.0.1:1/")
         self.press("Try it and add it")
         self.refused("did not take the test message")
-        self.fill("URL, such as https://example.org/inbound", url)
+        self.fill("URL, which begins with https://", url)
         self.fill("For an SOS alone, where nobody answered for so many minutes", "5")
         self.press("Try it and add it")
         assert self.kept().startswith("whsec_")

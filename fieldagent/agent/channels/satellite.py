@@ -52,7 +52,8 @@ GARBLED = f"its sum was wrong each of the {READ_TRIES} times that it was read fr
 WRITE_TRIES = 3
 EMPTY_MAX = 3
 """Sessions in a row, told as sent with the MOMSN moved and no other sign of a reset, after which an
-empty buffer is taken for a habit of this modem's. Otherwise a message would go for ever."""
+empty buffer is taken for a habit of this modem's, unless it was ever seen to keep what it sent.
+Otherwise a message would go for ever."""
 
 
 async def run(
@@ -102,11 +103,17 @@ class Pace:
     mailbox: GatewayMailbox = field(default_factory=GatewayMailbox)
     empty: int = 0
     """Sessions in a row that left an empty buffer and no other sign of a reset."""
+    keeper: str | None = None
+    """The IMEI of the modem that was seen last to keep what it had sent."""
 
-    def count_empty(self, looks_sent: bool) -> bool:
+    def note_kept(self, modem: str) -> None:
+        """What it sent is still in its buffer: one that is empty was emptied."""
+        self.keeper, self.empty = modem, 0
+
+    def count_empty(self, modem: str, looks_sent: bool) -> bool:
         """A session left an empty buffer. Whether that is a habit of this modem's by now: nothing
         else speaks of a reset, time after time."""
-        self.empty = self.empty + 1 if looks_sent else 0
+        self.empty = self.empty + 1 if looks_sent and modem != self.keeper else 0
         return self.empty >= EMPTY_MAX
 
 
@@ -269,8 +276,10 @@ class SatelliteDriver:
         after = await self.modem.status()
         moved = after.momsn == (momsn + 1) % sbd.MOMSN_MODULUS
         told_sent = status.verdict is SessionVerdict.SENT
+        if self.modem.holds_ours and moved and told_sent:
+            self.pace.note_kept(self.modem.imei)
         if self.modem.holds_ours or self.pace.count_empty(
-            wrote and moved and told_sent and resets == self.modem.resets
+            self.modem.imei, wrote and moved and told_sent and resets == self.modem.resets
         ):
             if moved and not told_sent:
                 log.info("the modem's number shows that the message was sent all the same")
@@ -369,8 +378,10 @@ class SatelliteDriver:
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS went first"
             )
             return
-        await self._store(intent.transmission)
+        # Before its bytes are in the modem again: a session of nothing may have moved the number,
+        # and by that of before they would be taken for sent where power fails now.
         await self.outbox.intend(intent.transmission, modem=self.modem.imei, momsn=status.momsn)
+        await self._store(intent.transmission)
         await self._converse(intent.transmission, status.momsn)
 
     async def _urgent_due(self) -> None:

@@ -50,6 +50,6 @@ const add = () => act(async () => {
 }, loadWebhooks);
 
 export const newWebhook = () => form("Add a webhook", add, { id: "new-webhook-add", text: "Try it and add it" },
-  line("new-webhook-url", "URL, such as https://example.org/inbound", { type: "url" }),
+  line("new-webhook-url", "URL, which begins with https://", { type: "url" }),
   line("new-webhook-after", "For an SOS alone, where nobody answered for so many minutes", { type: "number", min: "1", max: "10080" }),
   flag("new-webhook-untried", "Add it without a test message"));

@@ -20,6 +20,7 @@ import trio.testing
 from fieldagent.agent.channels import satellite, sbd_modem
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import inbound
+from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Data, Message, Status
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.pty_port import PtyPort
@@ -527,6 +528,59 @@ async def test_a_reset_between_writing_and_the_session_is_no_delivery(
             Status.DELIVERED
         )
         assert sky.contents == ["help"]
+
+
+@pytest.mark.parametrize("after", ["write", "intend"])
+async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_sent(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """The session before had nothing to send, and moved the MOMSN: now the buffer is full again,
+    and the number is one more than it was."""
+    calls = 0
+    second = trio.Event()
+    kind = sbd_modem.Modem if after == "write" else ChannelOutbox
+    carried_out = getattr(kind, after)
+
+    async def cut(*what: Any, **how: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = await carried_out(*what, **how)
+        if calls == 2:
+            second.set()
+            await trio.sleep_forever()
+        return result
+
+    sky = Sky(tmp_path)
+    sky.modem.reset_before_session = 1
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        with monkeypatch.context() as context:
+            context.setattr(kind, after, cut)
+            async with agent(sky) as k:
+                id_ = await k.post()
+                with trio.fail_after(900):
+                    await second.wait()
+        assert sky.contents == []
+        async with agent(sky) as k:
+            assert await outcome(k, id_) is Status.DELIVERED
+            assert sky.contents == ["hello"]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+async def test_resets_that_nothing_else_shows_are_no_habit(
+    tmp_path: Path, clock: Any, kept: int
+) -> None:
+    """Now and then the buffer is found empty; between, the modem keeps what it sent."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.stored = Volatile(echo=False)
+        for number in range(satellite.EMPTY_MAX + 1):
+            for other in range(kept):
+                await outcome(k, await k.post(message={"content": f"kept {number} {other}"}))
+            sky.modem.reset_before_session = 1
+            text = f"message {number}"
+            assert await outcome(k, await k.post(message={"content": text})) is Status.DELIVERED
+            assert sky.contents[-1] == text
 
 
 async def test_a_modem_that_empties_its_buffer_by_habit_is_not_paid_for_ever(
