@@ -25,7 +25,7 @@ from fieldagent.package.package import Channel
 from tests.processes import started
 from tests.simulation.world import Violated, simulate
 
-SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "60"))
+SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "40"))
 MEMORY = Path("/dev/shm")
 
 
