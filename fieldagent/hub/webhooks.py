@@ -97,12 +97,14 @@ _FIRST = (
     " FROM webhook_delivery d WHERE d.webhook = webhook.id AND d.state = 'waiting')"
     " FROM webhook WHERE disabled IS NULL UNION ALL SELECT webhook, (SELECT min(d.sender)"
     " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.state = 'waiting'"
-    " AND d.sender > whose.sender) FROM whose WHERE sender IS NOT NULL)"
-    " SELECT d.webhook, d.item, d.not_before <= ?, d.claimed_until > ? FROM whose"
-    " JOIN webhook_delivery d ON d.webhook = whose.webhook AND d.item = (SELECT min(first.item)"
-    " FROM webhook_delivery first WHERE first.webhook = whose.webhook"
-    " AND first.sender = whose.sender AND first.state = 'waiting')"
-    " WHERE whose.sender IS NOT NULL ORDER BY d.item"
+    " AND d.sender > whose.sender) FROM whose WHERE sender IS NOT NULL),"
+    # Materialized: a later SQLite than 3.40 would look for it once for each row that waits.
+    " first (webhook, item) AS MATERIALIZED (SELECT webhook, (SELECT min(d.item)"
+    " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.sender = whose.sender"
+    " AND d.state = 'waiting') FROM whose WHERE sender IS NOT NULL)"
+    " SELECT d.webhook, d.item, d.not_before <= ?, d.claimed_until > ? FROM first"
+    " CROSS JOIN webhook_delivery d WHERE d.webhook = first.webhook AND d.item = first.item"
+    " ORDER BY d.item"
 )
 """The oldest that waits, of each sender and webhook. It steps along the index from one sender to
 another: what waits behind the first, where a webhook was down for days, is not looked at."""
