@@ -38,7 +38,10 @@ NEWER = (
     *("tests/agent/test_agent.py", "tests/agent/test_linked_agent.py"),
     *(
         f"tests/hub/test_{name}.py"
-        for name in ("drain", "ip_link", "journey", "lease", "push_api", "store", "tls", "webhooks")
+        for name in (
+            *("drain", "ip_link", "journey", "large_database", "lease"),
+            *("push_api", "store", "tls", "webhooks"),
+        )
     ),
 )
 """What touches TLS, SQLite, subprocesses and the zipapp."""
