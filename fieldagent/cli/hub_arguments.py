@@ -242,8 +242,18 @@ def _add_dead_letter(actions: Subparsers) -> None:
     summary = "take in what can be used by now"
     _add_listing(command(letter, "replay", ("hub", "dead_letter_replay"), summary))
     remove = command(letter, "remove", ("hub", "dead_letter_remove"), "remove one for good")
-    remove.add_argument("id", type=int)
+    remove.add_argument("id", type=_number)
     _add_listing(remove)
+
+
+def _number(text: str) -> int:
+    """Of a row: no database takes more than 64 bits."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError
+    return int(text)
+
+
+_number.__name__ = "number of those that `list` shows"
 
 
 def _count(text: str) -> int:
@@ -293,7 +303,7 @@ def _add_key(actions: Subparsers) -> None:
     add.add_argument("--burst", type=_count, default=60, help="calls at once (60)")
     add.add_argument("--days", type=float, help="days until it expires (never)")
     rate = _action(key, "rate", "key_rate", "change how often a key may be used")
-    rate.add_argument("id", type=int)
+    rate.add_argument("id", type=_number)
     rate.add_argument("--per-minute", type=_count, help="calls a minute")
     rate.add_argument("--burst", type=_count, help="calls at once")
     _add_credential(key, "key")
@@ -313,7 +323,7 @@ def _add_token(actions: Subparsers) -> None:
 def _add_credential(actions: Subparsers, what: str) -> None:
     _action(actions, "list", "credential_list", f"list {what}s").set_defaults(what=what)
     revoke = _action(actions, "revoke", "revoke", f"revoke a {what}")
-    revoke.add_argument("id", type=int)
+    revoke.add_argument("id", type=_number)
     revoke.set_defaults(what=what)
 
 
@@ -342,7 +352,7 @@ def _add_webhook(actions: Subparsers) -> None:
         ("enable", "go on with one that was disabled"),
         ("remove", "remove it with all that waits for it"),
     ):
-        _webhook_action(kinds, name, summary).add_argument("id", type=int)
+        _webhook_action(kinds, name, summary).add_argument("id", type=_number)
     _webhook_action(kinds, "dead", "list dead letters")
     replay = _webhook_action(kinds, "replay", "post dead letters again")
     replay.add_argument("request_id", nargs="?", metavar="REQUEST_ID", help="all otherwise")
@@ -363,7 +373,7 @@ def _add_sos(actions: Subparsers) -> None:
     listed.add_argument("--state", choices=("open", "acknowledged", "closed"))
     listed.add_argument("--limit", type=int, default=50)
     one = _sos_action(sos, "show", "show one with its timeline")
-    one.add_argument("id", type=int)
+    one.add_argument("id", type=_number)
     one.set_defaults(carry_out=("hub_sos", "show_named"))
     for name, summary, text in (
         ("acknowledge", "answer one: its kit is told who did, and repeats it no more", "note"),
@@ -371,7 +381,7 @@ def _add_sos(actions: Subparsers) -> None:
         ("note", "write down what happens", "text"),
     ):
         parser = _sos_action(sos, name, summary)
-        parser.add_argument("id", type=int)
+        parser.add_argument("id", type=_number)
         parser.add_argument("text", metavar=text.upper(), nargs="?" if text == "note" else None)
         parser.add_argument("--by", default="", help="who does (the only dispatcher)")
 

@@ -62,6 +62,25 @@ def test_where_nothing_is_close_what_there_is_is_said(typed: str, told: str) -> 
     assert told in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["key", "revoke"],
+        ["token", "revoke"],
+        ["key", "rate"],
+        ["webhook", "remove"],
+        ["dead-letter", "remove"],
+        ["sos", "show"],
+        ["sos", "close"],
+    ],
+)
+@pytest.mark.parametrize("number", ["9" * 23, "-1", "x"])
+def test_a_number_that_no_row_has_is_told_in_words(words: list[str], number: str) -> None:
+    done = fieldagent("hub", *words, "--", number)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert f"invalid number of those that `list` shows value: '{number}'" in done.stderr
+
+
 def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Path) -> None:
     with agent(
         tmp_path,
