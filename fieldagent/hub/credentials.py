@@ -72,15 +72,26 @@ def add_token(
 
 
 def listing(db: Db, kind: str, workspace: int) -> list[Row]:
+    return _found(db, kind, workspace, "")
+
+
+def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
+    """None for one of another workspace, too."""
+    rows = _found(db, kind, workspace, " AND id = ?", id_)
+    return rows[0] if rows else None
+
+
+def _found(db: Db, kind: str, workspace: int, which: str, *parameters: int) -> list[Row]:
     return named_rows(
         db,
         "SELECT id, name, member, scopes, per_minute, burst, expires, revoked FROM credential"
         " WHERE kind = ? AND (workspace = ? OR member IN"
-        " (SELECT member FROM membership WHERE membership.workspace = ?)) ORDER BY id",
+        f" (SELECT member FROM membership WHERE membership.workspace = ?)){which} ORDER BY id",
         ("id", "name", "user", "kinds", "perMinute", "burst", "expires", "revoked"),
         kind,
         workspace,
         workspace,
+        *parameters,
     )
 
 
@@ -115,13 +126,9 @@ def set_rate(
     return {"id": id_, "perMinute": per_minute, "burst": burst}
 
 
-def is_in_force(db: Db, kind: str, workspace: int, id_: int) -> bool:
-    """Not so for one of another workspace."""
-    return any(row["id"] == id_ and row["revoked"] is None for row in listing(db, kind, workspace))
-
-
 def _must_be_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
-    if not is_in_force(db, kind, workspace, id_):
+    found = find(db, kind, workspace, id_)
+    if found is None or found["revoked"] is not None:
         raise Refused(
             f"no {kind} {id_} is in force in that workspace; `fieldagent hub {kind} list` shows"
             " them"

@@ -422,11 +422,16 @@ async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
         await hub.store.commit(operation)
 
 
+async def _in_slices(hub: Hub, some: Callable[[Db], int]) -> None:
+    """Until nothing is left to do: pushes and links go on between."""
+    with told_once():
+        while await hub.store.commit(some):
+            pass
+
+
 async def _expire(hub: Hub) -> None:
     while True:
-        with told_once():
-            while await hub.store.commit(lambda db: ledger.expire(db, time.time())):
-                pass
+        await _in_slices(hub, lambda db: ledger.expire(db, time.time()))
         await trio.sleep(EXPIRY)
 
 
@@ -455,7 +460,6 @@ async def _keep_house(hub: Hub) -> None:
 
 
 async def _forget(hub: Hub) -> None:
-    """Some at a time: pushes and links go on between."""
     now = time.time()
     items, lines = (
         now - days * 86_400 for days in (hub.settings.keep_days, hub.settings.keep_audit_days)
@@ -467,9 +471,7 @@ async def _forget(hub: Hub) -> None:
         partial(attempts.forget, now=now),
         reading.note_kinds,
     ):
-        with told_once():
-            while await hub.store.commit(some):
-                pass
+        await _in_slices(hub, some)
 
 
 async def _show_life(hub: Hub) -> None:

@@ -46,8 +46,9 @@ def is_about(known: Accepted, said: Receipt | Report | Ack, room: int | None = N
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)
     whole = encode([entry])
-    if room is not None and len(split(whole, room)) != said.count:
+    fragments = cut(whole, said.count) if room is None else split(whole, room)
+    if len(fragments) != said.count:
         return False
-    slices = [fragment.slice for fragment in cut(whole, said.count)]
+    slices = [fragment.slice for fragment in fragments]
     arrived = [piece for index, piece in enumerate(slices) if index in said.arrived]
     return said.digest == digest_of_slices(arrived)

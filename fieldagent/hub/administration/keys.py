@@ -108,8 +108,7 @@ class KeysApi:
         given = {"per_minute": None, "burst": None, **read_body(request, RATE)}
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            key = _credential(db, "key", caller, id)
-            by = str(caller.member)
+            key, by = _credential(db, "key", caller, id)["id"], str(caller.member)
             return credentials.set_rate(db, caller.workspace, key, **given, now=now, by=by)
 
         return json_response(await self._acts.carry_out(caller, act))
@@ -119,23 +118,22 @@ class KeysApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            found = _credential(db, kind, caller, id)
-            if found == caller.key:
+            found, by = _credential(db, kind, caller, id), str(caller.member)
+            if found["id"] == caller.key:
                 raise Refused("this call is made with that key: revoke it with another")
-            if credentials.is_in_force(db, kind, caller.workspace, found):
-                by = str(caller.member)
-                credentials.revoke(db, kind, caller.workspace, found, now=now, by=by)
+            if found["revoked"] is None:
+                credentials.revoke(db, kind, caller.workspace, found["id"], now=now, by=by)
 
         await self._acts.carry_out(caller, act)
         return Response(204)
 
 
-def _credential(db: Db, kind: str, caller: Caller, text: str) -> int:
+def _credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
     """Raises Problem for one that is not of the caller's workspace."""
-    id_ = identity(text)
-    if all(row["id"] != id_ for row in credentials.listing(db, kind, caller.workspace)):
+    found = credentials.find(db, kind, caller.workspace, identity(text))
+    if found is None:
         raise unknown(kind, text)
-    return id_
+    return found
 
 
 def _shown(kind: str, row: dict[str, Any]) -> dict[str, Any]:
