@@ -23,9 +23,18 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-SELDOM = ("idna/uts46data.py", "fieldagent/simulator/")
-"""What no agent or hub loads as it runs: a table for host names that are not ASCII, and the
-simulator. Of these the source does, compiled when it is asked for."""
+COMMANDS = (
+    *("check", "completion", "demo", "kit_health", "manual", "page", "provision", "qr_code"),
+    *("hub_database", "hub_deletion", "hub_device", "hub_export", "hub_settings", "hub_sos"),
+    *("settings", "settings_trial", "simulate", "simulate_node", "trial", "update"),
+)
+"""Of `fieldagent.cli`: what people and units start now and then."""
+SELDOM = (
+    *("idna/uts46data.py", "fieldagent/simulator/"),
+    *(f"fieldagent/cli/{name}.py" for name in COMMANDS),
+)
+"""What no agent or hub loads as it runs: a table for host names that are not ASCII, the simulator,
+and commands. Of these the source does, compiled when it is asked for."""
 FROM_SOURCE = b"""\
 import sys
 place, _, name = __file__.rpartition(sys.implementation.cache_tag + "/")

@@ -169,6 +169,22 @@ def test_compiled_code_is_used(version: str, python_313: str | None, tmp_path: P
     assert [line for line in ours if f"{zipapp}/{tag.strip()}/" not in line] == []
 
 
+def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
+    """No module that is compiled loads one that is not, or a start on a kit takes longer."""
+    with zipfile.ZipFile(zipapp) as archive:
+        modules = {
+            name.partition("/")[2].removesuffix(".pyc").replace("/", "."): archive.read(name)
+            for name in archive.namelist()
+            if name.endswith(".pyc") and "/fieldagent/" in name
+        }
+    from_source = {name for name, code in modules.items() if b"__loader__" in code}
+    assert {"fieldagent.cli.check", "fieldagent.simulator.sbd_modem"} <= from_source
+    compiled = [name for name in MODULES if name in modules.keys() - from_source]
+    assert {"fieldagent.cli.run", "fieldagent.agent.agent", "fieldagent.hub.hub"} <= set(compiled)
+    done = isolated(sys.executable, "-c", IMPORT_ALL + "print(*sys.modules)", zipapp, *compiled)
+    assert from_source & set(done.stdout.split()) == set()
+
+
 def test_any_other_version_runs_from_the_sources(tmp_path: Path) -> None:
     """As 3.12 and 3.14 will: here, by taking the compiled code away."""
     whole, bare = build(tmp_path / "whole.pyz"), tmp_path / "bare.pyz"
