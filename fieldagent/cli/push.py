@@ -21,9 +21,10 @@ from fieldagent.cli.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.cli.http_exchange import RawAnswer, exchange
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, explain, report, show
-from fieldagent.cli.terminal import counted, escaped_lines
+from fieldagent.cli.terminal import escaped_lines
 from fieldagent.http import tls
 from fieldagent.http.date import read_delay
+from fieldagent.system.wording import counted
 
 TIMEOUT = 30.0
 """Seconds for one attempt."""

@@ -12,9 +12,10 @@ from fieldagent.cli.exit_codes import CANCELED, OF_STATUS, OK, USAGE
 from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.cli.sent import holder
-from fieldagent.cli.terminal import counted, escaped
+from fieldagent.cli.terminal import escaped
 from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.package.writing import clock_time
+from fieldagent.system.wording import counted
 
 CALLED_OFF = "SOS called off"
 CONFIRMED_EVERY = 2.0

@@ -9,16 +9,17 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import trio
 
 from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.terminal import escaped
+from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.commands import BadCommand, Bench, obey
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
+from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.wire.envelope import derive_key
@@ -38,9 +39,9 @@ def satellite(given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
         link = given.link or Path(directory) / "modem"
         masters = [bytes.fromhex(given.key)] if given.key else []
-        bench = build(link, given.imei, given.latency, masters)
         hub = _endpoint(given.hub) if given.hub else None
-        trio.run(_run, bench, hub, given.mt_port)
+        bench = build(link, given.imei, given.latency, masters, hub)
+        trio.run(_run, bench, given.mt_port)
     return OK
 
 
@@ -52,40 +53,50 @@ def _endpoint(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def build(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> Bench:
-    gateway = SimulatedGateway(
+def build(
+    link: Path,
+    imei: str,
+    latency: float,
+    masters: Sequence[bytes] = (),
+    hub: tuple[str, int] | None = None,
+) -> Bench:
+    queue = MtQueue()
+    home = BaseCamp(
         say,
+        queue,
         key=derive_key(masters[0], "MT") if masters else None,
         keys=[derive_key(master, "MO") for master in masters],
     )
-    modem = SimulatedModem(gateway, imei=imei, clock=time.time)
-    return Bench(modem, gateway, PtyPort(modem, link, latency=latency))
+    side = HubSide(*hub, imei, queue, say) if hub else None
+    modem = SimulatedModem(SimulatedGateway(say, queue, side or home), imei=imei, clock=time.time)
+    return Bench(modem, PtyPort(modem, link, latency=latency), queue, home, side)
 
 
-async def _run(bench: Bench, hub: tuple[str, int] | None, mt_port: int) -> None:
+async def _run(bench: Bench, mt_port: int) -> None:
     async with trio.open_nursery() as nursery:
-        if hub is not None:
-            bench = await _look_to_hub(bench, *hub, mt_port, nursery)
+        if bench.hub is not None:
+            await _look_to_hub(bench, bench.hub, mt_port, nursery)
         await nursery.start(bench.port.run)
-        say(f"modem {bench.modem.imei} on {bench.port.link}: satellite-port={bench.port.link}")
+        say(
+            f"modem {bench.modem.state.imei} on {bench.port.link}: satellite-port={bench.port.link}"
+        )
         say("type `help` for what can be sent and what can go wrong")
         await listen(bench)
         # Nobody types any more, as in the background: the sky stays.
         await trio.sleep_forever()
 
 
-async def _look_to_hub(
-    bench: Bench, host: str, port: int, mt_port: int, nursery: trio.Nursery
-) -> Bench:
+async def _look_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.Nursery) -> None:
     def rung() -> None:
         bench.modem.ring()
         bench.port.poke()
 
-    side = HubSide(host, port, bench.modem.imei, bench.gateway, say, rung)
-    listening = await nursery.start(side.serve, mt_port)
-    nursery.start_soon(side.bring)
-    say(f"MO messages go to {host}:{port}; MT messages: directip-gateway=127.0.0.1:{listening}")
-    return replace(bench, hub=side)
+    listening = await nursery.start(hub.serve, mt_port, rung)
+    nursery.start_soon(hub.bring)
+    say(
+        f"MO messages go to {hub.host}:{hub.port};"
+        f" MT messages: directip-gateway=127.0.0.1:{listening}"
+    )
 
 
 async def listen(bench: Bench) -> None:

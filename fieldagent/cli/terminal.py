@@ -17,11 +17,6 @@ def escaped(text: str) -> str:
     return _ACTS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def counted(number: int, unit: str) -> str:
-    """1 credit, 2 credits."""
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
-
-
 def escaped_lines(text: str) -> str:
     """The same for lines of ours."""
     return "\n".join(map(escaped, text.split("\n")))

@@ -12,8 +12,9 @@ from fieldagent.cli.check_in import check_in_line
 from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.cli.sent import TEXT_SHOWN, holders, said
-from fieldagent.cli.terminal import counted, escaped
+from fieldagent.cli.terminal import escaped
 from fieldagent.package.writing import clock_time
+from fieldagent.system.wording import counted
 
 LETTER_SHOWN = 160
 """Characters of a message that cannot be read; --json shows all."""

@@ -27,6 +27,7 @@ from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.wording import counted
 
 
 @dataclass(slots=True)
@@ -215,7 +216,7 @@ def _parsed(request: Request) -> Push | Problem:
         return Problem(400, str(error))
     except InvalidPackage as error:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
-        return Problem(422, f"nothing was accepted: {len(faults)} fault(s)", errors=faults)
+        return Problem(422, f"nothing was accepted: {counted(len(faults), 'fault')}", errors=faults)
 
 
 def _refusal(

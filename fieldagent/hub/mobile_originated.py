@@ -31,6 +31,7 @@ from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.supervisor import brief
+from fieldagent.system.wording import counted
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -208,9 +209,9 @@ class MobileOriginated:
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
         if taken.items or taken.duplicates:
             log.info(
-                "%s sent %d item(s) over %s%s",
+                "%s sent %s over %s%s",
                 device.name,
-                taken.items,
+                counted(taken.items, "item"),
                 way,
                 f", {taken.duplicates} of them known" if taken.duplicates else "",
             )

@@ -27,6 +27,7 @@ from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.system.wording import counted
 from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ async def carry_out(
 async def ring_again(
     store: Store, operators: Mapping[str, Operator], ring: RingAlert, note_fault: Note = log_fault
 ) -> None:
-    what = f"{ring.name}, for which the operator keeps {ring.waiting} MT message(s)"
+    what = f"{ring.name}, for which the operator keeps {counted(ring.waiting, 'MT message')}"
     try:
         if (operator := operators.get(ring.operator)) is None:
             return

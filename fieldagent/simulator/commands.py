@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fieldagent.package.package import Data, Location, Message, Waypoint
-from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.hub_side import HubSide
+from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.simulator.sbd_state import NextStatus
+from fieldagent.system.wording import counted
 from fieldagent.wire.sbd_status import SessionVerdict, mo_status
 
 
@@ -24,8 +27,9 @@ class Bench:
     """What the commands work on."""
 
     modem: SimulatedModem
-    gateway: SimulatedGateway
     port: PtyPort
+    queue: MtQueue
+    home: BaseCamp
     hub: HubSide | None = None
     """With a real hub behind the gateway."""
 
@@ -48,24 +52,24 @@ def _help(bench: Bench, rest: str) -> str:
 
 def _queued(bench: Bench, parts: int) -> str:
     bench.modem.ring()
-    return f"queued in {parts} MT message(s); the modem rings"
+    return f"queued in {counted(parts, 'MT message')}; the modem rings"
 
 
 def _mt(bench: Bench, rest: str) -> str:
     if not rest:
         raise BadCommand("say what to send: mt TEXT")
-    return _queued(bench, bench.gateway.send(Message(rest)))
+    return _queued(bench, bench.home.send(Message(rest)))
 
 
 def _mt_sos(bench: Bench, rest: str) -> str:
     if not rest:
         raise BadCommand("say what to send: mt-sos TEXT")
-    return _queued(bench, bench.gateway.send(Message(rest), sos=True))
+    return _queued(bench, bench.home.send(Message(rest), sos=True))
 
 
 def _mt_location(bench: Bench, rest: str) -> str:
     latitude, longitude = _position(rest.split())
-    return _queued(bench, bench.gateway.send(Location(latitude, longitude, datetime.now(UTC))))
+    return _queued(bench, bench.home.send(Location(latitude, longitude, datetime.now(UTC))))
 
 
 def _mt_waypoint(bench: Bench, rest: str) -> str:
@@ -74,7 +78,7 @@ def _mt_waypoint(bench: Bench, rest: str) -> str:
         raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
     latitude, longitude = _position(words[:2])
     item = Waypoint(latitude, longitude, words[2], datetime.now(UTC))
-    return _queued(bench, bench.gateway.send(item))
+    return _queued(bench, bench.home.send(item))
 
 
 def _mt_data(bench: Bench, rest: str) -> str:
@@ -82,24 +86,24 @@ def _mt_data(bench: Bench, rest: str) -> str:
         payload = Path(rest[1:]).read_bytes() if rest[:1] == "@" else bytes.fromhex(rest)
     except (OSError, ValueError) as error:
         raise BadCommand(f"mt-data HEX, or mt-data @FILE: {error}") from None
-    return _queued(bench, bench.gateway.send(Data(payload)))
+    return _queued(bench, bench.home.send(Data(payload)))
 
 
 def _mt_again(bench: Bench, rest: str) -> str:
-    if not bench.gateway.send_again():
+    if not bench.queue.repeat_last():
         raise BadCommand("nothing waits that could be sent twice")
     return "a copy of the last one waits too"
 
 
 def _mt_lose(bench: Bench, rest: str) -> str:
-    if not bench.gateway.lose():
+    if not bench.queue.lose_first():
         raise BadCommand("nothing waits that could be lost")
     return "the message that waited first is lost"
 
 
 def _mt_raw(bench: Bench, rest: str) -> str:
     try:
-        bench.gateway.send_raw(bytes.fromhex(rest))
+        bench.queue.put(bytes.fromhex(rest))
     except ValueError as error:
         raise BadCommand(f"mt-raw HEX: {error}") from None
     return _queued(bench, 1)
@@ -129,8 +133,9 @@ def _status(bench: Bench, rest: str) -> str:
     times = _number(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
     sent = mo_status(number).verdict is SessionVerdict.SENT
     plan = NextStatus(number, delivered=sent or delivered, counted=sent or delivered)
-    bench.modem.statuses.extend([plan] * times)
-    return f"the next {times} session(s) end with {number}: {mo_status(number).means}"
+    bench.modem.faults.statuses.extend([plan] * times)
+    sessions = "the next session ends" if times == 1 else f"the next {times} sessions end"
+    return f"{sessions} with {number}: {mo_status(number).means}"
 
 
 def _signal(bench: Bench, rest: str) -> str:
@@ -165,33 +170,33 @@ def _brown_out(bench: Bench, rest: str) -> str:
 
 
 def _lose_reply(bench: Bench, rest: str) -> str:
-    bench.modem.lose_replies += 1
+    bench.modem.faults.lose_replies += 1
     return "the next session's reply will be lost"
 
 
 def _wrong_sum(bench: Bench, rest: str) -> str:
-    bench.modem.wrong_sums += 1
+    bench.modem.faults.wrong_sums += 1
     return "the next message will be read with a wrong sum"
 
 
 def _lose_fragment(bench: Bench, rest: str) -> str:
-    bench.gateway.lose_fragments += 1
+    bench.home.lose_fragments += 1
     return "the next fragment will be lost behind the gateway"
 
 
 def _hang(bench: Bench, rest: str) -> str:
-    bench.modem.deaf = _switch(rest)
-    return "the modem answers nothing" if bench.modem.deaf else "the modem answers again"
+    bench.modem.faults.deaf = on = _switch(rest)
+    return "the modem answers nothing" if on else "the modem answers again"
 
 
 def _echo(bench: Bench, rest: str) -> str:
-    bench.modem.stubborn_echo = _switch(rest)
-    return "the modem echoes whatever it is told" if bench.modem.stubborn_echo else "echo as told"
+    bench.modem.faults.stubborn_echo = on = _switch(rest)
+    return "the modem echoes whatever it is told" if on else "echo as told"
 
 
 def _spacing(bench: Bench, rest: str) -> str:
-    bench.modem.odd_spacing = _switch(rest)
-    return "odd spacing" if bench.modem.odd_spacing else "usual spacing"
+    bench.modem.faults.odd_spacing = on = _switch(rest)
+    return "odd spacing" if on else "usual spacing"
 
 
 def _switch(text: str) -> bool:

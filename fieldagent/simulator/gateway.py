@@ -1,184 +1,42 @@
-"""The operator's gateway behind the simulated modem, with somebody at home who reads and writes.
-
-It decodes what the kit sends, prints it, asks for fragments that are missing, and queues what is
-sent to the kit, cut and numbered as the hub does it.
-"""
+"""The operator's gateway, as the simulated modem meets it in a session."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
+from typing import Protocol
 
-from fieldagent.package.package import Item, recorded
-from fieldagent.package.payload import Identity
-from fieldagent.package.writing import item_json, kind_of, write_timestamp
+from fieldagent.simulator.mt_queue import MtQueue
+from fieldagent.system.wording import counted
 from fieldagent.wire.credit import credits_for
-from fieldagent.wire.envelope import (
-    Entry,
-    Envelope,
-    Fragment,
-    Introduction,
-    Receipt,
-    Report,
-    decode,
-    digest_of_slices,
-    encode,
-)
-from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.fragments import join, split
-from fieldagent.wire.sbd import MT_BYTES
-from fieldagent.wire.tag import TAG_BYTES
 
-ORIGIN = 1
-HOME = Identity("1", "Base camp", "User", "base@example.org", "7")
+
+class BehindGateway(Protocol):
+    """Who MO messages are for: people at home, or a real hub."""
+
+    def take(self, imei: str, momsn: int, body: bytes) -> None: ...
 
 
 class SimulatedGateway:
-    """Takes MO messages from any modem and hands each MT message out once."""
+    """Hands MO messages on, and each MT message out once: `sbd_session.Gateway`."""
 
-    def __init__(
-        self,
-        say: Callable[[str], None],
-        *,
-        clock: Callable[[], float] = time.time,
-        key: bytes | None = None,
-        keys: Sequence[bytes] = (),
-    ) -> None:
+    def __init__(self, say: Callable[[str], None], queue: MtQueue, behind: BehindGateway) -> None:
         self._say = say
-        self._clock = clock
-        self._key = key
-        self._keys = keys
-        self._queue: deque[bytes] = deque()
-        self._sequence = int(clock())
-        self._introduced = False
-        self._seen: set[bytes] = set()
-        self._sent: dict[int, list[Fragment]] = {}
-        self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
-        self.lose_fragments = 0
-        """How many of the next fragments are to be lost on their way home."""
+        self._queue = queue
+        self._behind = behind
         self.sessions = 0
-        self.forward: Callable[[str, int, bytes], None] | None = None
-        """Where MO messages go instead, when a real hub is behind the gateway."""
-        self.received: list[Item] = []
-        """What came whole, each once, in order."""
-
-    # What the modem does with it: `sbd_modem.Gateway`.
+        """How many have brought a message."""
 
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.sessions += 1
-        cost = credits_for(len(body))
-        self._say(f"MO {momsn} from {imei}: {len(body)} bytes, {cost} credit(s)")
-        if self.forward is not None:
-            self.forward(imei, momsn, body)
-            return
-        try:
-            self._read(decode(body, keys=self._keys))
-        except RemoteProtocolError as error:
-            self._say(f"   not readable: {error}: {body.hex()}")
+        cost = counted(credits_for(len(body)), "credit")
+        self._say(f"MO {momsn} from {imei}: {counted(len(body), 'byte')}, {cost}")
+        self._behind.take(imei, momsn, body)
 
     def next_mobile_terminated(self) -> bytes | None:
-        return self._queue[0] if self._queue else None
+        return self._queue.first()
 
     def taken(self) -> None:
-        self._queue.popleft()
+        self._queue.take()
 
     def waiting(self) -> int:
         return len(self._queue)
-
-    # What the people at home do.
-
-    def send(self, item: Item, *, sos: bool = False) -> int:
-        """Queue an item for the kit; how many MT messages it takes."""
-        self._sequence += 1
-        moment = recorded(item)
-        time = int(moment.timestamp() if moment else self._clock())
-        entry = Entry(self._sequence, item, time, sos)
-        entries = [entry]
-        if not self._introduced:
-            entries.insert(0, Entry(ORIGIN, Introduction(HOME), entry.time))
-            self._introduced = True
-        whole = encode(entries, origin=ORIGIN)
-        room = MT_BYTES - (0 if self._key is None else TAG_BYTES + 1)
-        if len(whole) <= room:
-            self._put(entries)
-            return 1
-        fragments = self._sent[self._sequence] = split(whole, room)
-        for fragment in fragments:
-            self._put([Entry(self._sequence, fragment)])
-        return len(fragments)
-
-    def send_raw(self, body: bytes) -> None:
-        """Queue any bytes at all."""
-        self._queue.append(body)
-
-    def send_again(self) -> bool:
-        """Queue a copy of what waits last, as an operator does that lost an answer."""
-        if self._queue:
-            self._queue.append(self._queue[-1])
-        return bool(self._queue)
-
-    def _put(self, entries: list[Entry], origin: int = ORIGIN) -> None:
-        self._queue.append(encode(entries, origin=origin, key=self._key))
-
-    def _read(self, envelope: Envelope) -> None:
-        for entry in envelope.entries:
-            content = entry.content
-            if isinstance(content, Fragment):
-                self._read_fragment(entry.sequence, content)
-            elif isinstance(content, Report):
-                self._repeat(entry.sequence, content)
-            elif isinstance(content, Receipt):
-                self._say(f"   receipt: {entry.sequence} is stored")
-            elif isinstance(content, Item):
-                self._read_item(entry, content)
-        for trouble in envelope.not_understood:
-            self._say(f"   {trouble}")
-
-    def _repeat(self, sequence: int, report: Report) -> None:
-        """The kit lacks some fragments of what was sent to it: those go again."""
-        missing = [f for f in self._sent.get(sequence, []) if f.index not in report.arrived]
-        for fragment in missing:
-            self._put([Entry(sequence, fragment)])
-        self._say(f"   report: {len(missing)} fragment(s) of {sequence} go to the kit again")
-
-    def lose(self) -> bool:
-        """Drop the message that waits first, as if it had been lost on its way to the kit."""
-        if self._queue:
-            self._queue.popleft()
-            return True
-        return False
-
-    def _read_item(self, entry: Entry, item: Item) -> None:
-        known = encode([entry])
-        again = " (again)" if known in self._seen else ""
-        if not again:
-            self._seen.add(known)
-            self.received.append(item)
-        when = write_timestamp(datetime.fromtimestamp(entry.time, UTC))
-        text = json.dumps(item_json(item), ensure_ascii=False)
-        sos = " SOS" if entry.sos else ""
-        self._say(f"   {entry.sequence} {when}{sos} {kind_of(item)} {text}{again}")
-
-    def _read_fragment(self, sequence: int, part: Fragment) -> None:
-        what = f"   {sequence} fragment {part.index + 1} of {part.count}"
-        if self.lose_fragments:
-            self.lose_fragments -= 1
-            self._say(f"{what}: lost on the way home")
-        else:
-            self._say(what)
-            self._slices.setdefault((sequence, part.count), {})[part.index] = part.slice
-        slices = self._slices.get((sequence, part.count), {})
-        if len(slices) == part.count:
-            del self._slices[(sequence, part.count)]
-            self._read(decode(join(slices)))
-        elif part.index == part.count - 1:
-            self._ask_for_missing(sequence, part.count, slices)
-
-    def _ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
-        digest = digest_of_slices(slices[position] for position in sorted(slices))
-        report = Report(count, frozenset(slices), digest)
-        self._put([Entry(sequence, report, int(self._clock()))], origin=0)
-        self._say(f"   {count - len(slices)} fragment(s) missing: asked the kit to repeat them")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 
 import trio
 
 from fieldagent.hub.operator.directip import receive
-from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system import waits
+from fieldagent.system.wording import counted
 from fieldagent.wire.directip import (
     Confirmation,
     DirectIpMo,
@@ -54,22 +56,18 @@ class Faults:
 
 @dataclass
 class HubSide:
-    """`rung` is called when an MT message has come for the modem."""
-
     host: str
     port: int
     imei: str
-    gateway: SimulatedGateway
+    queue: MtQueue
     say: Callable[[str], None]
-    rung: Callable[[], None]
     faults: Faults = field(default_factory=Faults)
 
     def __post_init__(self) -> None:
         self._send, self._waiting = trio.open_memory_channel[DirectIpMo](inf)
         self._reference = 0
-        self.gateway.forward = self._forward
 
-    def _forward(self, imei: str, momsn: int, body: bytes) -> None:
+    def take(self, imei: str, momsn: int, body: bytes) -> None:
         self._reference += 1
         now = int(time.time())
         self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))
@@ -95,30 +93,37 @@ class HubSide:
         return confirmed
 
     async def serve(
-        self, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+        self,
+        port: int,
+        rung: Callable[[], None],
+        *,
+        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take MT messages on loopback, for ever; started with the port."""
+        """Take MT messages on loopback, for ever; started with the port. `rung` is called when one
+        has come for the modem."""
         (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
         task_status.started(int(listener.socket.getsockname()[1]))
-        await trio.serve_listeners(self._take, [listener])
+        await trio.serve_listeners(partial(self._serve_one, rung), [listener])
 
-    async def _take(self, stream: trio.SocketStream) -> None:
+    async def _serve_one(self, rung: Callable[[], None], stream: trio.SocketStream) -> None:
         try:
             with trio.move_on_after(PATIENCE):
                 request = read_mobile_terminated(await receive(stream))
-                await self._answer(stream, request)
+                await self._answer(rung, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"an MT request could not be read: {error}")
 
-    async def _answer(self, stream: trio.SocketStream, request: DirectIpMt) -> None:
+    async def _answer(
+        self, rung: Callable[[], None], stream: trio.SocketStream, request: DirectIpMt
+    ) -> None:
         faults = self.faults
         status = self._judge(request) if faults.status is None else faults.status
         faults.status = None
         if status >= 0:
             if request.payload:
-                self.gateway.send_raw(request.payload)
-            self.rung()
-        what = f"MT of {len(request.payload)} bytes" if request.payload else "a ring"
+                self.queue.put(request.payload)
+            rung()
+        what = f"MT of {counted(len(request.payload), 'byte')}" if request.payload else "a ring"
         self.say(f"{what} for {request.imei}: {status}")
         if faults.silent:
             faults.silent -= 1
@@ -139,6 +144,6 @@ class HubSide:
             return EMPTY
         if len(request.payload) > MT_BYTES:
             return TOO_LARGE
-        if self.gateway.waiting() >= QUEUE_MAX:
+        if len(self.queue) >= QUEUE_MAX:
             return QUEUE_FULL
-        return self.gateway.waiting() + 1
+        return len(self.queue) + 1

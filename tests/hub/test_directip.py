@@ -25,8 +25,8 @@ from fieldagent.hub.operator.directip import (
     serve_directip,
 )
 from fieldagent.hub.settings import parse
-from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
+from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
 from fieldagent.wire.errors import RemoteProtocolError
@@ -41,11 +41,11 @@ class Gateway:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.rings = 0
-        self.behind = SimulatedGateway(self.said.append)
-        self.side = HubSide("127.0.0.1", 1, IMEI, self.behind, self.said.append, self._ring)
+        self.queue = MtQueue()
+        self.side = HubSide("127.0.0.1", 1, IMEI, self.queue, self.said.append)
         self.port = 0
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
         self.rings += 1
 
     async def call(self, body: bytes = b"hello", imei: str = IMEI) -> Verdict:
@@ -56,7 +56,7 @@ class Gateway:
 async def gateway() -> AsyncIterator[Gateway]:
     running = Gateway()
     async with trio.open_nursery() as nursery:
-        running.port = await nursery.start(running.side.serve, 0)
+        running.port = await nursery.start(running.side.serve, 0, running.ring)
         yield running
         nursery.cancel_scope.cancel()
 
@@ -64,7 +64,7 @@ async def gateway() -> AsyncIterator[Gateway]:
 async def test_what_the_gateway_takes_is_sent_and_the_modem_rings() -> None:
     async with gateway() as there:
         assert (await there.call()).outcome is Outcome.SENT
-        assert there.behind.next_mobile_terminated() == b"hello"
+        assert there.queue.first() == b"hello"
         assert there.rings == 1
 
 
@@ -91,13 +91,13 @@ async def test_the_gateway_itself_checks_what_it_is_given(
 ) -> None:
     async with gateway() as there:
         assert (await there.call(body, imei)).reason == STATUSES[status][1]
-        assert there.behind.waiting() == 0
+        assert len(there.queue) == 0
 
 
 async def test_a_full_queue_is_told() -> None:
     async with gateway() as there:
         for _ in range(50):
-            there.behind.send_raw(b"x")
+            there.queue.put(b"x")
         assert (await there.call()).retry_after == FULL_PAUSE
 
 
@@ -180,7 +180,7 @@ def mo(
 async def test_a_ring_alone_hands_nothing_over() -> None:
     async with gateway() as there:
         assert await DirectIp("127.0.0.1", there.port).ring(IMEI) == Verdict(Outcome.SENT)
-        assert (there.rings, there.behind.waiting()) == (1, 0)
+        assert (there.rings, len(there.queue)) == (1, 0)
 
 
 async def test_what_a_session_fetched_is_told_once_what_it_brought_is_stored() -> None:

@@ -167,7 +167,7 @@ class Neighbour:
 
 @dataclass
 class Operator:
-    """The satellite operator's gateway: `simulator.sbd_modem.Gateway`."""
+    """The satellite operator's gateway: `simulator.sbd_session.Gateway`."""
 
     told: Callable[[str], None]
     collector: Collector = field(default_factory=Collector)

@@ -40,7 +40,8 @@ from fieldagent.simulator import pty_port
 from fieldagent.simulator.air import Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
 from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.simulator.sbd_state import NextStatus
 from fieldagent.system.lived_time import Reading
 from fieldagent.system.supervisor import Part
 from fieldagent.wire.envelope import Entry, Receipt, encode
@@ -369,10 +370,10 @@ class World:
     def _calm_down(self) -> None:
         self.tell("calm")
         self.modem.set_service(True)
-        self.modem.lose_replies = 0
-        self.modem.statuses.clear()
+        self.modem.faults.lose_replies = 0
+        self.modem.faults.statuses.clear()
         self.mistakes.clear()
-        self.modem.deaf = False
+        self.modem.faults.deaf = False
         self.port.plug()
         self.port.poke()
         self.linked = True
@@ -531,15 +532,15 @@ def _no_satellite_in_sight(world: World) -> None:
 def _sessions_fail(world: World) -> None:
     for _ in range(world.chance.randrange(1, 4)):
         number = world.chance.choice([10, 13, 17, 18, 32, 35, 37])
-        world.modem.statuses.append(NextStatus(number, delivered=False, counted=False))
+        world.modem.faults.statuses.append(NextStatus(number, delivered=False, counted=False))
 
 
 def _a_reply_is_lost(world: World) -> None:
-    world.modem.lose_replies += 1
+    world.modem.faults.lose_replies += 1
 
 
 def _a_session_counts_though_it_failed(world: World) -> None:
-    world.modem.statuses.append(NextStatus(32, delivered=True, counted=True))
+    world.modem.faults.statuses.append(NextStatus(32, delivered=True, counted=True))
 
 
 def _the_modem_browns_out(world: World) -> None:
@@ -549,7 +550,7 @@ def _the_modem_browns_out(world: World) -> None:
 
 def _the_modem_browns_out_at_the_wrong_moment(world: World) -> None:
     """Between the message's bytes and the session: what is sent then is nothing."""
-    world.modem.reset_before_session = world.chance.randint(1, 3)
+    world.modem.faults.reset_before_session = world.chance.randint(1, 3)
 
 
 def _the_modem_is_unplugged(world: World) -> None:
@@ -558,10 +559,10 @@ def _the_modem_is_unplugged(world: World) -> None:
 
 
 def _the_modem_hangs(world: World) -> None:
-    world.modem.deaf = True
+    world.modem.faults.deaf = True
 
     def mend() -> None:
-        world.modem.deaf = False
+        world.modem.faults.deaf = False
 
     world.later(2, mend)
 

@@ -8,7 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.mt_queue import MtQueue
 from tests.hub.test_journey import Receiver
 
 INTERRUPTED = 5.0
@@ -67,7 +69,9 @@ class Above:
     def __init__(self) -> None:
         self.again = 0
         """Messages that came off the air twice, which a doubtful session may cost."""
-        self.gateway = SimulatedGateway(self._say)
+        queue = MtQueue()
+        self._home = BaseCamp(self._say, queue)
+        self.gateway = SimulatedGateway(self._say, queue, self._home)
         self._read = 0
         self._has: set[str] = set()
         self._lock = threading.Lock()
@@ -77,7 +81,7 @@ class Above:
 
     def has(self, text: str) -> bool:
         with self._lock:
-            for item in self.gateway.received[self._read :]:
+            for item in self._home.received[self._read :]:
                 self._read += 1
                 self._has.add(getattr(item, "content", ""))
             return text in self._has

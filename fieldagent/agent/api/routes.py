@@ -47,6 +47,7 @@ from fieldagent.package.reading import INT32, KINDS, InvalidPackage, parse_packa
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
+from fieldagent.system.wording import counted
 
 Handler = Callable[..., Awaitable[Response]]
 
@@ -332,7 +333,7 @@ def _faults_told() -> Iterator[None]:
         raise Problem(400, detail=str(error)) from None
     except InvalidPackage as error:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
-        detail = f"nothing was queued: the Package has {len(faults)} fault(s)"
+        detail = f"nothing was queued: the Package has {counted(len(faults), 'fault')}"
         raise Problem(422, detail=detail, errors=faults) from None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from fieldagent.system.wording import counted
 from fieldagent.wire.sbd import SessionResult
 from fieldagent.wire.sbd_status import MoStatus, retry_after
 
@@ -63,6 +64,6 @@ class GatewayMailbox:
         if not self.fruitless:
             return ""
         return (
-            f"{max(1, self.queued)} message(s) at the gateway did not come when asked for"
+            f"{counted(max(1, self.queued), 'message')} at the gateway did not come when asked for"
             f" ({self.fruitless} times); asked for more seldom"
         )

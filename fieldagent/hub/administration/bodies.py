@@ -13,6 +13,7 @@ from fieldagent.hub.contract import NUMBER_MAX, number_of
 from fieldagent.hub.directory import IMEI, NAME_BYTES_MAX
 from fieldagent.package.reading import Fault, Field, Reader, WrongValue, read_members, read_text
 from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.system.wording import counted
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -29,7 +30,7 @@ def read_body(request: Request, members: Mapping[str, Field]) -> dict[str, Any]:
     found = read_members(document, members, "", faults)
     if faults:
         told = [(fault.detail, fault.pointer) for fault in faults]
-        raise Problem(422, f"nothing was changed: {len(faults)} fault(s)", errors=told)
+        raise Problem(422, f"nothing was changed: {counted(len(faults), 'fault')}", errors=told)
     return found
 
 

@@ -49,7 +49,7 @@ class Field:
 
     def next_session_ends(self, status: str) -> None:
         self.sky.type(f"status {status}")
-        self.sky.expect("the next 1 session(s)")
+        self.sky.expect("the next session ends")
 
     def satellite(self) -> Any:
         return self.kit.call("GET", "/api/status").body["channels"]["Satellite"]

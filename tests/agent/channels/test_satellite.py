@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,12 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Data, Message, Status
+from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem, Volatile
+from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.simulator.sbd_state import NextStatus, Volatile
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.wire.envelope import Entry, Report, digest_of_slices
@@ -43,16 +46,18 @@ class Sky:
     """Modem, gateway and serial line, which outlive any one run of the agent."""
 
     path: Path
-    gateway: SimulatedGateway = field(default_factory=lambda: SimulatedGateway(lambda line: None))
     latency: float = 5.0
 
     def __post_init__(self) -> None:
+        self.queue = MtQueue()
+        self.home = BaseCamp(lambda line: None, self.queue)
+        self.gateway = SimulatedGateway(lambda line: None, self.queue, self.home)
         self.modem = SimulatedModem(self.gateway)
         self.port = PtyPort(self.modem, self.path / "modem", latency=self.latency)
 
     @property
     def contents(self) -> list[object]:
-        return [getattr(item, "content", item) for item in self.gateway.received]
+        return [getattr(item, "content", item) for item in self.home.received]
 
 
 @asynccontextmanager
@@ -115,10 +120,10 @@ async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock:
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.contents == ["hello"]
         assert k.outbox.link.state in (LinkState.READY, LinkState.BUSY)
-        assert k.outbox.link.facts["imei"] == sky.modem.imei
+        assert k.outbox.link.facts["imei"] == sky.modem.state.imei
         assert k.outbox.link.signal == 4
-        assert sky.modem.volatile.session_timeout == sbd_modem.SESSION_TIME
-        await until(lambda: not sky.modem.volatile.mo_flag)
+        assert sky.modem.state.volatile.session_timeout == sbd_modem.SESSION_TIME
+        await until(lambda: not sky.modem.state.volatile.mo_flag)
 
 
 async def test_what_was_sent_is_not_sent_and_billed_again(tmp_path: Path, clock: Any) -> None:
@@ -133,16 +138,16 @@ async def test_what_was_sent_is_not_sent_and_billed_again(tmp_path: Path, clock:
 async def test_large_data_is_cut_and_made_whole(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         assert await outcome(k, await k.post(data={"payload": "QUJD" * 400})) is Status.DELIVERED
-        assert sky.gateway.received == [Data(b"ABC" * 400)]
+        assert sky.home.received == [Data(b"ABC" * 400)]
         assert sky.gateway.sessions == 4
 
 
 async def test_fragments_lost_behind_the_gateway_go_again_alone(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.gateway.lose_fragments = 2
+        sky.home.lose_fragments = 2
         await outcome(k, await k.post(data={"payload": "QUJD" * 400}))
-        await until(lambda: sky.gateway.received)
-        assert sky.gateway.received == [Data(b"ABC" * 400)]
+        await until(lambda: sky.home.received)
+        assert sky.home.received == [Data(b"ABC" * 400)]
         assert sky.gateway.sessions == 4 + 2
 
 
@@ -152,7 +157,7 @@ async def test_every_mo_status(tmp_path: Path, clock: Any, number: int) -> None:
     verdict = MO_STATUS[number].verdict if number in MO_STATUS else SessionVerdict.NOT_SENT
     sent = verdict is SessionVerdict.SENT
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.append(NextStatus(number, delivered=sent, counted=sent))
+        sky.modem.faults.statuses.append(NextStatus(number, delivered=sent, counted=sent))
         id_ = await k.post()
         status = await outcome(k, id_, within=3600)
         if verdict is SessionVerdict.REFUSED:
@@ -170,7 +175,7 @@ async def test_a_message_that_left_all_the_same_is_known_by_the_momsn(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.append(NextStatus(number, delivered=True, counted=True))
+        sky.modem.faults.statuses.append(NextStatus(number, delivered=True, counted=True))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         await trio.sleep(400)
         assert sky.gateway.sessions == 1
@@ -181,7 +186,7 @@ async def test_where_the_modem_does_not_know_the_number_inside_makes_it_one(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.append(NextStatus(number, delivered=True, counted=False))
+        sky.modem.faults.statuses.append(NextStatus(number, delivered=True, counted=False))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.gateway.sessions == 2
         assert sky.contents == ["hello"]
@@ -191,7 +196,7 @@ async def test_after_a_doubtful_session_nothing_else_takes_the_number(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.append(NextStatus(18, delivered=True, counted=False))
+        sky.modem.faults.statuses.append(NextStatus(18, delivered=True, counted=False))
         first = await k.post()
         await until(lambda: sky.gateway.sessions == 1)
         await k.post(message={"content": "help"}, priority=100)
@@ -205,9 +210,9 @@ async def test_a_lost_reply_is_never_answered_by_asking_again_blindly(
     tmp_path: Path, clock: Any, delivered: bool, sessions: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.lose_replies = 1
+        sky.modem.faults.lose_replies = 1
         number = 0 if delivered else 32
-        sky.modem.statuses.append(NextStatus(number, delivered=delivered, counted=delivered))
+        sky.modem.faults.statuses.append(NextStatus(number, delivered=delivered, counted=delivered))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.gateway.sessions == sessions
         assert sky.contents == ["hello"]
@@ -242,7 +247,7 @@ async def test_another_modem_is_put_in_after_a_power_cut(tmp_path: Path, clock: 
             id_ = await k.post()
             await until(lambda: sky.modem.session)
         sky.modem.finish_session()
-        sky.modem.imei, sky.modem.momsn = "300234010999999", 77
+        sky.modem.state.imei, sky.modem.state.momsn = "300234010999999", 77
         async with agent(sky) as k:
             assert await outcome(k, id_) is Status.DELIVERED
         assert sky.gateway.sessions == 2
@@ -258,9 +263,9 @@ async def test_a_rest_outlives_the_port_and_the_driver(
     pace, supervisor = satellite.Pace(random.Random(1)), supervised()
     async with field_kit(tmp_path, pace=pace, supervisor=supervisor) as (sky, k):
         doubtful = NextStatus(18, delivered=False, counted=False)
-        sky.modem.statuses.extend([doubtful] * 6)
+        sky.modem.faults.statuses.extend([doubtful] * 6)
         id_ = await k.post()
-        await until(lambda: not sky.modem.statuses and pace.rest.until > 100)
+        await until(lambda: not sky.modem.faults.statuses and pace.rest.until > 100)
         rests_until = pace.rest.until
         assert rests_until - trio.current_time() > 200
         if lost == "port":
@@ -350,7 +355,7 @@ async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) 
         sky.modem.brown_out()
         assert await outcome(k, id_) is Status.DELIVERED
         assert sky.gateway.sessions == 1
-        assert sky.modem.volatile.session_timeout == sbd_modem.SESSION_TIME
+        assert sky.modem.state.volatile.session_timeout == sbd_modem.SESSION_TIME
 
 
 async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any) -> None:
@@ -358,17 +363,17 @@ async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any)
         await outcome(k, await k.post())
         sky.modem.brown_out()
         await trio.sleep(3 * satellite.LOOK_EVERY)
-        assert sky.modem.volatile.indications
-        assert not sky.modem.volatile.echo
+        assert sky.modem.state.volatile.indications
+        assert not sky.modem.state.volatile.echo
 
 
 async def test_a_modem_that_hangs_is_absent_until_it_wakes(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
-        sky.modem.deaf = True
+        sky.modem.faults.deaf = True
         id_ = await k.post(message={"content": "x"})
         await until(lambda: k.outbox.link.state is LinkState.ABSENT)
-        sky.modem.deaf = False
+        sky.modem.faults.deaf = False
         assert await outcome(k, id_) is Status.DELIVERED
 
 
@@ -385,8 +390,8 @@ async def test_a_modem_that_hangs_is_absent_until_it_wakes(tmp_path: Path, clock
 async def test_modems_differ(tmp_path: Path, clock: Any, quirk: dict[str, Any]) -> None:
     async with field_kit(tmp_path) as (sky, k):
         for name, value in quirk.items():
-            setattr(sky.modem, name, value)
-        sky.gateway.send(Message("to the kit"))
+            setattr(sky.modem.faults, name, value)
+        sky.home.send(Message("to the kit"))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         await until(lambda: inbound.listing(k.journal, 9))
 
@@ -398,7 +403,7 @@ async def test_no_network_waits_and_an_sos_tries_all_the_same(tmp_path: Path, cl
         sky.port.poke()
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
         began = trio.current_time()
-        sky.modem.service = True  # The indicator still says there is none.
+        sky.modem.state.service = True  # The indicator still says there is none.
         sos = await k.post(message={"content": "help"}, priority=100)
         await outcome(k, sos)
         assert trio.current_time() - began < 60
@@ -417,9 +422,9 @@ async def test_an_sos_sits_out_no_more_of_the_links_rest_than_the_manual_asks(
     tmp_path: Path, clock: Any, number: int, times: int, soonest: float, latest: float
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.extend(failing(number, times))
+        sky.modem.faults.statuses.extend(failing(number, times))
         await k.post()
-        await until(lambda: not sky.modem.statuses and not sky.modem.session)
+        await until(lambda: not sky.modem.faults.statuses and not sky.modem.session)
         began = trio.current_time()
         await outcome(k, await k.post(message={"content": "help"}, priority=100))
         assert soonest <= trio.current_time() - began < latest
@@ -431,9 +436,9 @@ async def test_the_rest_is_the_links_and_a_success_ends_it_for_all(
 ) -> None:
     """A new Package starts no session of its own, and what waits fills the room that is left."""
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.extend(failing(36, 1))
+        sky.modem.faults.statuses.extend(failing(36, 1))
         await k.post(message={"content": "0"})
-        await until(lambda: not sky.modem.statuses and not sky.modem.session)
+        await until(lambda: not sky.modem.faults.statuses and not sky.modem.session)
         began = trio.current_time()
         for number in range(1, 6):
             await k.post(message={"content": str(number)})
@@ -452,15 +457,15 @@ async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
 ) -> None:
     """`+SBDIX: 0,n,2,0,0,1` and `1,n,2,0,0,1`: each check is a credit."""
     async with field_kit(tmp_path, credits_per_day=40) as (sky, k):
-        sky.modem.stuck_mail = mo_status
+        sky.modem.faults.stuck_mail = mo_status
         sky.modem.ring()
         sky.port.poke()
         await trio.sleep(34_000)  # until shortly before midnight
         assert 1 <= k.outbox.spent().credits <= most
         assert "did not come when asked for" in k.outbox.link.reason
         assert k.outbox.link.facts["waitingAtGateway"] == 1
-        sky.modem.stuck_mail = None
-        sky.gateway.send(Message("to the kit"))
+        sky.modem.faults.stuck_mail = None
+        sky.home.send(Message("to the kit"))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         await until(lambda: inbound.listing(k.journal, 9))
         assert k.outbox.link.reason == ""
@@ -470,7 +475,7 @@ async def test_mailbox_checks_leave_half_of_the_budget_to_the_kit(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path, credits_per_day=6) as (sky, k):
-        sky.modem.stuck_mail = 0
+        sky.modem.faults.stuck_mail = 0
         sky.modem.ring()
         sky.port.poke()
         await trio.sleep(30_000)
@@ -490,17 +495,17 @@ async def test_what_waits_at_the_gateway_is_seen_after_a_reopening(
     async with field_kit(tmp_path) as (sky, k):
         sky.port.unplug()
         await until(lambda: k.outbox.link.state is LinkState.ABSENT)
-        sky.gateway.send(Message("while away"))
-        sky.modem.ring_flag = False
+        sky.home.send(Message("while away"))
+        sky.modem.state.ring_flag = False
         sky.port.plug()
         await until(lambda: inbound.listing(k.journal, 9))
 
 
 async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.extend(failing(18, 4))
+        sky.modem.faults.statuses.extend(failing(18, 4))
         first = await k.post(message={"content": "x" * 300})
-        await until(lambda: len(sky.modem.statuses) == 1)
+        await until(lambda: len(sky.modem.faults.statuses) == 1)
         await outcome(k, await k.post(message={"content": "help"}, priority=100))
         assert sky.contents[0] == "help"
         assert await outcome(k, first) is Status.DELIVERED
@@ -510,7 +515,7 @@ async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> N
 async def test_a_reply_that_lost_a_digit_is_not_believed(tmp_path: Path, clock: Any) -> None:
     """32 read as 2 would be "sent"; the MOMSN has not moved."""
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.append(NextStatus(2, delivered=False, counted=False))
+        sky.modem.faults.statuses.append(NextStatus(2, delivered=False, counted=False))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.contents == ["hello"]
 
@@ -522,8 +527,8 @@ async def test_a_reset_between_writing_and_the_session_is_no_delivery(
     """The session of an empty buffer ends with 0, and the MOMSN advances. Where the modem's stored
     settings are without echo, the flag of the buffer alone shows it."""
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.reset_before_session = 1
-        sky.modem.stored = Volatile(echo=stored_echo)
+        sky.modem.faults.reset_before_session = 1
+        sky.modem.state.stored = Volatile(echo=stored_echo)
         assert await outcome(k, await k.post(message={"content": "help"}, priority=100)) is (
             Status.DELIVERED
         )
@@ -551,7 +556,7 @@ async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_
         return result
 
     sky = Sky(tmp_path)
-    sky.modem.reset_before_session = 1
+    sky.modem.faults.reset_before_session = 1
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
         with monkeypatch.context() as context:
@@ -573,11 +578,11 @@ async def test_resets_that_nothing_else_shows_are_no_habit(
 ) -> None:
     """Now and then the buffer is found empty; between, the modem keeps what it sent."""
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.stored = Volatile(echo=False)
+        sky.modem.state.stored = Volatile(echo=False)
         for number in range(satellite.EMPTY_MAX + 1):
             for other in range(kept):
                 await outcome(k, await k.post(message={"content": f"kept {number} {other}"}))
-            sky.modem.reset_before_session = 1
+            sky.modem.faults.reset_before_session = 1
             text = f"message {number}"
             assert await outcome(k, await k.post(message={"content": text})) is Status.DELIVERED
             assert sky.contents[-1] == text
@@ -587,7 +592,7 @@ async def test_a_modem_that_empties_its_buffer_by_habit_is_not_paid_for_ever(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.clears_what_it_sent = True
+        sky.modem.faults.clears_what_it_sent = True
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.gateway.sessions <= 3
         assert await outcome(k, await k.post(message={"content": "next"})) is Status.DELIVERED
@@ -599,7 +604,7 @@ async def test_stored_settings_that_hide_the_answers_are_overruled(
     tmp_path: Path, clock: Any, stored: Any
 ) -> None:
     sky = Sky(tmp_path)
-    sky.modem.stored = Volatile(**stored)
+    sky.modem.state.stored = Volatile(**stored)
     sky.modem.brown_out()
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
@@ -612,7 +617,7 @@ async def test_a_byte_lost_on_the_way_into_the_modem_costs_seconds(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.swallow = 1
+        sky.modem.faults.swallow = 1
         began = trio.current_time()
         assert await outcome(k, await k.post(message={"content": "x" * 200})) is Status.DELIVERED
         assert trio.current_time() - began < 30
@@ -621,7 +626,7 @@ async def test_a_byte_lost_on_the_way_into_the_modem_costs_seconds(
 
 async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.append(NextStatus(15, delivered=False, counted=False))
+        sky.modem.faults.statuses.append(NextStatus(15, delivered=False, counted=False))
         id_ = await k.post()
         await until(lambda: k.outbox.link.state is LinkState.FAULT)
         assert "account" in k.outbox.link.reason
@@ -640,20 +645,20 @@ async def test_a_ring_fetches_what_waits(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         for number in range(3):
-            sky.gateway.send(Message(f"OK\r\n{number}\r\nOK\r\n"))
+            sky.home.send(Message(f"OK\r\n{number}\r\nOK\r\n"))
         sky.modem.ring()
         sky.port.poke()
         await until(lambda: len(inbound.listing(k.journal, 9)) == 3)
         assert await inbox_contents(k) == [f"OK\r\n{number}\r\nOK\r\n" for number in range(3)]
-        assert not sky.modem.ring_flag
+        assert not sky.modem.state.ring_flag
         await trio.sleep(1200)
         assert k.outbox.spent().credits == 3 * 1 + 1  # The first carries an introduction.
 
 
 async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, clock: Any) -> None:
     sky = Sky(tmp_path)
-    sky.gateway.send(Message("hello kit"))
-    sky.modem.ring_flag = True
+    sky.home.send(Message("hello kit"))
+    sky.modem.state.ring_flag = True
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
         async with agent(sky) as k:
@@ -663,10 +668,10 @@ async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, cloc
 
 async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.statuses.append(NextStatus(32, delivered=False, counted=False))
+        sky.modem.faults.statuses.append(NextStatus(32, delivered=False, counted=False))
         await k.post()
         await until(lambda: sky.modem.session)
-        sky.gateway.send(Message("during"))
+        sky.home.send(Message("during"))
         sky.modem.ring()
         sky.port.poke()
         await until(lambda: inbound.listing(k.journal, 9))
@@ -674,8 +679,8 @@ async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: A
 
 async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.gateway.send(Message("mail"))
-        sky.modem.statuses.append(NextStatus(4, delivered=True, counted=True))
+        sky.home.send(Message("mail"))
+        sky.modem.faults.statuses.append(NextStatus(4, delivered=True, counted=True))
         await outcome(k, await k.post())
         await until(lambda: inbound.listing(k.journal, 9))
         assert await inbox_contents(k) == ["mail"]
@@ -684,8 +689,8 @@ async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: A
 @pytest.mark.parametrize("wrong", [1, 4])
 async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.gateway.send(Message("precious"))
-        sky.modem.wrong_sums = wrong
+        sky.home.send(Message("precious"))
+        sky.modem.faults.wrong_sums = wrong
         await outcome(k, await k.post())
         await until(lambda: inbound.listing(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
@@ -693,27 +698,27 @@ async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int)
 
 async def test_unread_mail_in_the_modem_survives_a_power_cut(tmp_path: Path, clock: Any) -> None:
     sky = Sky(tmp_path)
-    sky.gateway.send(Message("unread"))
+    sky.home.send(Message("unread"))
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
         async with agent(sky) as k:
             await k.post()
             await until(lambda: sky.modem.session)
         sky.modem.finish_session()
-        assert sky.modem.volatile.mt_flag
+        assert sky.modem.state.volatile.mt_flag
         for _ in range(2):
             async with agent(sky) as k:
-                await until(lambda: not sky.modem.volatile.mt_flag)
+                await until(lambda: not sky.modem.state.volatile.mt_flag)
                 assert await inbox_contents(k) == ["unread"]
             # As if power had failed after the commit and before the modem was cleared.
-            sky.modem.volatile.mt_flag = True
+            sky.modem.state.volatile.mt_flag = True
         nursery.cancel_scope.cancel()
 
 
 async def test_the_budget_bounds_mailbox_checks(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path, credits_per_day=2) as (sky, k):
         for number in range(5):
-            sky.gateway.send(Message(str(number)))
+            sky.home.send(Message(str(number)))
         sky.modem.ring()
         sky.port.poke()
         await trio.sleep(1200)
@@ -725,7 +730,7 @@ async def test_nothing_is_said_on_air_while_nothing_waits(tmp_path: Path, clock:
     async with field_kit(tmp_path) as (sky, k):
         await trio.sleep(1200)
         assert sky.gateway.sessions == 0
-        assert sky.modem.momsn == 0
+        assert sky.modem.state.momsn == 0
         assert k.outbox.spent().credits == 0
 
 
@@ -733,8 +738,8 @@ async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.gateway.send(Message("x" * 900))
-        assert sky.gateway.lose()
+        sky.home.send(Message("x" * 900))
+        assert sky.queue.lose_first()
         sky.modem.ring()
         sky.port.poke()
         await until(lambda: sky.gateway.waiting() == 0 and not sky.modem.session)

@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import NextStatus, SimulatedModem
+from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.simulator.sbd_state import NextStatus
 from tests.breaking import Put, environment
 from tests.processes import MODULE, Agent, agent
 
@@ -37,23 +40,24 @@ def disturb(modem: SimulatedModem, port: PtyPort, chance: random.Random) -> None
         case 0:
             modem.brown_out()
         case 1:
-            modem.reset_before_session = 1
+            modem.faults.reset_before_session = 1
         case 2:
             port.unplug()
         case 3:
-            modem.swallow = 1
+            modem.faults.swallow = 1
         case 4:
-            modem.lose_replies = 1
+            modem.faults.lose_replies = 1
         case 5:
             number = chance.choice([2, 10, 13, 18, 32])
-            modem.statuses.append(NextStatus(number, delivered=False, counted=False))
+            modem.faults.statuses.append(NextStatus(number, delivered=False, counted=False))
 
 
 async def soak(home: Path, count: int) -> tuple[set[str], list[object]]:
     """What was answered Delivered, and what the gateway got."""
     chance = random.Random(11)
-    gateway = SimulatedGateway(lambda line: None)
-    modem = SimulatedModem(gateway)
+    queue = MtQueue()
+    camp = BaseCamp(lambda line: None, queue)
+    modem = SimulatedModem(SimulatedGateway(lambda line: None, queue, camp))
     port = PtyPort(modem, home / "modem", latency=0.01)
     delivered: set[str] = set()
     numbers = iter(range(count))
@@ -89,7 +93,7 @@ async def soak(home: Path, count: int) -> tuple[set[str], list[object]]:
                 for _ in range(CALLERS):
                     callers.start_soon(trio.to_thread.run_sync, calls, kit)
         last.cancel_scope.cancel()
-    return delivered, [getattr(item, "content", item) for item in gateway.received]
+    return delivered, [getattr(item, "content", item) for item in camp.received]
 
 
 async def _all_of(home: Path, count: int) -> None:
