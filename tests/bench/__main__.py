@@ -82,6 +82,12 @@ def main() -> None:
         "<= 1.3",
         waiting.start <= 1.3,
     )
+    row(
+        "  the same after a kill, with the look through the journal",
+        waiting.killed,
+        "<= 1.6",
+        waiting.killed <= 1.6,
+    )
     row("  memory for each of them, KiB", waiting.memory, "<= 0.3", waiting.memory <= 0.3)
     row("  CPU for a list of 50 of them, ms", waiting.lists, "<= 5", waiting.lists <= 5)
     row("  SOS accepted with the page open, over closed", waiting.sos, "<= 1.2", waiting.sos <= 1.2)

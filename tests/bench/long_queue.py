@@ -27,6 +27,8 @@ WAITING = 100_000
 class LongQueue(NamedTuple):
     start: float
     """Until it listens, over that of an agent with nothing to send; it was closed in good order."""
+    killed: float
+    """The same where both were killed before, so that the journal is looked through first."""
     memory: float
     """KiB for each that waits."""
     lists: float
@@ -69,21 +71,17 @@ def long_queue() -> LongQueue:
         (many / "state").mkdir(parents=True)
         none.mkdir()
         fill(many / "state/journal.sqlite3", WAITING)
-        began = time.perf_counter()
-        with agent(none, {"satellite-port": "/nonexistent"}) as kit:
-            short = time.perf_counter() - began
+        with _started(none) as (kit, short):
             _look(kit)
             empty = resident(kit.process.pid)
-        began = time.perf_counter()
-        with agent(many, {"satellite-port": "/nonexistent"}) as kit:
-            start = (time.perf_counter() - began) / short
-            # All are back in the queue.
-            until(
-                lambda: (
-                    kit.call("GET", "/api/status").body["channels"]["Satellite"]["queued"]
-                    == WAITING
-                )
-            )
+        with _started(many) as (kit, long):
+            start = long / short
+            _all_are_back(kit)
+        with _started(none) as (_, short):
+            pass
+        with _started(many) as (kit, long):
+            killed = long / short
+            _all_are_back(kit)
             memory = (resident(kit.process.pid) - empty) / WAITING / 1024
             lists = max(_processor_for(kit, path) for path in LISTS)
             alone, watched = [], []
@@ -96,7 +94,24 @@ def long_queue() -> LongQueue:
                 waiting = WAITING + 2 * ROUNDS * SOS
                 assert kit.call("GET", "/api/queue").body["queued"] == waiting
                 assert kit.call("DELETE", "/api/queue", {}).body == {"deleted": waiting}
-    return LongQueue(start, memory, lists, sos, max(held))
+    return LongQueue(start, killed, memory, lists, sos, max(held))
+
+
+@contextmanager
+def _started(home: Path) -> Iterator[tuple[Agent, float]]:
+    """With the seconds until it listens; it is killed at the end of the block."""
+    began = time.perf_counter()
+    with agent(home, {"satellite-port": "/nonexistent"}) as kit:
+        yield kit, time.perf_counter() - began
+
+
+def _all_are_back(kit: Agent) -> None:
+    """In the queue."""
+
+    def queued() -> int:
+        return int(kit.call("GET", "/api/status").body["channels"]["Satellite"]["queued"])
+
+    until(lambda: queued() == WAITING)
 
 
 LISTS = ("/api/queue?limit=50", "/api/packages?limit=50", "/api/packages?limit=50&state=waiting")
