@@ -1,5 +1,5 @@
-"""Settings that come over the link: which may be changed so, and what becomes of the file. Root's
-unit does it (`fieldagent settings --go-on`)."""
+"""What comes over the link for root's units: programs, and settings. Which of these may be changed
+so, and what becomes of the file (`fieldagent settings --go-on`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from fieldagent.wire.settings_change import SettingsChange, kit_of
 
 OFFER = "settings.offer"
 """In the agent's state directory: what the hub has brought, for root's unit."""
+PROGRAM_OFFER = "program.offer"
+"""There too: where a program is."""
 
 _SECRET = "it is a secret, which whoever reads the hub's database could read on its way"
 _RUNS = "the kit runs it as a command"

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fieldagent.wire.kit_note import KitReport, SettingsReport, UpdateReport
+from fieldagent.system.folder import put_file
+from fieldagent.wire.kit_note import KitReport, OfferReport, UpdateReport
 
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
+PROGRAM = "offer-result.json"
 
 
 def folder_of(state_directory: Path) -> Path:
@@ -21,7 +23,9 @@ def folder_of(state_directory: Path) -> Path:
 def read(state_directory: Path) -> KitReport:
     """Nothing of what cannot be read: an earlier version let nobody but root in."""
     folder = folder_of(state_directory)
-    return KitReport(_update(folder / UPDATE), settings_in(folder))
+    return KitReport(
+        _update(folder / UPDATE), of_offer(folder / SETTINGS), of_offer(folder / PROGRAM)
+    )
 
 
 def _update(path: Path) -> UpdateReport | None:
@@ -29,9 +33,15 @@ def _update(path: Path) -> UpdateReport | None:
     return None if found is None else UpdateReport(*found)
 
 
-def settings_in(folder: Path) -> SettingsReport | None:
-    found = _found(folder / SETTINGS, number=int, state=str, why=str)
-    return None if found is None else SettingsReport(*found)
+def of_offer(path: Path) -> OfferReport | None:
+    found = _found(path, number=int, state=str, why=str)
+    return None if found is None else OfferReport(*found)
+
+
+def leave(path: Path, number: int, state: str, why: str = "") -> None:
+    """Root does: the agent reads it, and the hub lists it."""
+    result = {"number": number, "state": state, "why": why}
+    put_file(path, json.dumps(result).encode(), mode=0o644)
 
 
 def _found(path: Path, **members: type) -> list[Any] | None:

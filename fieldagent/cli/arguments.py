@@ -290,6 +290,13 @@ def _add_update(commands: Subparsers) -> None:
     update.add_argument("--older", action="store_true", help="also one that is no newer")
     update.add_argument("--last", action="store_true", help="how the last update ended")
     update.add_argument("--json", action="store_true", help="print how it ended as JSON")
+    update.add_argument(
+        "--offered",
+        dest="carry_out",
+        action="store_const",
+        const=("update_offer", "take"),
+        help="for the unit: take what the hub has offered",
+    )
     _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace")
     _add_trial(update)
 

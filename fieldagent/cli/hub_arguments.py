@@ -30,6 +30,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_workspace(actions)
     _add_user(actions)
     _add_device(actions)
+    _add_update(actions)
     _add_dead_letter(actions)
     _add_key(actions)
     _add_token(actions)
@@ -231,6 +232,47 @@ def _add_setting(device: Subparsers) -> None:
     change.add_argument(
         "--secret-key", type=Path, metavar="FILE", help="sign it here, with this key of minisign's"
     )
+
+
+def _add_update(actions: Subparsers) -> None:
+    summary = "a new program for the kits, in waves"
+    update = command(actions, "update", None, summary).add_subparsers(metavar="ACTION")
+    summary = "offer a signed program, which stops where a kit falls back"
+    offer = _update_action(update, "offer", summary)
+    offer.add_argument("version")
+    offer.add_argument("url", help="where it is; its signature is beside it, as URL.minisig")
+    offer.add_argument(
+        "--devices", required=True, metavar="KITS", help="kit-a,kit-b in that order, or all"
+    )
+    offer.add_argument("--waves", type=_waves, default="1,10,all", help="kits in each (1,10,all)")
+    offer.add_argument(
+        "--within",
+        type=_minutes,
+        default=120,
+        metavar="MINUTES",
+        help="for a kit that has begun to be back (120)",
+    )
+    listed = _update_action(update, "list", "list what was offered, the last first")
+    listed.add_argument("--limit", type=int, default=20)
+    one = _update_action(update, "show", "show what became of one at each kit")
+    one.add_argument("number", nargs="?", type=_number, help="of the offer (the last)")
+    one.set_defaults(carry_out=("hub_update", "show_kits"))
+    _update_action(update, "stop", "tell no more kits of it; those that have begun go on")
+
+
+def _update_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
+    parser = _action(actions, name, name, summary)
+    parser.set_defaults(carry_out=("hub_update", name))
+    return parser
+
+
+def _waves(text: str) -> tuple[int | None, ...]:
+    """None is all that are left, and comes last."""
+    *sizes, last = text.split(",")
+    return (*map(_count, sizes), None if last == "all" else _count(last))
+
+
+_waves.__name__ = "list of numbers such as 1,10,all"
 
 
 def _add_dead_letter(actions: Subparsers) -> None:

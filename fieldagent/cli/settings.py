@@ -14,7 +14,7 @@ from fieldagent.cli.run import refuse_settings
 from fieldagent.cli.settings_trial import SettingsPlace
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.wire.kit_note import SettingsReport
+from fieldagent.wire.kit_note import OfferReport
 
 IN_WORDS = {
     "trial": "are on trial: they stay where the link to the hub and all channels return",
@@ -26,7 +26,7 @@ IN_WORDS = {
 
 def settings(given: argparse.Namespace) -> int:
     if not given.go_on:
-        return _last(outcomes.settings_in(given.state), given.json)
+        return _last(outcomes.of_offer(given.state / outcomes.SETTINGS), given.json)
     place = SettingsPlace(given.state)
     try:
         return settings_trial.go_on(
@@ -39,7 +39,7 @@ def settings(given: argparse.Namespace) -> int:
         return IO_FAILED
 
 
-def _last(found: SettingsReport | None, as_json: bool) -> int:
+def _last(found: OfferReport | None, as_json: bool) -> int:
     if as_json:
         told = None
         if found is not None:

@@ -13,12 +13,7 @@ removed once its trial is on disk, or once it is told why it is none.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -30,15 +25,13 @@ from fieldagent.cli.exit_codes import ERROR, OK, REFUSED
 from fieldagent.cli.kit_health import Wanted
 from fieldagent.cli.log_lines import complain
 from fieldagent.cli.provision import GROUP
+from fieldagent.cli.root_units import alone, read_left
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
-from fieldagent.system.private import make_private_folder
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import SettingsOffer, decode
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
-
-OFFER_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +61,16 @@ class SettingsPlace:
         """Of the last that was on trial: no earlier one, and not it again."""
         self.result = folder / outcomes.SETTINGS
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        make_private_folder(self.folder)
-        self.folder.chmod(0o711)
-        with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
 
 def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float) -> int:
     """Take the steps that are left, then what the agent has left. Raises OSError: at the next start
     they are taken again, and the agent goes on meanwhile."""
-    with place.alone():
+    with alone(place.folder):
         try:
             ended = _take_steps(place)
             _clean(place)
             offered = load(settings).state_directory / OFFER
-            if (offer := _read(offered)) is None:
+            if (offer := read_left(offered)) is None:
                 return ended
             refused = _begin(place, offer, settings, key, minutes=minutes, steady=steady)
             offered.unlink(missing_ok=True)
@@ -94,20 +79,6 @@ def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, st
         except OSError:
             kit_health.leave_at_work()
             raise
-
-
-def _read(offered: Path) -> bytes | None:
-    """The agent's user may have put anything there: no link of theirs is followed, and nothing is
-    waited for. None where there is nothing."""
-    try:
-        file = os.open(offered, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return b""
-    with os.fdopen(file, "rb") as stream:
-        regular = stat.S_ISREG(os.fstat(file).st_mode)
-        return stream.read(OFFER_BYTES) if regular else b""
 
 
 def _begin(
@@ -134,7 +105,7 @@ def _begin(
         after, meant = changed(before, change, settings)
     except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:
         complain(f"settings {number or ''} were refused, nothing was changed: {wrong}")
-        _tell(place, number, "refused", str(wrong))
+        outcomes.leave(place.result, number, "refused", str(wrong))
         return str(wrong)
     put_file(place.before, before.encode())
     put_file(place.new, after.encode())
@@ -182,7 +153,7 @@ def _take_steps(place: SettingsPlace) -> int:
         trial = SettingsTrial(**json.loads(place.trial.read_bytes()))
         match trial.phase:
             case "switch":
-                _tell(place, trial.number, "trial")
+                outcomes.leave(place.result, trial.number, "trial")
                 _switch(place, trial)
                 _write(place, replace(trial, phase="watch"))
             case "watch":
@@ -235,7 +206,7 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
 
 def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
     put_file(place.number, str(trial.number).encode())
-    _tell(place, trial.number, "back" if trial.why else "taken", trial.why)
+    outcomes.leave(place.result, trial.number, "back" if trial.why else "taken", trial.why)
     # First, as the way back needs the others for as long as it is there.
     place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)
@@ -245,12 +216,6 @@ def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
 def _clean(place: SettingsPlace) -> None:
     for each in (place.new, place.before):
         each.unlink(missing_ok=True)
-
-
-def _tell(place: SettingsPlace, number: int, state: str, why: str = "") -> None:
-    """The agent reads it, and the hub lists it."""
-    result = {"number": number, "state": state, "why": why}
-    put_file(place.result, json.dumps(result).encode(), mode=0o644)
 
 
 def _write(place: SettingsPlace, trial: SettingsTrial) -> None:

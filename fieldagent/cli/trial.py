@@ -12,7 +12,6 @@ back, which costs no credit.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -28,9 +27,9 @@ from fieldagent.cli.exit_codes import ERROR, OK
 from fieldagent.cli.kit_health import Wanted
 from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.log_lines import complain
+from fieldagent.cli.root_units import alone
 from fieldagent.store.sqlite import copy_whole
 from fieldagent.system.folder import put_file, sync_folder
-from fieldagent.system.private import make_private_folder
 
 UNIT = "fieldagent-update.service"
 IN_WORDS = {
@@ -50,12 +49,14 @@ class Place:
         """Which takes the steps."""
         self.trial = folder / "trial.json"
         self.result = folder / outcomes.UPDATE
+        self.offered = folder / outcomes.PROGRAM
+        """What came of what the hub has offered."""
         self.journal = folder / "journal.sqlite3"
-        self.lock = folder / "lock"
 
-    def make(self) -> None:
-        make_private_folder(self.folder)
-        self.folder.chmod(0o711)
+    def tell(self, offer: int, state: str, why: str = "") -> None:
+        """Of what the hub has offered; nothing of what came by hand."""
+        if offer:
+            outcomes.leave(self.offered, offer, state, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class Trial:
     boots: int = 0
     why: str = ""
     """Why it goes back."""
+    offer: int = 0
+    """Number of the hub's; 0 where none of its brought this."""
 
     def wanted(self) -> Wanted:
         return Wanted(Path(self.settings), self.channels, self.version, self.minutes, self.steady)
@@ -101,8 +104,7 @@ def phase(place: Place) -> str:
 def go_on(place: Place) -> int:
     """Take the steps that are left. Raises OSError: at the next start they are taken again, and the
     agent goes on meanwhile, with the program that is there."""
-    with place.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(place.folder):
         try:
             if not place.trial.exists():
                 _clean(place)
@@ -117,6 +119,7 @@ def _take_steps(place: Place) -> int:
         trial = read(place)
         match trial.phase:
             case "switch":
+                place.tell(trial.offer, "trial")
                 write(place, _switched(place, trial))
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
@@ -179,6 +182,7 @@ def _tell_the_hub(trial: Trial, lost: str) -> None:
 
 def _end(place: Place, trial: Trial) -> None:
     put_file(place.result, json.dumps(asdict(trial)).encode(), mode=0o644)
+    place.tell(trial.offer, "back" if trial.why else "taken", trial.why)
     # First, as the way back needs the others for as long as it is there.
     place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)

@@ -9,16 +9,18 @@ somebody is logged in by.
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 from fieldagent.agent.settings import load
-from fieldagent.cli import kit_health, trial
+from fieldagent.cli import kit_health, root_units, trial
 from fieldagent.cli.exit_codes import ERROR, IO_FAILED, OK, REFUSED, TAKEN
 from fieldagent.cli.log_lines import complain
 from fieldagent.cli.settings_trial import SettingsPlace
@@ -27,6 +29,7 @@ from fieldagent.cli.trial import Place, Trial
 from fieldagent.system.folder import put_file
 from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.wire.kit_note import ProgramOffer
 
 MOST_BYTES = 20_000_000
 FETCH = 60.0
@@ -43,6 +46,10 @@ class NotTaken(Exception):
         self.code = code
 
 
+class ServerAway(NotTaken):
+    """Another time it may be: a network, or whoever serves the program, was away."""
+
+
 def update(given: argparse.Namespace) -> int:
     place = Place(given.state)
     try:
@@ -50,7 +57,7 @@ def update(given: argparse.Namespace) -> int:
             return trial.go_on(place)
         if given.last:
             return _last(place, given.json)
-        offered = _offer(given, place)
+        offered = begin(given, place)
     except NotTaken as refused:
         complain(f"nothing was changed: {escaped_lines(str(refused))}")
         return refused.code
@@ -69,8 +76,8 @@ def _as_root(error: OSError) -> str:
     return "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
 
 
-def _offer(given: argparse.Namespace, place: Place) -> Trial:
-    """Raises NotTaken, OSError."""
+def begin(given: argparse.Namespace, place: Place, offer: ProgramOffer | None = None) -> Trial:
+    """`offer` is the hub's that brings it. Raises NotTaken, OSError."""
     if not given.what:
         raise NotTaken("name the new program, a file or an address: `fieldagent update FILE|URL`")
     _can_be_replaced(given.program)
@@ -80,10 +87,12 @@ def _offer(given: argparse.Namespace, place: Place) -> Trial:
     if SettingsPlace(given.state).trial.exists():
         raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
     content = _verified(given.what, given.key)
-    place.make()
+    root_units.make(place.folder)
     put_file(place.new, content)
     put_file(place.previous, given.program.read_bytes())
     now, next_ = _version(place.previous), _version(place.new)
+    if offer is not None and offer.version != next_:
+        raise NotTaken(f"{given.what} is {next_}, and {offer.version} was offered")
     _is_newer(now, next_, older_too=given.older)
     faults = [each for each in _faults(place.new, given.config) if each]
     known = set(_faults(place.previous, given.config)) if faults else set()
@@ -102,15 +111,20 @@ def _offer(given: argparse.Namespace, place: Place) -> Trial:
         journal_version=trial.journal_version(settings.state_directory),
         minutes=given.within,
         steady=given.steady,
+        offer=0 if offer is None else offer.number,
     )
     place.result.unlink(missing_ok=True)
     trial.write(place, offered)
+    _start_unit(place)
+    _tell(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
+    return offered
+
+
+def _start_unit(place: Place) -> None:
     start = ["systemctl", "start", "--no-block", trial.UNIT]
     if subprocess.run(start, stdin=subprocess.DEVNULL).returncode != 0:
         place.trial.unlink()
         raise NotTaken(f"{trial.UNIT} cannot be started: run systemd/install of this version again")
-    _tell(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
-    return offered
 
 
 def _can_be_replaced(program: Path) -> None:
@@ -130,10 +144,10 @@ def _verified(what: str, key: Path) -> bytes:
         ) from None
     except (NotSigned, UnicodeDecodeError) as wrong:
         raise NotTaken(f"{key}: {wrong}") from None
-    content = _fetched(what)
+    content = fetched(what)
     signature = f"{what}.minisig"
     try:
-        comment = verify(content, read_signature(_fetched(signature).decode()), keys)
+        comment = verify(content, read_signature(fetched(signature).decode()), keys)
     except UnicodeDecodeError:
         raise NotTaken(f"{signature}: it is no signature of minisign's") from None
     except NotSigned as wrong:
@@ -146,14 +160,19 @@ def _verified(what: str, key: Path) -> bytes:
     return content
 
 
-def _fetched(what: str) -> bytes:
-    """Raises NotTaken."""
+def fetched(what: str) -> bytes:
+    """Raises NotTaken, ServerAway."""
     try:
         if not what.startswith(("https://", "http://")):
             return Path(what).read_bytes()
         with urllib.request.urlopen(what, timeout=FETCH) as answer:
             content: bytes = answer.read(MOST_BYTES + 1)
-    except OSError as error:
+    except urllib.error.HTTPError as error:
+        away = ServerAway if error.code >= 500 else NotTaken
+        raise away(f"{what} cannot be read: {error}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ServerAway(f"{what} cannot be read: {error}") from None
+    except ValueError as error:
         raise NotTaken(f"{what} cannot be read: {error}") from None
     if len(content) > MOST_BYTES:
         raise NotTaken(f"{what} is larger than {MOST_BYTES:,} bytes: it is no program of ours")

@@ -26,10 +26,10 @@ from fieldagent.hub import (
     access,
     attempts,
     audit,
-    check_in,
     dead_letters,
     directory,
     kept_letters,
+    kit_watch,
     lease,
     ledger,
     listening,
@@ -86,9 +86,6 @@ BODIES = 67_108_864
 
 EXPIRY = 5.0
 """Seconds between two looks for items whose time is over."""
-
-CHECK_INS = 15.0
-"""Seconds between two looks for devices that are late."""
 
 HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
@@ -435,14 +432,8 @@ async def _expire(hub: Hub) -> None:
         await trio.sleep(EXPIRY)
 
 
-async def _watch_check_ins(hub: Hub) -> None:
-    """What is late is not so by a second."""
-    while True:
-        with told_once():
-            if await hub.store.read(lambda db: check_in.is_late(db, time.time())):
-                for text in await hub.store.commit(lambda db: check_in.look(db, time.time())):
-                    log.warning("%s", text)
-        await trio.sleep(CHECK_INS)
+async def _watch_kits(hub: Hub) -> None:
+    await kit_watch.run(hub.store, clock=time.time)
 
 
 def _claim_dead_letters(hub: Hub, db: Db) -> None:
@@ -491,7 +482,7 @@ PARTS = {
     "the leases of links": _keep_leases,
     "housekeeping": _keep_house,
     "the expiry of items": _expire,
-    "check-ins": _watch_check_ins,
+    "check-ins and updates": _watch_kits,
     "the watchdog": _show_life,
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,

@@ -9,6 +9,8 @@ from fieldagent.hub.store.contract import Db, marks
 from fieldagent.wire.kit_note import KitReport, SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange
 
+INSTALLED_MAX = 20
+"""Characters."""
 STATES = ("waiting", "trial", "taken", "refused", "back")
 """What a kit tells of settings that were offered: they wait there for root's unit, are on trial, in
 force, were never put in place, or were taken back."""
@@ -21,11 +23,19 @@ SETTINGS = (
 
 
 def topic(device: int) -> str:
-    return f"settings {device}"
+    """Announced where there is something new for it."""
+    return f"offers {device}"
 
 
 def note(db: Db, device: int, report: KitReport) -> None:
     """Of a device that was heard of (`contact.note`)."""
+    installed = report.installed
+    db.execute(
+        "UPDATE contact SET installed = ? WHERE device = ? AND installed <> ?",
+        installed[:INSTALLED_MAX],
+        device,
+        installed,
+    )
     if report.update is not None:
         db.execute(
             "UPDATE contact SET last_update = ? WHERE device = ?", str(report.update), device
@@ -55,15 +65,14 @@ def offer(db: Db, device: int, change: SettingsChange, signature: str, now: floa
     db.announce(topic(device))
 
 
-def offers(db: Db, devices: Sequence[int]) -> list[SettingsOffer | None]:
+def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
     """Those that these have not taken yet."""
     rows = db.execute(
         "SELECT device, text, signature FROM settings_offer"
         f" WHERE state IN ('offered', 'waiting') AND device IN ({marks(devices)})",
         *devices,
     )
-    found = {device: SettingsOffer(text, signature) for device, text, signature in rows}
-    return [found.get(device) for device in devices]
+    return {device: SettingsOffer(text, signature) for device, text, signature in rows}
 
 
 def last_number(db: Db, device: int) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
-from fieldagent.hub import contact, kit_report
+from fieldagent.hub import contact, kit_report, update_offers
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
@@ -24,7 +24,7 @@ from fieldagent.hub.ledger import confirm, mail_topic
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_note import KitReport, SettingsOffer, decode
+from fieldagent.wire.kit_note import KitReport, Offer, decode
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class IpMailbox:
         self._loads: dict[int, Load] = {}
         self._next_number = 1
         self._journal = 0
-        self._offered: SettingsOffer | None = None
+        self._offered: set[Offer] = set()
         """Over this link."""
 
     async def greeted(self, journal: int) -> None:
@@ -121,10 +121,10 @@ class IpMailbox:
     async def next_note(self) -> bytes:
         while True:
             news = self._store.heard(kit_report.topic(self.device.id))
-            offer = await self._store.read_together(kit_report.offers, self.device.id)
-            if offer is not None and offer != self._offered:
-                self._offered = offer
-                return offer.encode()
+            for offer in await self._store.read_together(_offers, self.device.id):
+                if offer not in self._offered:
+                    self._offered.add(offer)
+                    return offer.encode()
             await news.wait()
 
     async def take_note(self, body: bytes) -> None:
@@ -134,4 +134,23 @@ class IpMailbox:
             log.warning("a note of %s cannot be read: %s", self.device.name, error)
             return
         if isinstance(report, KitReport):
-            await self._store.commit(lambda db: kit_report.note(db, self.device.id, report))
+            for text in await self._store.commit(lambda db: self._note(db, report)):
+                log.warning("%s", text)
+
+    def _note(self, db: Db, report: KitReport) -> list[str]:
+        """What to warn of."""
+        kit_report.note(db, self.device.id, report)
+        if report.program is None:
+            return []
+        now = self._clock()
+        update_offers.note(db, self.device.id, report.program, now)
+        return update_offers.look(db, now)
+
+
+def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
+    """What each is to be told of."""
+    kinds: list[dict[int, Offer]] = [
+        {**kit_report.offers(db, devices)},
+        {**update_offers.offers(db, devices)},
+    ]
+    return [[found[device] for found in kinds if device in found] for device in devices]

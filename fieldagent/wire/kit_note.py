@@ -1,7 +1,7 @@
 """What the notes of an IP link say: `docs/ip-link.md`, "Notes".
 
-The hub offers settings that a kit's operator has signed; the kit tells what came of them, and of
-its last update. Either says so again over each link, for as long as it holds.
+The hub offers settings and programs that a kit's operator has signed; the kit tells what came of
+them, and of its last update. Either says so again over each link, for as long as it holds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ OFFER_MAX = 16_384
 """Characters of the settings that are offered, and of their signature."""
 
 
+ZIPAPP = "zipapp"
+"""How a program is installed that can be replaced from afar."""
+
+
 class NoteKind(IntEnum):
     REPORT = 0
     OFFER = 1
+    PROGRAM = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +47,17 @@ class UpdateReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsReport:
-    """What came of the settings that were sent to a kit last."""
+class OfferReport:
+    """What came of the settings, or of the program, that a kit was offered last."""
 
     number: int
-    """Of what was sent."""
+    """Of the offer."""
     state: str
     """`waiting` for its unit, on `trial`, `taken`, `refused`, or put `back`."""
     why: str = ""
+
+    def row(self) -> list[int | str]:
+        return [self.number, self.state, _cut(self.why)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +65,21 @@ class KitReport:
     """What a kit tells of itself."""
 
     update: UpdateReport | None = None
-    settings: SettingsReport | None = None
+    settings: OfferReport | None = None
+    program: OfferReport | None = None
+    installed: str = ""
+    """`zipapp`, `package` or `sources`; empty is of an agent that knows no offer of a program."""
 
     def encode(self) -> bytes:
-        update, settings = self.update, self.settings
-        return cbor2.dumps(
-            [
-                NoteKind.REPORT,
-                None if update is None else [update.version, update.before, _cut(update.why)],
-                None if settings is None else [settings.number, settings.state, _cut(settings.why)],
-            ]
-        )
+        update, settings, program = self.update, self.settings, self.program
+        told: list[object] = [
+            NoteKind.REPORT,
+            None if update is None else [update.version, update.before, _cut(update.why)],
+            None if settings is None else settings.row(),
+        ]
+        if self.installed:
+            told += [None if program is None else program.row(), self.installed]
+        return cbor2.dumps(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,22 @@ class SettingsOffer:
         return cbor2.dumps([NoteKind.OFFER, self.text, self.signature])
 
 
-def decode(body: bytes) -> KitReport | SettingsOffer | None:
+@dataclass(frozen=True, slots=True)
+class ProgramOffer:
+    """Where a kit finds a program; minisign's signature lies beside it, as `URL.minisig`."""
+
+    number: int
+    version: str
+    url: str
+
+    def encode(self) -> bytes:
+        return cbor2.dumps([NoteKind.PROGRAM, self.number, self.version, self.url])
+
+
+Offer = SettingsOffer | ProgramOffer
+
+
+def decode(body: bytes) -> KitReport | Offer | None:
     """None is what a later version may say. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
@@ -89,10 +116,15 @@ def decode(body: bytes) -> KitReport | SettingsOffer | None:
     if items[0] == NoteKind.REPORT:
         update = _row(items[1:2], (str, str, str))
         settings = _row(items[2:3], (int, str, str))
+        program = _row(items[3:4], (int, str, str))
         return KitReport(
             None if update is None else UpdateReport(*update),
-            None if settings is None else SettingsReport(*settings),
+            None if settings is None else OfferReport(*settings),
+            None if program is None else OfferReport(*program),
+            items[4] if items[4:] and isinstance(items[4], str) else "",
         )
+    if items[0] == NoteKind.PROGRAM:
+        return _program(items[1:4])
     if items[0] == NoteKind.OFFER:
         if [type(item) for item in items[1:3]] != [str, str]:
             raise RemoteProtocolError("an offer has no text and signature")
@@ -100,6 +132,20 @@ def decode(body: bytes) -> KitReport | SettingsOffer | None:
             raise RemoteProtocolError(f"an offer has more than {OFFER_MAX} characters")
         return SettingsOffer(*items[1:3])
     return None
+
+
+def _program(found: list[Any]) -> ProgramOffer:
+    if [type(item) for item in found] != [int, str, str] or found[0] <= 0:
+        raise RemoteProtocolError("an offer of a program has no number, version and address")
+    if not is_address(found[2]):
+        raise RemoteProtocolError("an offer of a program names no http:// or https:// address")
+    return ProgramOffer(*found)
+
+
+def is_address(url: str) -> bool:
+    """Whether a program may be offered from there."""
+    plain = url.isascii() and url.isprintable() and " " not in url
+    return plain and len(url) <= WORDS_MAX and url.startswith(("https://", "http://"))
 
 
 def _row(found: list[Any], types: tuple[type, ...]) -> list[Any] | None:

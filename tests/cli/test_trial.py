@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli import kit_health, trial
+from fieldagent.cli import kit_health, root_units, trial
 from fieldagent.cli.trial import Place, Trial
 from tests.cut import PowerCut, cut_at
 
@@ -26,7 +26,7 @@ class Kit:
     def __init__(self, folder: Path, *, works: bool) -> None:
         self.works, self.runs = works, True
         self.place = Place(folder / "update")
-        self.place.make()
+        root_units.make(self.place.folder)
         self.program = folder / "fieldagent.pyz"
         self.program.write_bytes(OLD)
         self.place.new.write_bytes(NEW)

@@ -15,7 +15,7 @@ from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.wire.kit_note import KitReport, SettingsOffer, SettingsReport, UpdateReport
+from fieldagent.wire.kit_note import KitReport, OfferReport, SettingsOffer, UpdateReport
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 from tests.running import running
 
@@ -78,7 +78,7 @@ async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str)
                 await link.next_note()
             assert waits.cancelled_caught
             assert await mailbox(store).next_note() == told[0]
-            await link.take_note(KitReport(None, SettingsReport(7, "taken")).encode())
+            await link.take_note(KitReport(None, OfferReport(7, "taken")).encode())
             with trio.move_on_after(0.1) as waits:
                 await mailbox(store).next_note()
             assert waits.cancelled_caught
@@ -91,13 +91,13 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
     store.once(lambda db: kit_report.offer(db, 1, change(8), "signed", 0.0))
     async with running(store):
         link = mailbox(store)
-        for body in (b"", b"\xff", KitReport(None, SettingsReport(7, "back", "no")).encode()):
+        for body in (b"", b"\xff", KitReport(None, OfferReport(7, "back", "no")).encode()):
             await link.take_note(body)
         assert listed(store) == ("8 offered", "")
         update = UpdateReport("2", "1", "no agent answers")
-        await link.take_note(KitReport(update, SettingsReport(8, "back", "no link")).encode())
+        await link.take_note(KitReport(update, OfferReport(8, "back", "no link")).encode())
         assert listed(store) == ("8 back: no link", "2 fell back to 1: no agent answers")
-        await link.take_note(KitReport(None, SettingsReport(8, "invented")).encode())
+        await link.take_note(KitReport(None, OfferReport(8, "invented")).encode())
         assert listed(store)[0] == "8 back: no link"
     store.once(lambda db: kit_report.offer(db, 1, change(9), "signed", 0.0))
     assert listed(store)[0] == "9 offered"

@@ -284,6 +284,9 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 OF_VERSION_14 = """
 DROP TABLE settings_offer;
+DROP TABLE update_offer_kit;
+DROP TABLE update_offer;
+ALTER TABLE contact DROP COLUMN installed;
 DROP INDEX delivery_waiting;
 DROP INDEX delivery_expires;
 ALTER TABLE delivery DROP COLUMN rank;

@@ -34,6 +34,8 @@ INSTALLED = OF_BOTH | {
     "usr/lib/systemd/system/fieldagent-track.service",
     "usr/lib/systemd/system/fieldagent-provision.service",
     "usr/lib/systemd/system/fieldagent-update.service",
+    "usr/lib/systemd/system/fieldagent-update-offer.service",
+    "usr/lib/systemd/system/fieldagent-update-offer.path",
     "usr/lib/systemd/system/fieldagent-settings.service",
     "usr/lib/systemd/system/fieldagent-settings.path",
     "usr/lib/udev/rules.d/61-fieldagent.rules",
@@ -258,10 +260,16 @@ def test_another_zipapp_can_be_named(installer: Path, tmp_path: Path) -> None:
     assert "--zipapp needs a file" in nowhere.stderr
 
 
-EXPOSURE = {"fieldagent-update": 19, "fieldagent-settings": 19, "fieldagent": 17}
+EXPOSURE = {
+    "fieldagent-update-offer": 21,
+    "fieldagent-update": 19,
+    "fieldagent-settings": 19,
+    "fieldagent": 17,
+}
 """In tenths. An update, or settings from afar, stops and starts the agent, asks it, and puts files
 of root's and of the agent's in place: root, AF_UNIX, loopback and three capabilities it cannot do
-without. The agent reads the boot's id in /proc/sys, and asks whether somebody has set the clock."""
+without. What fetches a program needs the network, and the ports for its check. The agent reads the
+boot's id in /proc/sys, and asks whether somebody has set the clock."""
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -33,6 +33,12 @@ commands = {{
         str(home / "state-update/previous.pyz"), "update", "--go-on",
         "--state", str(home / "state-update"),
     ],
+    "fieldagent-update-offer.service": [
+        str(home / "fieldagent.pyz"), "update", "--offered", "--program",
+        str(home / "fieldagent.pyz"), "--state", str(home / "state-update"), "--config",
+        {settings!r}, "--key", str(home / "update.pub"),
+        "--within", os.environ.get("WITHIN", "3"), "--steady", "1",
+    ],
     "fieldagent-settings.service": [
         str(home / "fieldagent.pyz"), "settings", "--go-on", "--state",
         str(home / "state-update"), "--config", {settings!r}, "--key", str(home / "update.pub"),
@@ -108,9 +114,16 @@ def version(number: str) -> dict[str, tuple[str, str]]:
 
 
 class Kit:
-    def __init__(self, home: Path, program: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        program: Path,
+        settings: Mapping[str, str],
+        signer: Signer | None = None,
+    ) -> None:
+        """`signer` is who builds its programs; one of its own otherwise."""
         self.home = home
-        self.signer = Signer(home / "keys")
+        self.signer = signer or Signer(home / "keys")
         (home / "update.pub").write_text(self.signer.public)
         self.program = home / "fieldagent.pyz"
         self.program.write_bytes(program.read_bytes())
@@ -176,6 +189,11 @@ class Kit:
         until((self.home / "state/settings.offer").exists)
         self.systemctl("start", "fieldagent-settings.service", WITHIN=within)
 
+    def take_program(self, within: str = "3") -> None:
+        """What fieldagent-update-offer.path does."""
+        until((self.home / "state/program.offer").exists)
+        self.systemctl("start", "fieldagent-update-offer.service", WITHIN=within)
+
     def end(self) -> None:
         for pids in self.home.glob("*.pid"):
             pid = int(pids.read_text())
@@ -191,8 +209,10 @@ def _has_ended(pid: int) -> bool:
 
 
 @contextmanager
-def kit(home: Path, program: Path, settings: Mapping[str, str]) -> Iterator[Kit]:
-    made = Kit(home, program, settings)
+def kit(
+    home: Path, program: Path, settings: Mapping[str, str], signer: Signer | None = None
+) -> Iterator[Kit]:
+    made = Kit(home, program, settings, signer)
     try:
         yield made
     finally:

@@ -14,24 +14,32 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     WORDS_MAX,
     KitReport,
+    Offer,
+    OfferReport,
+    ProgramOffer,
     SettingsOffer,
-    SettingsReport,
     UpdateReport,
     decode,
 )
 
 TEXT = st.text(max_size=60)
+REPORTS = st.builds(OfferReport, st.integers(0, 2**40), TEXT, TEXT)
 
 
-@given(
+NOTES = st.one_of(
     st.builds(
-        KitReport,
-        st.none() | st.builds(UpdateReport, TEXT, TEXT, TEXT),
-        st.none() | st.builds(SettingsReport, st.integers(0, 2**40), TEXT, TEXT),
-    )
-    | st.builds(SettingsOffer, TEXT, TEXT)
+        KitReport, st.none() | st.builds(UpdateReport, TEXT, TEXT, TEXT), st.none() | REPORTS
+    ),
+    st.builds(
+        KitReport, st.none(), st.none(), st.none() | REPORTS, st.sampled_from(["zipapp", "package"])
+    ),
+    st.builds(SettingsOffer, TEXT, TEXT),
+    st.builds(ProgramOffer, st.integers(1, 2**40), TEXT, st.just("https://example.org/9.pyz")),
 )
-def test_what_is_told_is_what_is_read(note: KitReport | SettingsOffer) -> None:
+
+
+@given(NOTES)
+def test_what_is_told_is_what_is_read(note: KitReport | Offer) -> None:
     assert decode(note.encode()) == note
 
 
@@ -43,7 +51,11 @@ def test_a_long_reason_is_cut() -> None:
 
 @pytest.mark.parametrize(
     ("items", "read"),
-    [([9, "later"], None), ([0], KitReport()), ([0, None, None, "later"], KitReport())],
+    [
+        ([9, "later"], None),
+        ([0], KitReport()),
+        ([0, None, None, None, "x", 7], KitReport(installed="x")),
+    ],
 )
 def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport | None) -> None:
     assert decode(cbor2.dumps(items)) == read
@@ -62,6 +74,15 @@ def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport 
         [0, None, ["7", "taken", ""]],
         [1, "text"],
         [1, "x" * 20_000, ""],
+        [0, None, None, "later"],
+        [2, 7, "9.0.0"],
+        [2, 0, "9.0.0", "https://example.org/9.pyz"],
+        [2, True, "9.0.0", "https://example.org/9.pyz"],
+        [2, 7, "9.0.0", "file:///etc/shadow"],
+        [2, 7, "9.0.0", "/etc/shadow"],
+        [2, 7, "9.0.0", "https://example.org/a b"],
+        [2, 7, "9.0.0", "https://example.org/a\nb"],
+        [2, 7, "9.0.0", "https://example.org/" + "x" * 2_000],
     ],
 )
 def test_damage_is_told(items: Any) -> None:

@@ -17,8 +17,9 @@ from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.kit_note import (
     KitReport,
+    OfferReport,
+    ProgramOffer,
     SettingsOffer,
-    SettingsReport,
     UpdateReport,
     decode,
 )
@@ -66,7 +67,9 @@ def noted(body: bytes) -> bytes:
 
 
 FELL_BACK = KitReport(UpdateReport("9.0.1", "9.0.0", "no agent answers"))
-REFUSED = KitReport(None, SettingsReport(7, "refused", "it is for another kit"))
+REFUSED = KitReport(None, OfferReport(7, "refused", "it is for another kit"))
+WAITS = KitReport(program=OfferReport(7, "waiting"), installed="zipapp")
+PROGRAM = ProgramOffer(7, "9.0.0", "https://example.org/9.0.0.pyz")
 OFFER = SettingsOffer("fieldagent settings\n", "untrusted comment\n")
 VECTORS = {
     "hello of an agent that takes notes": lambda: IpLink(
@@ -74,6 +77,8 @@ VECTORS = {
     ).hello(),
     "note, a report of an update": lambda: noted(FELL_BACK.encode()),
     "note, a report of settings": lambda: noted(REFUSED.encode()),
+    "note, a report of a zipapp": lambda: noted(WAITS.encode()),
+    "note, an offer of a program": lambda: noted(PROGRAM.encode()),
     "note, an offer": lambda: noted(OFFER.encode()),
     "hello of an agent whose journal": lambda: IpLink(
         LinkHello(silence=300, journal=70_000_001)

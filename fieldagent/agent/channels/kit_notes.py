@@ -1,5 +1,5 @@
-"""What the kit and the hub tell each other beside the messages: settings for the kit, and what came
-of them and of its last update."""
+"""What the kit and the hub tell each other beside the messages: settings and programs for the kit,
+and what came of them and of its last update."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
 from fieldagent.agent import outcomes
-from fieldagent.agent.from_afar import OFFER
+from fieldagent.agent.from_afar import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
 from fieldagent.system.folder import put_file
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_note import KitReport, SettingsOffer, SettingsReport, decode
+from fieldagent.wire.kit_note import (
+    ZIPAPP,
+    KitReport,
+    OfferReport,
+    ProgramOffer,
+    SettingsOffer,
+    decode,
+)
 from fieldagent.wire.settings_change import NotAChange, read_change
 
 log = logging.getLogger(__name__)
@@ -32,6 +40,7 @@ class KitNotes:
     """`state_directory` is the agent's."""
 
     state_directory: Path
+    installed: str = field(default_factory=lambda: installed(Path(__file__)))
     told: KitReport = field(default_factory=KitReport)
     """Over this link."""
     watch_until: float = field(default_factory=lambda: trio.current_time() + MAY_CHANGE)
@@ -43,48 +52,90 @@ class KitNotes:
 
     async def next(self) -> bytes:
         while (report := self._report()) == self.told:
-            with waits.move_on_after(LOOK if trio.current_time() < self.watch_until else inf):
+            with waits.move_on_after(LOOK if self._may_change(report) else inf):
                 await self.offered.wait()
             self.offered = trio.Event()
         self.told = report
         return report.encode()
 
+    def _may_change(self, report: KitReport) -> bool:
+        """Or what waits is a program, which a slow link brings."""
+        waits = report.program is not None and report.program.state == "waiting"
+        return waits or trio.current_time() < self.watch_until
+
     def _report(self) -> KitReport:
         report = outcomes.read(self.state_directory)
-        waiting = _number_of(self._waiting())
-        return replace(report, settings=SettingsReport(waiting, "waiting")) if waiting else report
+        return replace(
+            report,
+            settings=self._waiting(OFFER) or report.settings,
+            program=self._waiting(PROGRAM_OFFER) or report.program,
+            installed=self.installed,
+        )
 
-    def _waiting(self) -> bytes:
+    def _waiting(self, file: str) -> OfferReport | None:
         """What root's unit has not taken yet."""
+        offer = _read(self._left(file))
+        return None if offer is None else OfferReport(offer.number, "waiting")
+
+    def _left(self, file: str) -> bytes:
         try:
-            return (self.state_directory / OFFER).read_bytes()
+            return (self.state_directory / file).read_bytes()
         except OSError:
             return b""
 
     async def take_in(self, body: bytes) -> None:
         """Hand an offer to root's unit, once. Nothing of it is trusted here: the unit verifies it
         before anything else."""
-        number = _number_of(body)
-        last = outcomes.read(self.state_directory).settings
-        if not number or (last is not None and last.number == number) or body == self._waiting():
+        offer = _read(body)
+        if offer is None or body == self._left(offer.file):
             return
-        log.info("the hub brings settings %d: fieldagent-settings.service looks at them", number)
+        if offer.file == PROGRAM_OFFER and self.installed != ZIPAPP:
+            log.warning("the hub brings %s: this is no zipapp, which alone takes it", offer.what)
+            return
+        report = outcomes.read(self.state_directory)
+        last = report.program if offer.file == PROGRAM_OFFER else report.settings
+        if last is not None and last.number == offer.number:
+            return
+        log.info("the hub brings %s: %s looks at it", offer.what, UNITS[offer.file])
         try:
-            put = partial(put_file, self.state_directory / OFFER, body)
+            put = partial(put_file, self.state_directory / offer.file, body)
             await trio.to_thread.run_sync(put)
         except OSError as error:
-            log.warning("settings from the hub cannot be kept, it brings them again: %s", error)
+            log.warning("%s cannot be kept, the hub brings it again: %s", offer.what, error)
             return
         self.watch_until = trio.current_time() + MAY_CHANGE
         self.offered.set()
 
 
-def _number_of(offer: bytes) -> int:
-    """0 is of what is no offer that could be taken."""
+def installed(module: Path) -> str:
+    """How the program is that holds this module: what a zipapp holds has the file above it."""
+    if any(each.is_file() for each in module.parents):
+        return ZIPAPP
+    return "package" if module.is_relative_to("/usr/lib") else "sources"
+
+
+UNITS = {OFFER: "fieldagent-settings.service", PROGRAM_OFFER: "fieldagent-update-offer.service"}
+
+
+class _Brought(NamedTuple):
+    number: int
+    file: str
+    """Where it is left."""
+    what: str
+    """In words."""
+
+
+def _read(body: bytes) -> _Brought | None:
+    """None is what could not be taken."""
+    if not body:
+        return None
     try:
-        note = decode(offer)
-        return read_change(note.text).number if isinstance(note, SettingsOffer) else 0
+        match decode(body):
+            case SettingsOffer(text):
+                number = read_change(text).number
+                return _Brought(number, OFFER, f"settings {number}")
+            case ProgramOffer(number, version):
+                return _Brought(number, PROGRAM_OFFER, f"version {version}")
     except (RemoteProtocolError, NotAChange) as error:
-        if offer:
-            log.warning("a note of the hub cannot be read: %s", error)
-        return 0
+        log.warning("a note of the hub cannot be read: %s", error)
+    return None

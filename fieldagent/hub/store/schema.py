@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 16
+VERSION = 17
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -276,6 +276,33 @@ CREATE TABLE settings_offer ( -- what a kit is to set, signed by its operator
 """From version 15, in which settings were set on the kit alone."""
 
 
+_UPDATE_OFFERS = """
+CREATE TABLE update_offer ( -- a program for many kits, in waves
+    number {int} PRIMARY KEY, -- rises
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    version TEXT NOT NULL,
+    url TEXT NOT NULL,
+    within {real} NOT NULL, -- seconds in which a kit that has begun is to be back
+    wave {int} NOT NULL, -- that is told now, and all before
+    state TEXT NOT NULL, -- under way, done, stopped
+    why TEXT NOT NULL DEFAULT '',
+    made {real} NOT NULL
+);
+CREATE TABLE update_offer_kit (
+    offer {int} NOT NULL REFERENCES update_offer ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    wave {int} NOT NULL, -- from 1; 0 of one that is not told
+    state TEXT NOT NULL, -- planned, offered, waiting (on the kit), trial, taken, refused, back …
+    why TEXT NOT NULL DEFAULT '',
+    since {real}, -- that it has begun
+    PRIMARY KEY (offer, device)
+);
+CREATE INDEX update_offer_kit_of_device ON update_offer_kit (device);
+ALTER TABLE contact ADD COLUMN installed TEXT NOT NULL DEFAULT ''; -- how its program is
+"""
+"""From version 16, in which a program was brought to each kit by hand."""
+
+
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
         DIRECTORY
@@ -294,6 +321,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _ADMINISTRATORS
         + _MUCH
         + _SETTINGS_OFFER
+        + _UPDATE_OFFERS
     )
     steps = {
         1: _CALLERS,
@@ -311,6 +339,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         13: _WHOSE_AUDIT,
         14: _MUCH,
         15: _SETTINGS_OFFER,
+        16: _UPDATE_OFFERS,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

@@ -10,9 +10,17 @@ import pytest
 import trio
 
 from fieldagent.agent import outcomes
-from fieldagent.agent.channels.kit_notes import LOOK, KitNotes
-from fieldagent.agent.from_afar import OFFER
-from fieldagent.wire.kit_note import KitReport, SettingsOffer, SettingsReport, UpdateReport, decode
+from fieldagent.agent.channels.kit_notes import LOOK, KitNotes, installed
+from fieldagent.agent.from_afar import OFFER, PROGRAM_OFFER
+from fieldagent.wire.kit_note import (
+    ZIPAPP,
+    KitReport,
+    OfferReport,
+    ProgramOffer,
+    SettingsOffer,
+    UpdateReport,
+    decode,
+)
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 
 TEXT = SettingsChange("kit", kit_of("token"), 7, (("sos-repeat", "900"),)).text()
@@ -40,18 +48,18 @@ async def told(notes: KitNotes) -> KitReport:
 async def test_an_offer_waits_for_roots_unit_and_the_hub_hears_what_came_of_it(
     state: Path, clock: Any
 ) -> None:
-    notes = KitNotes(state)
+    notes = KitNotes(state, "")
     await notes.take_in(BODY)
     assert (state / OFFER).read_bytes() == BODY
-    assert await told(notes) == KitReport(None, SettingsReport(7, "waiting"))
+    assert await told(notes) == KitReport(None, OfferReport(7, "waiting"))
     (state / OFFER).unlink()
     left_by_root(state, outcomes.SETTINGS, number=7, state="taken", why="")
-    assert await told(notes) == KitReport(None, SettingsReport(7, "taken"))
+    assert await told(notes) == KitReport(None, OfferReport(7, "taken"))
     # The hub offers again over the next link, where it has not heard.
     notes.begin()
     await notes.take_in(BODY)
     assert not (state / OFFER).exists()
-    assert await told(notes) == KitReport(None, SettingsReport(7, "taken"))
+    assert await told(notes) == KitReport(None, OfferReport(7, "taken"))
 
 
 async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
@@ -65,11 +73,49 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
             await notes.next()
         return waits.cancelled_caught
 
-    assert await silent(KitNotes(state))
+    assert await silent(KitNotes(state, ""))
     left_by_root(state, outcomes.UPDATE, version="2", previous_version="1", why="")
-    notes = KitNotes(state)
+    notes = KitNotes(state, "")
     assert await told(notes) == KitReport(UpdateReport("2", "1"))
     assert await silent(notes)
+
+
+PROGRAM = ProgramOffer(8, "9.0.0", "https://example.org/9.0.0.pyz").encode()
+
+
+async def test_a_program_waits_for_its_own_unit_however_long_it_takes(
+    state: Path, clock: Any
+) -> None:
+    notes = KitNotes(state, ZIPAPP)
+    await notes.take_in(BODY)
+    await notes.take_in(PROGRAM)
+    assert (state / PROGRAM_OFFER).read_bytes() == PROGRAM
+    waiting = OfferReport(7, "waiting")
+    assert await told(notes) == KitReport(None, waiting, OfferReport(8, "waiting"), ZIPAPP)
+    notes.watch_until = trio.current_time()
+    (state / PROGRAM_OFFER).unlink()
+    left_by_root(state, outcomes.PROGRAM, number=8, state="refused", why="it is older")
+    with trio.fail_after(3 * LOOK):
+        refused = OfferReport(8, "refused", "it is older")
+        assert await told(notes) == KitReport(None, waiting, refused, ZIPAPP)
+    notes.begin()
+    await notes.take_in(PROGRAM)
+    assert not (state / PROGRAM_OFFER).exists()
+
+
+@pytest.mark.parametrize("how", ["package", "sources"])
+async def test_what_is_no_zipapp_says_so_and_keeps_no_program(state: Path, how: str) -> None:
+    notes = KitNotes(state, how)
+    await notes.take_in(PROGRAM)
+    assert not (state / PROGRAM_OFFER).exists()
+    assert await told(notes) == KitReport(installed=how)
+
+
+def test_how_it_is_installed(tmp_path: Path) -> None:
+    (zipapp := tmp_path / "fieldagent.pyz").touch()
+    assert installed(zipapp / "cpython-311/fieldagent/agent/kit_notes.pyc") == ZIPAPP
+    assert installed(Path("/usr/lib/fieldagent/fieldagent/agent/kit_notes.py")) == "package"
+    assert installed(Path(__file__)) == "sources"
 
 
 @pytest.mark.parametrize(
@@ -84,11 +130,11 @@ async def test_an_offer_that_the_disk_refuses_is_left_to_the_next_link(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await KitNotes(state / "nowhere").take_in(BODY)
-    assert "cannot be kept, it brings them again" in caplog.text
+    assert "cannot be kept, the hub brings it again" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "7"}', '{"number": 7}'])
 def test_a_file_that_is_damaged_tells_nothing(state: Path, text: str) -> None:
-    for name in (outcomes.SETTINGS, outcomes.UPDATE):
+    for name in (outcomes.SETTINGS, outcomes.UPDATE, outcomes.PROGRAM):
         (outcomes.folder_of(state) / name).write_text(text)
     assert outcomes.read(state) == KitReport()

@@ -1,0 +1,164 @@
+"""Power fails at each step of taking what the hub has offered: it is tried once, or refused with
+the reason, whatever is left. The real steps; network, new program and systemd are stood in for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.agent.from_afar import PROGRAM_OFFER
+from fieldagent.cli import kit_health, trial, update, update_offer
+from fieldagent.cli.update import NotTaken, ServerAway
+from fieldagent.wire.kit_note import ProgramOffer
+from tests.cut import cut_at
+
+OLD, NEW = b"the program before\n", b"the new program\n"
+STEPS = 56
+"""More than there are: the last ones are cut nowhere."""
+VERSIONS = {OLD: "1", NEW: "2"}
+
+
+class Kit:
+    """`works`: whether the new program does."""
+
+    def __init__(self, folder: Path, *, works: bool) -> None:
+        self.works, self.fetched = works, 0
+        self.state = folder / "state"
+        self.state.mkdir()
+        self.place = trial.Place(folder / "state-update")
+        self.program = folder / "fieldagent.pyz"
+        self.program.write_bytes(OLD)
+        self.settings = folder / "agent.properties"
+        self.settings.write_text(f"state-directory={self.state}\n")
+        self.offer = self.state / PROGRAM_OFFER
+        self.bring(ProgramOffer(7, "2", "https://example.org/2.pyz").encode())
+        self.refusal: list[NotTaken] = []
+        """The next tries to fetch it."""
+
+    def bring(self, body: bytes) -> None:
+        self.offer.write_bytes(body)
+
+    def take(self) -> int:
+        return update_offer.take(
+            argparse.Namespace(
+                state=self.place.folder,
+                config=self.settings,
+                program=self.program,
+                key=Path("update.pub"),
+                older=False,
+                within=0.0,
+                steady=0.0,
+            )
+        )
+
+    def verified(self, what: str, key: Path) -> bytes:
+        self.fetched += 1
+        if self.refusal:
+            raise self.refusal.pop(0)
+        return NEW
+
+    def status(self, _: Path) -> dict[str, Any] | None:
+        new = self.program.read_bytes() == NEW
+        if new and not self.works:
+            return None
+        channels = {"Cellular": {"configured": False}}
+        return {"version": "2" if new else "1", "uptime": 60.0, "channels": channels}
+
+    def outcome(self) -> tuple[int, str, str]:
+        found = json.loads(self.place.offered.read_bytes())
+        return found["number"], found["state"], found["why"]
+
+
+@pytest.fixture
+def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
+    made = Kit(tmp_path, works=True)
+    monkeypatch.setattr(kit_health, "systemctl", lambda *words: None)
+    monkeypatch.setattr(kit_health, "status", made.status)
+    monkeypatch.setattr(kit_health, "working_channels", lambda port: {})
+    monkeypatch.setattr(update, "_verified", made.verified)
+    monkeypatch.setattr(update, "_version", lambda program: VERSIONS[program.read_bytes()])
+    monkeypatch.setattr(update, "_faults", lambda program, settings: [])
+    monkeypatch.setattr(update, "_start_unit", lambda place: None)
+    monkeypatch.setattr(update_offer, "PAUSES", (0.0, 0.0, 0.0))
+    return made
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
+@pytest.mark.parametrize("step", range(STEPS))
+def test_power_may_fail_at_any_step(kit: Kit, step: int, works: bool) -> None:
+    kit.works = works
+    files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "systemctl"))
+    with cut_at(step, *files) as made:
+        kit.take()
+        trial.go_on(kit.place)
+    assert len(made) < STEPS, "there are more steps than this test cuts"
+    assert kit.program.read_bytes() in (OLD, NEW)
+    # Each start of the kit begins with what is on trial, and then looks for an offer.
+    for _ in range(2):
+        trial.go_on(kit.place)
+        kit.take()
+    trial.go_on(kit.place)
+    assert kit.program.read_bytes() == (NEW if works else OLD)
+    assert kit.outcome()[:2] == (7, "taken" if works else "back")
+    assert not kit.offer.exists()
+    assert kit.fetched <= 2
+    assert {each.name for each in kit.place.folder.iterdir() if each.suffix != ".new"} == {
+        "lock", "offer-result.json", "previous.pyz", "result.json",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "number", "words"),
+    [
+        (ProgramOffer(7, "3", "https://example.org/2.pyz").encode(), 7, "is 2, and 3 was offered"),
+        (b"", 0, "CBOR"),
+        (b"\xff" * 100_000, 0, ""),
+        (b"\x81\x00", 0, "offers no program"),
+    ],
+    ids=["another version", "empty", "garbage", "a report"],
+)
+def test_what_is_wrong_is_refused_and_touches_nothing(
+    kit: Kit, body: bytes, number: int, words: str
+) -> None:
+    kit.bring(body)
+    assert kit.take() == 65
+    assert kit.outcome()[:2] == (number, "refused")
+    assert words in kit.outcome()[2]
+    assert kit.program.read_bytes() == OLD
+    assert not kit.offer.exists() and not kit.place.trial.exists()
+
+
+def test_none_is_taken_that_is_older_and_none_twice(kit: Kit) -> None:
+    kit.program.write_bytes(NEW)
+    assert kit.take() == 65
+    assert kit.outcome() == (7, "refused", "2 is what runs: --older takes it all the same")
+    kit.bring(ProgramOffer(7, "2", "https://example.org/2.pyz").encode())
+    kit.program.write_bytes(OLD)
+    assert kit.take() == 0
+    assert kit.fetched == 1 and not kit.offer.exists()
+
+
+def test_a_network_that_is_away_is_tried_again_and_what_is_not_there_is_not(kit: Kit) -> None:
+    kit.refusal = [ServerAway("no route")] * 3
+    assert kit.take() == 0
+    assert kit.fetched == 4 and kit.place.trial.exists()
+    trial.go_on(kit.place)
+    kit.program.write_bytes(OLD)
+    kit.bring(ProgramOffer(8, "2", "https://example.org/2.pyz").encode())
+    kit.refusal = [NotTaken("404")]
+    assert kit.take() == 65
+    assert kit.outcome() == (8, "refused", "404")
+
+
+def test_a_link_that_the_agents_user_lays_is_not_followed(kit: Kit, tmp_path: Path) -> None:
+    (secret := tmp_path / "shadow").write_bytes(kit.offer.read_bytes())
+    kit.offer.unlink()
+    kit.offer.symlink_to(secret)
+    assert kit.take() == 65
+    assert kit.outcome()[:2] == (0, "refused")
+    assert secret.exists() and not kit.offer.is_symlink()

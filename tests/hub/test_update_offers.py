@@ -1,0 +1,167 @@
+"""Waves of an update, on both engines: who is told when, and what stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from fieldagent.hub import audit, contact, directory, kit_report, update_offers
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.update_offers import Planned
+from fieldagent.wire.kit_note import ZIPAPP, KitReport, OfferReport, ProgramOffer
+
+URL = "https://example.org/2.pyz"
+WITHIN = 7_200.0
+
+
+class Fleet:
+    """Kits 1 to 4, of which the first two are a wave each, and the others the third."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.now = 1_000.0
+        store.once(self._make)
+        self.number = store.once(self._offer)
+
+    def _make(self, db: Db) -> None:
+        workspace = directory.add_workspace(db, "Alps", now=0.0)
+        user = directory.add_user(db, workspace, "ada", now=0.0)
+        for number in (1, 2, 3, 4):
+            directory.add_device(db, workspace, user, f"kit-{number}", now=0.0)
+            self.link(db, number, "1")
+
+    def link(self, db: Db, device: int, version: str, installed: str = ZIPAPP) -> None:
+        contact.note(db, device, "ip", 0.0)
+        contact.note_version(db, device, version)
+        kit_report.note(db, device, KitReport(installed=installed))
+
+    def _offer(self, db: Db) -> int:
+        waves = [Planned(1, 1, "planned"), Planned(2, 2, "planned")]
+        last = [Planned(device, 3, "planned") for device in (3, 4)]
+        kits = [*waves, *last]
+        return update_offers.offer(db, 1, "2", URL, kits, within=WITHIN, now=self.now)
+
+    def told(self) -> set[int]:
+        """Which kits are offered it now."""
+        return {*self.store.once(lambda db: update_offers.offers(db, [1, 2, 3, 4]))}
+
+    def tells(self, device: int, state: str, why: str = "") -> list[str]:
+        report = OfferReport(self.number, state, why)
+        self.store.once(lambda db: update_offers.note(db, device, report, self.now))
+        return self.look()
+
+    def look(self) -> list[str]:
+        return self.store.once(lambda db: update_offers.look(db, self.now))
+
+    def state(self) -> tuple[str, str]:
+        (offer,) = self.store.once(lambda db: update_offers.listing(db, 1, 9))
+        return offer["state"], offer["why"]
+
+    def states(self) -> list[str]:
+        kits = self.store.once(lambda db: update_offers.kits(db, 1, None))
+        return [kit["state"] for kit in kits]
+
+
+@pytest.fixture
+def fleet(database: str) -> Iterator[Fleet]:
+    store = open_store(database)
+    yield Fleet(store)
+    store.close()
+
+
+def test_a_wave_begins_when_all_before_it_run_the_new_version(fleet: Fleet) -> None:
+    found = fleet.store.once(lambda db: update_offers.offers(db, [1, 1, 2]))
+    assert found == {1: ProgramOffer(fleet.number, "2", URL)}
+    for state in ("waiting", "trial"):
+        assert fleet.tells(1, state) == []
+        assert fleet.told() <= {1}
+    fleet.tells(1, "taken")
+    assert fleet.told() == {2}
+    fleet.tells(2, "taken")
+    assert fleet.told() == {3, 4}
+    fleet.tells(4, "taken")
+    assert (fleet.told(), fleet.state()) == ({3}, ("under way", ""))
+    fleet.tells(3, "taken")
+    assert (fleet.told(), fleet.state()) == (set(), ("done", ""))
+    lines = fleet.store.once(lambda db: audit.latest(db, 9, 1))
+    assert [(line["actor"], line["action"]) for line in lines if "update" in line["action"]] == [
+        ("hub", "update done"), *[("hub", "update wave")] * 3, ("administration", "update offer"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("back", "kit-2 fell back: no agent"),
+        ("refused", "kit-2 refused it: no agent"),
+    ],
+)
+def test_one_that_fails_stops_it_and_nobody_more_is_told(
+    fleet: Fleet, state: str, words: str
+) -> None:
+    fleet.tells(1, "taken")
+    (warning,) = fleet.tells(2, state, "no agent")
+    assert warning.startswith(f"The update to 2 stopped: {words}")
+    assert fleet.state() == ("stopped", words)
+    assert (fleet.told(), fleet.look()) == (set(), [])
+    assert fleet.states() == ["taken", state, "planned", "planned"]
+
+
+def test_one_that_does_not_come_back_in_time_stops_it(fleet: Fleet) -> None:
+    fleet.now += 10 * WITHIN  # it has not begun: it may be switched off
+    assert (fleet.look(), fleet.told()) == ([], {1})
+    fleet.tells(1, "waiting")
+    fleet.now += WITHIN
+    fleet.tells(1, "trial")
+    assert fleet.state() == ("under way", "")
+    fleet.now += 1
+    fleet.look()
+    assert fleet.state() == ("stopped", "kit-1 is late: it has not come back within 120 min")
+    # What became of it is shown all the same.
+    fleet.tells(1, "taken")
+    assert fleet.states()[0] == "taken"
+    assert fleet.told() == set()
+
+
+def test_one_that_cannot_take_it_or_has_it_holds_up_nobody(fleet: Fleet) -> None:
+    fleet.store.once(lambda db: fleet.link(db, 1, "2"))
+    fleet.store.once(lambda db: fleet.link(db, 2, "1", "package"))
+    fleet.look()
+    assert fleet.told() == {3, 4}
+    assert fleet.states() == ["taken", "left out", "offered", "offered"]
+
+
+def test_what_is_told_of_another_offer_or_in_no_word_of_ours_changes_nothing(fleet: Fleet) -> None:
+    for report in (OfferReport(fleet.number - 1, "back", "x"), OfferReport(fleet.number, "done")):
+        fleet.store.once(partial(update_offers.note, device=1, report=report, now=0.0))
+    assert fleet.look() == []
+    assert fleet.states()[0] == "offered"
+
+
+def test_it_is_stopped_by_hand_and_offered_anew_with_a_higher_number(fleet: Fleet) -> None:
+    assert fleet.store.once(lambda db: update_offers.under_way(db, 1)) == fleet.number
+    assert fleet.store.once(lambda db: update_offers.stop(db, 1, 1.0)) == fleet.number
+    assert fleet.store.once(lambda db: update_offers.stop(db, 1, 1.0)) is None
+    assert (fleet.told(), fleet.state()) == (set(), ("stopped", "by hand"))
+    assert fleet.store.once(fleet._offer) > fleet.number
+    assert fleet.told() == {1}
+
+
+def test_who_can_take_none_is_told_why(fleet: Fleet) -> None:
+    def why(device: int) -> str:
+        kits = fleet.store.once(lambda db: update_offers.candidates(db, 1, 0.0))
+        return next(update_offers.cannot(kit) for kit in kits if kit.device == device)
+
+    assert why(1) == ""
+    for installed, words in (
+        ("package", "apt updates it"),
+        ("sources", "not installed as a zipapp"),
+        ("", "knows no offers"),
+    ):
+        fleet.store.once(partial(fleet.link, device=1, version="1", installed=installed))
+        assert words in why(1)
+    fleet.store.once(lambda db: directory.set_disabled(db, "device", 2, 5.0, now=5.0))
+    assert why(2) == "it is disabled"

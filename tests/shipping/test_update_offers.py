@@ -1,0 +1,143 @@
+"""A program goes to many kits in waves, and stops where one falls back: real hub, agents,
+signatures and web server, and the real unit's command; systemd alone is stood in for."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.processes import MODULE, administer, hub, sky, until
+from tests.shipping.test_update import MUTE
+from tests.shipping.update_kit import Kit, kit, rebuilt, version
+from tests.signer import Signer
+
+pytestmark = pytest.mark.long
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder that a web server serves, and its address."""
+    (folder := tmp_path / "served").mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield folder, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def fleet(zipapp: Path, tmp_path: Path) -> Iterator[tuple[dict[str, Kit], str, Signer]]:
+    """Three kits at work with their hub, of which `kit-b` has a modem; its database; and who builds
+    their programs."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    signer = Signer(tmp_path / "builder")
+    with ExitStack() as stack:
+        cloud = stack.enter_context(hub(tmp_path, {"database": database}))
+        stack.enter_context(sky(tmp_path))
+        kits = {}
+        for name in ("kit-a", "kit-b", "kit-c"):
+            token = administer(database, "device", "add", name, "--user", "ada")["hub-token"]
+            (tmp_path / name).mkdir()
+            settings = {"hub-address": cloud.address, "hub-token": token}
+            if name == "kit-b":
+                settings["satellite-port"] = str(tmp_path / "modem")
+            kits[name] = stack.enter_context(kit(tmp_path / name, zipapp, settings, signer))
+            kits[name].systemctl("start", "fieldagent.service")
+        for each in kits.values():
+            until(partial(is_ready, each))
+        yield kits, database, signer
+
+
+def is_ready(kit: Kit) -> bool:
+    channels = ["Cellular"]
+    if "satellite-port" in kit.settings.read_text():
+        channels.append("Satellite")
+    return all(kit.state_of(each) == "ready" for each in channels)
+
+
+def states(database: str) -> dict[str, str]:
+    return {row["kit"]: row["state"] for row in administer(database, "update", "show")}
+
+
+def offered(database: str) -> dict[str, Any]:
+    found: dict[str, Any] = administer(database, "update", "list")[0]
+    return found
+
+
+def refused(database: str, *words: str) -> str:
+    command = [*MODULE, "hub", "update", "offer", *words, "--database", database]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 65, done.stdout + done.stderr
+    return done.stderr
+
+
+def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them(
+    fleet: tuple[dict[str, Kit], str, Signer], zipapp: Path, served: tuple[Path, str]
+) -> None:
+    kits, database, signer = fleet
+    folder, address = served
+    before = kits["kit-c"].version()
+    new = rebuilt(zipapp, folder / "9.0.0.pyz", version("9.0.0") | MUTE)
+    url = f"{address}/9.0.0.pyz"
+    named = ("--devices", "kit-a,kit-b,kit-c", "--waves", "1,1,all")
+    # What no kit would take is told before one is asked.
+    assert "9.0.0.pyz.minisig cannot be read" in refused(database, "9.0.0", url, *named)
+    signer.sign(new)
+    assert "is 9.0.0, not 9.0.1" in refused(database, "9.0.1", url, *named)
+    assert "hold 2 of 3 kits" in refused(database, "9.0.0", url, *named[:2], "--waves", "1,1")
+
+    administer(database, "update", "offer", "9.0.0", url, *named)
+    told = states(database)
+    assert told.pop("kit-a") in ("offered", "waiting")
+    assert told == {"kit-b": "planned", "kit-c": "planned"}
+    assert "is under way" in refused(database, "9.0.0", url, *named)
+    kits["kit-a"].take_program()
+    # It is up again, linked and well, and only then the next is told.
+    until(lambda: states(database)["kit-b"] != "planned")
+    assert (kits["kit-a"].version(), states(database)["kit-a"]) == ("9.0.0", "taken")
+    kits["kit-b"].take_program(within="0.15")
+    until(lambda: offered(database)["state"] == "stopped")
+    why = "kit-b fell back: Satellite was ready, and is absent"
+    assert offered(database)["why"].startswith(why)
+    assert (offered(database)["wave"], offered(database)["taken"]) == (2, 1)
+    until(lambda: kits["kit-b"].version() == before)
+    assert states(database) == {"kit-a": "taken", "kit-b": "back", "kit-c": "planned"}
+    assert not (kits["kit-c"].home / "state/program.offer").exists()
+    assert kits["kit-c"].version() == before
+    lines = administer(database, "audit")
+    assert any(line["action"] == "update stop" and why in line["detail"] for line in lines)
+
+
+def test_a_kit_verifies_what_it_is_offered_and_says_why_it_refuses(
+    fleet: tuple[dict[str, Kit], str, Signer],
+    zipapp: Path,
+    served: tuple[Path, str],
+    tmp_path: Path,
+) -> None:
+    kits, database, _ = fleet
+    folder, address = served
+    new = rebuilt(zipapp, folder / "9.0.0.pyz", version("9.0.0"))
+    Signer(tmp_path / "stranger").sign(new)
+    url = f"{address}/9.0.0.pyz"
+    administer(database, "update", "offer", "9.0.0", url, "--devices", "all", "--waves", "all")
+    kits["kit-a"].take_program()
+    until(lambda: offered(database)["state"] == "stopped")
+    assert offered(database)["why"].startswith(f"kit-a refused it: {url}.minisig: ")
+    assert kits["kit-a"].program.read_bytes() == zipapp.read_bytes()
