@@ -339,6 +339,7 @@ def _cellular(agent: Agent) -> Part:
         settings.hub_ca_file,
         settings.cellular_interface,
     )
+    links = {name.lower(): each.link for name, each in agent.parts.outboxes.items()}
     command, after = settings.cellular_recovery_command, settings.cellular_recovery_after
     return partial(
         cellular.run,
@@ -346,7 +347,7 @@ def _cellular(agent: Agent) -> Part:
         outbox,
         agent.parts.receptions[Channel.CELLULAR],
         outbox.link,
-        KitNotes(settings.state_directory),
+        KitNotes(settings.state_directory, links),
         random=random.Random(),
         ping=settings.cellular_ping,
         journal=outbound.journal_number(agent.parts.journal),

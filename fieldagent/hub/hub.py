@@ -45,7 +45,6 @@ from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api import HubApi
 from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.caller import Purpose
 from fieldagent.hub.certificate import Certificate
 from fieldagent.hub.console import Console
 from fieldagent.hub.contract import Device, Estimate
@@ -66,7 +65,6 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.sos_api import SosApi
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
-from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Supervisor
@@ -151,7 +149,7 @@ class Hub:
             self.access.note_link,
             partial(self._note_bytes, "ip"),
         )
-        store, secure = self.store, _is_secure(self.settings)
+        store = self.store
         return [
             *self.api.routes(),
             *ReadApi(store, authentication, clock=time.time).routes(),
@@ -162,8 +160,7 @@ class Hub:
                 open_public(self.settings.webhook_allow),
             ),
             EventStreams(store, authentication, clock=time.time).route(),
-            *Console(store, authentication, clock=time.time, secure=secure).routes(),
-            *map_tiles.routes(self.settings.map_file, authentication.judge(Purpose.READ)),
+            *Console(store, authentication, self.settings, clock=time.time).routes(),
             links.route(),
         ]
 
@@ -391,12 +388,6 @@ def rockblock_key(settings: HubSettings) -> PublicKey:
 def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access.Write:
     ways = {"log": access.to_log, "json": access.as_json(emit, time.time)}
     return ways.get(settings.access_log, lambda line: None)
-
-
-def _is_secure(settings: HubSettings) -> bool:
-    """Whether browsers reach it by TLS: its own, or a proxy's."""
-    own = settings.tls_certificate is not None
-    return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
 
 
 def certificate_of(settings: HubSettings) -> Certificate | None:

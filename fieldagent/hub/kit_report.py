@@ -1,9 +1,12 @@
 """What the hub has for kits beside messages, and what they tell of themselves: settings that their
-operator has signed, what came of those, how the last update ended."""
+operator has signed, what came of those, how the last update ended, how its modems hear."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.wire.kit_note import KitReport, SettingsOffer
@@ -27,8 +30,13 @@ def topic(device: int) -> str:
     return f"offers {device}"
 
 
-def note(db: Db, device: int, report: KitReport) -> None:
+def note(db: Db, device: int, report: KitReport, now: float) -> None:
     """Of a device that was heard of (`contact.note`)."""
+    if report.modems:
+        told = json.dumps([asdict(each) for each in report.modems])
+        db.execute(
+            "UPDATE contact SET modems = ?, modems_at = ? WHERE device = ?", told, now, device
+        )
     installed = report.installed
     db.execute(
         "UPDATE contact SET installed = ? WHERE device = ? AND installed <> ?",
@@ -48,6 +56,11 @@ def note(db: Db, device: int, report: KitReport) -> None:
             device,
             report.settings.number,
         )
+
+
+def modems(told: str, at: float | None) -> list[dict[str, Any]]:
+    """As the API tells them, from the columns of `contact`; none where the kit told nothing."""
+    return [{**each, "at": at} for each in json.loads(told or "[]")]
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:

@@ -139,10 +139,10 @@ class IpMailbox:
 
     def _note(self, db: Db, report: KitReport) -> list[str]:
         """What to warn of."""
-        kit_report.note(db, self.device.id, report)
+        now = self._clock()
+        kit_report.note(db, self.device.id, report, now)
         if report.program is None:
             return []
-        now = self._clock()
         update_offers.note(db, self.device.id, report.program, now)
         return update_offers.look(db, now)
 

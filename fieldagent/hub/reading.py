@@ -333,7 +333,7 @@ _DEVICE = (
     " FROM delivery WHERE delivery.device = device.id"
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
     f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
-    " kit_every, due, warned, check_in.sos"
+    " kit_every, due, warned, check_in.sos, modems, modems_at"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -357,7 +357,7 @@ def devices(
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
     latitude, longitude, position_at, key_trouble, waiting, last_update = row[11:17]
-    settings, relay, tagged, *rule, due, warned, alarm = row[17:]
+    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[17:]
     return {
         "id": id_,
         "name": name,
@@ -376,6 +376,7 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         "position": None
         if position_at is None
         else {"latitude": latitude, "longitude": longitude, "at": float(position_at)},
+        "modems": kit_report.modems(modems, modems_at),
         "waiting": waiting,
         "checkIn": None
         if due is None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.hub.store.contract import DatabaseOptions
@@ -29,6 +31,22 @@ from fieldagent.system.properties import (
 PORT = 9443
 
 
+_TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
+
+
+def tile_address(value: str) -> str:
+    bare = value
+    for place in ("{z}", "{x}", "{y}"):
+        bare = bare.replace(place, "", 1) if place in value else ""
+    sound = _TILES.fullmatch(bare) and not set(bare) & set("{}<>\"'\\")
+    if not sound or "{" in urlsplit(value).netloc:
+        raise WrongProperty(
+            "must be a URL with {z}, {x} and {y} once each in its path, such as"
+            f" https://tiles.example.org/{{z}}/{{x}}/{{y}}.png, not {value!r}"
+        )
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class HubSettings:
     database: str
@@ -45,6 +63,8 @@ class HubSettings:
     trusted_proxies: tuple[Network, ...]
     access_log: str
     map_file: Path | None
+    map_tiles: str | None
+    map_attribution: str | None
     satellite_grace: int
     item_time_to_live: int
     keep_days: int
@@ -138,6 +158,14 @@ KEYS = (
         " grid otherwise",
     ),
     Key(
+        "map-tiles",
+        tile_address,
+        None,
+        "in its place the address of a server of tiles, which the console's browsers then ask, and"
+        " which so learns where you look: https://tiles.example.org/{z}/{x}/{y}.png",
+    ),
+    Key("map-attribution", text, None, "whose that map is, as its licence wants it told"),
+    Key(
         "satellite-grace",
         whole(0, 86_400, "seconds"),
         60,
@@ -201,6 +229,8 @@ KEYS = (
 
 EXAMPLES = {
     "map-file": "/var/lib/fieldagent-hub/alps.mbtiles",
+    "map-tiles": "https://tiles.example.org/{z}/{x}/{y}.png",
+    "map-attribution": "© the mapmakers",
     "database": "postgresql://fieldagent@db.example.org/fieldagent",
     "database-password-file": "/etc/fieldagent/database-password",
     "database-direct": "postgresql://fieldagent@db.example.org:5432/fieldagent",
@@ -224,6 +254,12 @@ _TOGETHER = (
     ("tls-certificate", "tls-key"),
     ("rockblock-username", "rockblock-password"),
 )
+
+
+def is_behind_tls(settings: HubSettings) -> bool:
+    """Whether browsers reach it by TLS: its own, or a proxy's."""
+    own = settings.tls_certificate is not None
+    return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
 
 
 def database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
@@ -278,6 +314,8 @@ def parse(
                 f"directip-listen is {host}, where anybody may bring MO messages in any device's"
                 " name: set directip-allow to the addresses of the operator's gateways"
             )
+    if values["map_file"] and values["map_tiles"]:
+        faults.append("map-file and map-tiles: set the one or the other")
     if faults:
         raise InvalidSettings(path, faults)
     if database or not values["database"]:

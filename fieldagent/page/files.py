@@ -17,8 +17,8 @@ from fieldagent.http.routes import Route
 from fieldagent.system.data_files import read_data
 
 POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
-    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'; img-src 'self'"
 )
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -37,33 +37,38 @@ _SHARED = {
 """By its name, where each file lies that both pages have: package, and path in it."""
 
 
-def routes(page: str, below: str, package: str, names: Collection[str]) -> list[Route]:
+def routes(
+    page: str, below: str, package: str, names: Collection[str], pictures_of: str = ""
+) -> list[Route]:
     """`GET page` is the package's index.html; `below` are its files of those names, and the shared
-    ones."""
+    ones. `pictures_of` is another origin whose pictures the page may show."""
     places = _SHARED | {name: (package, name) for name in names}
+    policy = f"{POLICY} {pictures_of}".rstrip()
     return [
-        Route("GET", page, partial(_index, package)),
-        Route("GET", f"{below}/{{name}}", partial(_file, places)),
+        Route("GET", page, partial(_index, policy, package)),
+        Route("GET", f"{below}/{{name}}", partial(_file, policy, places)),
     ]
 
 
-async def _index(package: str, request: Request) -> Response:
-    return _served(request, package, "index.html")
+async def _index(policy: str, package: str, request: Request) -> Response:
+    return _served(request, policy, package, "index.html")
 
 
-async def _file(places: dict[str, tuple[str, str]], request: Request, name: str) -> Response:
+async def _file(
+    policy: str, places: dict[str, tuple[str, str]], request: Request, name: str
+) -> Response:
     if name not in places:
         raise Problem(404, f"the page has no file {name[:40]!r}")
-    return _served(request, *places[name])
+    return _served(request, policy, *places[name])
 
 
-def _served(request: Request, package: str, name: str) -> Response:
+def _served(request: Request, policy: str, package: str, name: str) -> Response:
     content = read_data(package, name)
     packed = "gzip" in request.headers.get("accept-encoding", "")
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}{"-gzip" if packed else ""}"'
     headers = (
         ("Vary", "Accept-Encoding"),
-        ("Content-Security-Policy", POLICY),
+        ("Content-Security-Policy", policy),
         ("ETag", tag),
         ("Cache-Control", "no-cache"),
         ("X-Content-Type-Options", "nosniff"),

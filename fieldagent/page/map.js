@@ -44,7 +44,9 @@ function tiles(map) {
     _abortLoading() {},
     _removeTile(key) { return L.GridLayer.prototype._removeTile.call(this, key); },
   });
-  return new Quiet("/map/{z}/{x}/{y}", {
+  // A server of tiles wants to know whose page asks; the hub's own gets no less.
+  return new Quiet(map.address, {
+    referrerPolicy: "strict-origin",
     minNativeZoom: map.lowest, maxNativeZoom: map.highest, maxZoom: 18,
     bounds: map.bounds ? boundsOf(map) : undefined,
   });

@@ -1,11 +1,13 @@
-"""The map of `map-file`, for a page."""
+"""A page's map: of `map-file`, or at the hub of a server of tiles (`map-tiles`), which the browser
+asks itself."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import trio
 
@@ -13,15 +15,33 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.page import map_file
-from fieldagent.page.map_file import UnusableMap
+from fieldagent.page.map_file import MapAbout, UnusableMap
+
+OURS = "/map/{z}/{x}/{y}"
+ZOOM_OF_SERVERS = 19
+"""The closest look that servers of tiles have, as a rule."""
+
+
+class TileServer(NamedTuple):
+    address: str
+    """With {z}, {x} and {y} in it."""
+    attribution: str
+
+    def origin(self) -> str:
+        """Which a page's policy must let in."""
+        parts = urlsplit(self.address)
+        return f"{parts.scheme}://{parts.netloc}"
 
 
 def routes(
-    path: Path | None, judge: Callable[[Request], Awaitable[Any]] | None = None
+    path: Path | None,
+    judge: Callable[[Request], Awaitable[Any]] | None = None,
+    server: TileServer | None = None,
 ) -> list[Route]:
     """`judge` says who may see it; without one, everybody."""
+    about = partial(_about, path) if server is None else partial(_about_server, server)
     return [
-        Route("GET", "/api/map", partial(_about, path), judge),
+        Route("GET", "/api/map", about, judge),
         Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, path), judge),
     ]
 
@@ -34,7 +54,12 @@ async def _about(path: Path | None, request: Request, caller: object = None) -> 
         found = await trio.to_thread.run_sync(map_file.about, path)
     except UnusableMap as unusable:
         return json_response({"map": None, "trouble": str(unusable)})
-    return json_response({"map": found._asdict(), "trouble": None})
+    return json_response({"map": {**found._asdict(), "address": OURS}, "trouble": None})
+
+
+async def _about_server(server: TileServer, request: Request, caller: object = None) -> Response:
+    told = MapAbout("", server.attribution, 0, ZOOM_OF_SERVERS, None)
+    return json_response({"map": {**told._asdict(), "address": server.address}, "trouble": None})
 
 
 async def _tile(

@@ -1,7 +1,8 @@
 """What the notes of an IP link say: `docs/ip-link.md`, "Notes".
 
 The hub offers settings and programs that a kit's operator has signed; the kit tells what came of
-them, and of its last update. Either says so again over each link, for as long as it holds.
+them and of its last update, and how its modems hear. Either says so again over each link, for as
+long as it holds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 WORDS_MAX = 2_000
 """Characters of a reason; what is longer is cut."""
+MODEMS_MAX = 8
+"""How many a kit may tell of."""
+BARS, PERCENT = 5, 100
 OFFER_MAX = 16_384
 """Characters of the settings that are offered, and of their signature."""
 
@@ -61,6 +65,18 @@ class OfferReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ModemReport:
+    """How a modem of a kit hears, and how long its battery lasts."""
+
+    channel: str
+    """`satellite` or `radio`."""
+    signal: int | None
+    """Bars, 0 to 5; None while unknown."""
+    battery: int | None
+    """Percent; None where it has none, or does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class KitReport:
     """What a kit tells of itself."""
 
@@ -69,6 +85,7 @@ class KitReport:
     program: OfferReport | None = None
     installed: str = ""
     """`zipapp`, `package` or `sources`; empty is of an agent that knows no offer of a program."""
+    modems: tuple[ModemReport, ...] = ()
 
     def encode(self) -> bytes:
         update, settings, program = self.update, self.settings, self.program
@@ -77,9 +94,11 @@ class KitReport:
             None if update is None else [update.version, update.before, _cut(update.why)],
             None if settings is None else settings.row(),
         ]
-        if self.installed:
-            told += [None if program is None else program.row(), self.installed]
-        return cbor2.dumps(told)
+        modems = [[each.channel, each.signal, each.battery] for each in self.modems]
+        later = [None if program is None else program.row(), self.installed, modems]
+        while later and not later[-1]:
+            later.pop()
+        return cbor2.dumps(told + later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +141,7 @@ def decode(body: bytes) -> KitReport | Offer | None:
             None if settings is None else OfferReport(*settings),
             None if program is None else OfferReport(*program),
             items[4] if items[4:] and isinstance(items[4], str) else "",
+            _modems(items[5:6]),
         )
     if items[0] == NoteKind.PROGRAM:
         return _program(items[1:4])
@@ -156,6 +176,28 @@ def _row(found: list[Any], types: tuple[type, ...]) -> list[Any] | None:
     if not isinstance(row, list) or tuple(map(type, row[: len(types)])) != types:
         raise RemoteProtocolError("a report is damaged")
     return [_cut(each) if isinstance(each, str) else each for each in row[: len(types)]]
+
+
+def _modems(found: list[Any]) -> tuple[ModemReport, ...]:
+    rows = found[0] if found else None
+    if rows is None:
+        return ()
+    if not isinstance(rows, list) or len(rows) > MODEMS_MAX:
+        raise RemoteProtocolError("a report tells of no modems, or of too many")
+    return tuple(_modem(row) for row in rows)
+
+
+def _modem(row: Any) -> ModemReport:
+    match row:
+        case [str(channel), signal, battery, *_] if _up_to(BARS, signal) and _up_to(
+            PERCENT, battery
+        ):
+            return ModemReport(_cut(channel), signal, battery)
+    raise RemoteProtocolError("a report of a modem is damaged")
+
+
+def _up_to(most: int, number: Any) -> bool:
+    return number is None or (type(number) is int and 0 <= number <= most)
 
 
 def _cut(text: str) -> str:

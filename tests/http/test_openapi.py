@@ -64,8 +64,8 @@ def routes(name: str) -> list[Route]:
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes.append(EventStreams(nothing, nothing, clock=lambda: 0.0).route())
     routes += administration.routes(Acts(nothing, nothing, clock=lambda: 0.0), nothing, nothing)
-    routes += Console(nothing, nothing, clock=lambda: 0.0, secure=True).routes()
-    routes += map_tiles.routes(None)
+    settings = Mock(map_tiles=None)
+    routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]
 
 

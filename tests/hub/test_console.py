@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from fieldagent.hub import directory
 from fieldagent.hub.store.opening import open_store
 from tests import browser
-from tests.page.test_map_file import write_map
+from tests.page.test_map_file import PIXEL, write_map
 from tests.processes import PATIENCE, Hub, administer, agent, free_port, hub, until
 
 SECRET = "correct horse\n"
@@ -278,6 +280,32 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         assert not shown.locator("#desk").is_visible()
 
 
+@contextmanager
+def tile_server(settings: dict[str, str]) -> Iterator[list[str | None]]:
+    """Somebody else's, with the same picture everywhere: what it was told of who asks."""
+    asked: list[str | None] = []
+
+    class Tiles(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Referer"])
+            self.send_response(200)
+            self.send_header("Content-Type", "image/png")
+            self.end_headers()
+            self.wfile.write(PIXEL)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Tiles) as server:
+        settings["map-tiles"] = f"http://127.0.0.1:{server.server_port}/{{z}}/{{x}}/{{y}}.png?k=1"
+        settings["map-attribution"] = "© the mapmakers"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield asked
+        finally:
+            server.shutdown()
+
+
 @pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
 def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, screen: str) -> None:
     database, port = str(tmp_path / "hub.sqlite3"), free_port()
@@ -286,13 +314,12 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
     modem = ("--imei", "300234010000001", "--credits-per-day", "20")
     administer(database, "device", "add", "kit-ben", "--user", "Ben", *modem)
     write_map(tmp_path / "alps.mbtiles")
-    settings = {
-        "database": database,
-        "port": str(port),
-        "map-file": str(tmp_path / "alps.mbtiles"),
-        "satellite-grace": "3600",
-    }
+    settings = {"database": database, "port": str(port), "satellite-grace": "3600"}
     with browser.browser() as opened, ExitStack() as ends:
+        if screen == "390-dark":
+            settings["map-file"] = str(tmp_path / "alps.mbtiles")
+        else:
+            asked = ends.enter_context(tile_server(settings))
         running = ends.enter_context(hub(tmp_path, settings))
         shown = ends.enter_context(console(opened, running, screen))
         linked = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
@@ -341,6 +368,9 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         shown.locator("#places").get_by_text("45.91000, 7.61000").wait_for()
         shown.locator("#map .leaflet-tile-loaded").first.wait_for()
         assert shown.locator("#map .spot").count() == 1
+        if screen != "390-dark":
+            assert set(asked) == {f"{running.address}/"}
+            shown.locator("#map-source").get_by_text("© the mapmakers").wait_for()
         kit.post("leg broken", priority=100)
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
         assert shown.locator("[name=to]:checked").count() == 1

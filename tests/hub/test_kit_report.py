@@ -3,20 +3,33 @@ its link; and what the kit tells of itself."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import trio
 import trio.testing
 
-from fieldagent.hub import contact, directory, kit_report
+from fieldagent.hub import contact, directory, kit_report, reading
+from fieldagent.hub.caller import Caller
 from fieldagent.hub.contract import Device
 from fieldagent.hub.mailbox import IpMailbox
 from fieldagent.hub.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.wire.kit_note import KitReport, OfferReport, SettingsOffer, UpdateReport
+from fieldagent.wire.kit_note import (
+    KitReport,
+    ModemReport,
+    OfferReport,
+    SettingsOffer,
+    UpdateReport,
+)
 from fieldagent.wire.settings_change import SettingsChange, kit_of
+from tests.hub.alps import Alps
+from tests.processes import PATIENCE, administer, agent, hub, sky, until
 from tests.running import running
 
 KIT = kit_of("token")
@@ -98,8 +111,32 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
         await link.take_note(KitReport(update, OfferReport(8, "back", "no link")).encode())
         assert listed(store) == ("8 back: no link", "2 fell back to 1: no agent answers")
         await link.take_note(KitReport(None, OfferReport(8, "invented")).encode())
+        await link.take_note(KitReport(modems=(ModemReport("radio", 4, 87),)).encode())
+        await link.take_note(KitReport().encode())
         assert listed(store)[0] == "8 back: no link"
     store.once(lambda db: kit_report.offer(db, 1, change(9), "signed", 0.0))
     assert listed(store)[0] == "9 offered"
+    reader = Caller(1, "", 1, frozenset(), 1, "Integration", "push", "", may_push=True)
+    ((device,), _) = store.once(lambda db: reading.devices(db, reader, 9, 9, 0.0))
+    assert device["modems"] == [{"channel": "radio", "signal": 4, "battery": 87, "at": 0.0}]
     assert store.once(lambda db: kit_report.last_number(db, 1)) == 9
     store.close()
+
+
+def test_whoever_reads_the_hub_sees_how_a_kits_modem_hears(tmp_path: Path) -> None:
+    """A real agent at a real pty, its hub, and an integration that asks it."""
+    database = str(tmp_path / "hub.sqlite3")
+    alps = Alps(database)
+    key = administer(database, "key", "add", "reader", "--read")["apiKey"]
+
+    def modems(address: str) -> Any:
+        request = Request(f"{address}/api/devices", headers={**alps.proof, "x-api-key": key})
+        with urlopen(request, timeout=PATIENCE) as answer:
+            (device,) = json.load(answer)["devices"]
+        return [(each["channel"], each["signal"]) for each in device["modems"]]
+
+    linked = {"satellite-port": str(tmp_path / "modem"), "hub-token": alps.token}
+    with hub(tmp_path, {"database": database}) as serving, sky(tmp_path):
+        linked["hub-address"] = serving.address
+        with agent(tmp_path, linked):
+            until(lambda: modems(serving.address) == [("satellite", 4)])

@@ -283,6 +283,8 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 
 OF_VERSION_14 = """
+ALTER TABLE contact DROP COLUMN modems;
+ALTER TABLE contact DROP COLUMN modems_at;
 DROP TABLE settings_offer;
 DROP TABLE update_offer_kit;
 DROP TABLE update_offer;

@@ -36,7 +36,7 @@ class Fleet:
     def link(self, db: Db, device: int, version: str, installed: str = ZIPAPP) -> None:
         contact.note(db, device, "ip", 0.0)
         contact.note_version(db, device, version)
-        kit_report.note(db, device, KitReport(installed=installed))
+        kit_report.note(db, device, KitReport(installed=installed), 0.0)
 
     def _offer(self, db: Db) -> int:
         waves = [Planned(1, 1, "planned"), Planned(2, 2, "planned")]

@@ -44,6 +44,7 @@ def test_tiles_are_counted_from_the_north(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None, "map-file": str(place)}) as kit:
         told = kit.call("GET", "/api/map").body
         assert told["trouble"] is None
+        assert told["map"]["address"] == "/map/{z}/{x}/{y}"
         assert (told["map"]["lowest"], told["map"]["highest"]) == (0, 2)
         assert told["map"]["bounds"] == [-180.0, -85.0, 180.0, 85.0]
         base = f"http://127.0.0.1:{kit.port}/map"

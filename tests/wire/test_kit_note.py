@@ -14,6 +14,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     WORDS_MAX,
     KitReport,
+    ModemReport,
     Offer,
     OfferReport,
     ProgramOffer,
@@ -23,6 +24,15 @@ from fieldagent.wire.kit_note import (
 )
 
 TEXT = st.text(max_size=60)
+RADIO = KitReport(modems=(ModemReport("radio", 3, None),))
+DAMAGED_MODEMS: list[Any] = [
+    "radio",
+    [["radio", 3]],
+    [["radio", 6, None]],
+    [["radio", True, None]],
+    [["radio", None, 101]],
+    [["radio", 3, None]] * 9,
+]
 REPORTS = st.builds(OfferReport, st.integers(0, 2**40), TEXT, TEXT)
 
 
@@ -32,6 +42,16 @@ NOTES = st.one_of(
     ),
     st.builds(
         KitReport, st.none(), st.none(), st.none() | REPORTS, st.sampled_from(["zipapp", "package"])
+    ),
+    st.builds(
+        KitReport,
+        installed=st.sampled_from(["", "zipapp"]),
+        modems=st.lists(
+            st.builds(
+                ModemReport, TEXT, st.none() | st.integers(0, 5), st.none() | st.integers(0, 100)
+            ),
+            max_size=3,
+        ).map(tuple),
     ),
     st.builds(SettingsOffer, TEXT, TEXT),
     st.builds(ProgramOffer, st.integers(1, 2**40), TEXT, st.just("https://example.org/9.pyz")),
@@ -54,7 +74,8 @@ def test_a_long_reason_is_cut() -> None:
     [
         ([9, "later"], None),
         ([0], KitReport()),
-        ([0, None, None, None, "x", 7], KitReport(installed="x")),
+        ([0, None, None, None, "x", None, "later"], KitReport(installed="x")),
+        ([0, None, None, None, "", [["radio", 3, None, "later"]]], RADIO),
     ],
 )
 def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport | None) -> None:
@@ -75,6 +96,7 @@ def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport 
         [1, "text"],
         [1, "x" * 20_000, ""],
         [0, None, None, "later"],
+        *([0, None, None, None, "", modems] for modems in DAMAGED_MODEMS),
         [2, 7, "9.0.0"],
         [2, 0, "9.0.0", "https://example.org/9.pyz"],
         [2, True, "9.0.0", "https://example.org/9.pyz"],

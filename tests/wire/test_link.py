@@ -17,6 +17,7 @@ from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.kit_note import (
     KitReport,
+    ModemReport,
     OfferReport,
     ProgramOffer,
     SettingsOffer,
@@ -70,6 +71,7 @@ FELL_BACK = KitReport(UpdateReport("9.0.1", "9.0.0", "no agent answers"))
 REFUSED = KitReport(None, OfferReport(7, "refused", "it is for another kit"))
 WAITS = KitReport(program=OfferReport(7, "waiting"), installed="zipapp")
 PROGRAM = ProgramOffer(7, "9.0.0", "https://example.org/9.0.0.pyz")
+HEARD = KitReport(modems=(ModemReport("satellite", 3, None), ModemReport("radio", 4, 87)))
 OFFER = SettingsOffer("fieldagent settings\n", "untrusted comment\n")
 VECTORS = {
     "hello of an agent that takes notes": lambda: IpLink(
@@ -78,6 +80,7 @@ VECTORS = {
     "note, a report of an update": lambda: noted(FELL_BACK.encode()),
     "note, a report of settings": lambda: noted(REFUSED.encode()),
     "note, a report of a zipapp": lambda: noted(WAITS.encode()),
+    "note, a report of modems": lambda: noted(HEARD.encode()),
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
     "note, an offer": lambda: noted(OFFER.encode()),
     "hello of an agent whose journal": lambda: IpLink(

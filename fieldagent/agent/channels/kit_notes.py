@@ -1,9 +1,10 @@
 """What the kit and the hub tell each other beside the messages: settings and programs for the kit,
-and what came of them and of its last update."""
+what came of them and of its last update, and how its modems hear."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import trio
 
 from fieldagent.agent import outcomes
+from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.from_afar import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
 from fieldagent.system.folder import put_file
@@ -20,6 +22,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,
     KitReport,
+    ModemReport,
     OfferReport,
     ProgramOffer,
     SettingsOffer,
@@ -33,28 +36,37 @@ LOOK = 5.0
 """Seconds between two looks at what root's units have written, while that may change."""
 MAY_CHANGE = 1_200.0
 """Seconds after a start, or an offer, in which it may: every change starts the agent."""
+MODEMS_EVERY = 1_800.0
+"""Seconds at the least between two reports of how the modems hear: where the signal never rests,
+these are 5 kB a day."""
 
 
 @dataclass(slots=True)
 class KitNotes:
-    """`state_directory` is the agent's."""
+    """`state_directory` is the agent's, `links` are all channels', by name."""
 
     state_directory: Path
+    links: Mapping[str, ChannelLink]
     installed: str = field(default_factory=lambda: installed(Path(__file__)))
     told: KitReport = field(default_factory=KitReport)
     """Over this link."""
     watch_until: float = field(default_factory=lambda: trio.current_time() + MAY_CHANGE)
+    modems_again: float = -inf
+    """When they may be told of; trio's clock."""
     offered: trio.Event = field(default_factory=trio.Event)
 
     def begin(self) -> None:
         """A new link: the hub is told again."""
-        self.told = KitReport()
+        self.told, self.modems_again = KitReport(), -inf
 
     async def next(self) -> bytes:
         while (report := self._report()) == self.told:
-            with waits.move_on_after(LOOK if self._may_change(report) else inf):
+            rest = MODEMS_EVERY if self.links else inf
+            with waits.move_on_after(LOOK if self._may_change(report) else rest):
                 await self.offered.wait()
             self.offered = trio.Event()
+        if report.modems != self.told.modems:
+            self.modems_again = trio.current_time() + MODEMS_EVERY
         self.told = report
         return report.encode()
 
@@ -65,8 +77,10 @@ class KitNotes:
 
     def _report(self) -> KitReport:
         report = outcomes.read(self.state_directory)
+        soon = trio.current_time() < self.modems_again
         return replace(
             report,
+            modems=self.told.modems if soon else tuple(_modems(self.links)),
             settings=self._waiting(OFFER) or report.settings,
             program=self._waiting(PROGRAM_OFFER) or report.program,
             installed=self.installed,
@@ -105,6 +119,14 @@ class KitNotes:
             return
         self.watch_until = trio.current_time() + MAY_CHANGE
         self.offered.set()
+
+
+def _modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
+    for name, link in links.items():
+        battery = link.facts.get("battery")
+        known = battery if isinstance(battery, int) else None
+        if link.signal is not None or known is not None:
+            yield ModemReport(name, link.signal, known)
 
 
 def installed(module: Path) -> str:

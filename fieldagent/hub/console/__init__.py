@@ -19,9 +19,11 @@ from fieldagent.http.routes import Route
 from fieldagent.hub import directory, sessions
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import ADMINISTRATOR, Caller, Purpose
+from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.page import files
+from fieldagent.page import files, map_tiles
+from fieldagent.page.map_tiles import TileServer
 from fieldagent.system import scrypt
 
 NAMES = (
@@ -48,25 +50,28 @@ PASSWORD_LEAST, PASSWORD_MOST = 10, 200
 
 
 class Console:
-    """`secure`: browsers reach it by TLS alone, and send its cookie in nothing else."""
-
     def __init__(
         self,
         store: Store,
         authentication: Authentication,
+        settings: HubSettings,
         *,
         clock: Callable[[], float],
-        secure: bool,
     ) -> None:
         self._store = store
         self._authentication = authentication
         self._clock = clock
-        self._secure = secure
+        self._settings = settings
 
     def routes(self) -> list[Route]:
-        signed_in = self._authentication.judge(Purpose.READ)
+        settings, signed_in = self._settings, self._authentication.judge(Purpose.READ)
+        tiles = settings.map_tiles and TileServer(
+            settings.map_tiles, settings.map_attribution or ""
+        )
+        pictures_of = tiles.origin() if tiles else ""
         return [
-            *files.routes("/console", "/console/file", __name__, NAMES),
+            *files.routes("/console", "/console/file", __name__, NAMES, pictures_of),
+            *map_tiles.routes(settings.map_file, signed_in, tiles or None),
             Route("GET", "/console/session", self.who, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),
             Route("DELETE", "/console/session", self.sign_out),
@@ -123,7 +128,9 @@ class Console:
         return Response(204, headers=(self._cookie("", 0),))
 
     def _cookie(self, value: str, seconds: float) -> tuple[str, str]:
-        return set_cookie(sessions.COOKIE, value, seconds, secure=self._secure)
+        """Browsers that reach the hub by TLS alone send it in nothing else."""
+        secure = is_behind_tls(self._settings)
+        return set_cookie(sessions.COOKIE, value, seconds, secure=secure)
 
 
 async def _chosen(password: str, before: str) -> str:

@@ -20,11 +20,18 @@ function silence(device) {
   return why.join("; ");
 }
 
+/** How each modem of it hears, and its battery, as it told last. */
+const modems = device => device.modems.map(({ channel, signal, battery, at }) => {
+  const heard = signal === null ? "no signal known" : `signal ${signal} of 5`;
+  return `${channel}: ${heard}${battery === null ? "" : `, battery ${battery} %`} (${clock(at)} UTC)`;
+}).join("; ") || "not told";
+
 const row = each => element("tr", {}, [
   each.name,
   each.user.name,
   each.linked ? "linked now" : each.lastContact ? `${clock(each.lastContact)} UTC over ${each.over}` : "never",
   where(each.position),
+  modems(each),
   each.checkIn ? `${each.checkIn.state}, ${each.checkIn.rule}` : "none",
   String(each.waiting),
   silence(each),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 17
+VERSION = 18
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -302,6 +302,12 @@ ALTER TABLE contact ADD COLUMN installed TEXT NOT NULL DEFAULT ''; -- how its pr
 """
 """From version 16, in which a program was brought to each kit by hand."""
 
+_MODEMS = """
+ALTER TABLE contact ADD COLUMN modems TEXT NOT NULL DEFAULT ''; -- JSON: how they hear, batteries
+ALTER TABLE contact ADD COLUMN modems_at {real};
+"""
+"""From version 17, in which no kit told of its modems."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -322,6 +328,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _MUCH
         + _SETTINGS_OFFER
         + _UPDATE_OFFERS
+        + _MODEMS
     )
     steps = {
         1: _CALLERS,
@@ -340,6 +347,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         14: _MUCH,
         15: _SETTINGS_OFFER,
         16: _UPDATE_OFFERS,
+        17: _MODEMS,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

@@ -81,7 +81,7 @@ async def agent(
                 Checked(k.outbox, in_flight=link_protocol.WINDOW),
                 k.reception,
                 k.outbox.link,
-                KitNotes(path),
+                KitNotes(path, {}),
                 random=random.Random(1),
                 ping=ping,
                 recovery=recovery,

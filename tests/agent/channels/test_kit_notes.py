@@ -10,11 +10,13 @@ import pytest
 import trio
 
 from fieldagent.agent import outcomes
-from fieldagent.agent.channels.kit_notes import LOOK, KitNotes, installed
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.kit_notes import LOOK, MODEMS_EVERY, KitNotes, installed
 from fieldagent.agent.from_afar import OFFER, PROGRAM_OFFER
 from fieldagent.wire.kit_note import (
     ZIPAPP,
     KitReport,
+    ModemReport,
     OfferReport,
     ProgramOffer,
     SettingsOffer,
@@ -48,7 +50,7 @@ async def told(notes: KitNotes) -> KitReport:
 async def test_an_offer_waits_for_roots_unit_and_the_hub_hears_what_came_of_it(
     state: Path, clock: Any
 ) -> None:
-    notes = KitNotes(state, "")
+    notes = KitNotes(state, {}, "")
     await notes.take_in(BODY)
     assert (state / OFFER).read_bytes() == BODY
     assert await told(notes) == KitReport(None, OfferReport(7, "waiting"))
@@ -73,11 +75,34 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
             await notes.next()
         return waits.cancelled_caught
 
-    assert await silent(KitNotes(state, ""))
+    assert await silent(KitNotes(state, {}, ""))
     left_by_root(state, outcomes.UPDATE, version="2", previous_version="1", why="")
-    notes = KitNotes(state, "")
+    notes = KitNotes(state, {}, "")
     assert await told(notes) == KitReport(UpdateReport("2", "1"))
     assert await silent(notes)
+
+
+async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(
+    state: Path, clock: Any
+) -> None:
+    satellite, radio = ChannelLink(), ChannelLink()
+    notes = KitNotes(state, {"satellite": satellite, "radio": radio}, "")
+    satellite.signal, began = 3, trio.current_time()
+    assert await told(notes) == KitReport(modems=(ModemReport("satellite", 3, None),))
+    radio.facts["battery"], satellite.signal = 87, 5
+    with trio.fail_after(2 * MODEMS_EVERY):
+        report = decode(await notes.next())
+    assert report == KitReport(
+        modems=(ModemReport("satellite", 5, None), ModemReport("radio", None, 87))
+    )
+    assert trio.current_time() - began >= MODEMS_EVERY
+    # What root's units have done is told at once all the same, and over a new link everything.
+    satellite.signal = 1
+    left_by_root(state, outcomes.SETTINGS, number=7, state="taken", why="")
+    notes.watch_until = trio.current_time() + LOOK
+    assert (await told(notes)).modems[0].signal == 5
+    notes.begin()
+    assert (await told(notes)).modems[0].signal == 1
 
 
 PROGRAM = ProgramOffer(8, "9.0.0", "https://example.org/9.0.0.pyz").encode()
@@ -86,7 +111,7 @@ PROGRAM = ProgramOffer(8, "9.0.0", "https://example.org/9.0.0.pyz").encode()
 async def test_a_program_waits_for_its_own_unit_however_long_it_takes(
     state: Path, clock: Any
 ) -> None:
-    notes = KitNotes(state, ZIPAPP)
+    notes = KitNotes(state, {}, ZIPAPP)
     await notes.take_in(BODY)
     await notes.take_in(PROGRAM)
     assert (state / PROGRAM_OFFER).read_bytes() == PROGRAM
@@ -105,7 +130,7 @@ async def test_a_program_waits_for_its_own_unit_however_long_it_takes(
 
 @pytest.mark.parametrize("how", ["package", "sources"])
 async def test_what_is_no_zipapp_says_so_and_keeps_no_program(state: Path, how: str) -> None:
-    notes = KitNotes(state, how)
+    notes = KitNotes(state, {}, how)
     await notes.take_in(PROGRAM)
     assert not (state / PROGRAM_OFFER).exists()
     assert await told(notes) == KitReport(installed=how)
@@ -122,14 +147,14 @@ def test_how_it_is_installed(tmp_path: Path) -> None:
     "body", [b"", b"\xff", BODY[:-1], SettingsOffer("no change", "").encode(), KitReport().encode()]
 )
 async def test_what_cannot_be_an_offer_is_not_kept(state: Path, body: bytes) -> None:
-    await KitNotes(state).take_in(body)
+    await KitNotes(state, {}).take_in(body)
     assert not (state / OFFER).exists()
 
 
 async def test_an_offer_that_the_disk_refuses_is_left_to_the_next_link(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await KitNotes(state / "nowhere").take_in(BODY)
+    await KitNotes(state / "nowhere", {}).take_in(BODY)
     assert "cannot be kept, the hub brings it again" in caplog.text
 
 

@@ -1,0 +1,38 @@
+"""What a hub's settings file may say, and how a wrong one is told."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from fieldagent.hub.settings import load
+from fieldagent.system.properties import InvalidSettings
+
+TILES = "map-tiles=https://tiles.example.org/{z}/{x}/{y}.png"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TILES + "?key=a", ""),
+        ("map-tiles=http://[::1]:8080/{x}/{y}/{z}", ""),
+        ("map-tiles=https://tiles.example.org/{z}/{x}.png", "once each"),
+        (TILES + "{x}", "once each"),
+        (TILES + "{s}", "once each"),
+        ("map-tiles=https://{z}.example.org/{x}/{y}", "once each in its path"),
+        ("map-tiles=https://tiles.example.org; script-src */{z}/{x}/{y}", "once each"),
+        ("map-tiles=https://me@tiles.example.org/{z}/{x}/{y}", "once each"),
+        ("map-tiles=tiles.example.org/{z}/{x}/{y}", "must be a URL"),
+        (
+            "map-file=/var/alps.mbtiles\n" + TILES,
+            "map-file and map-tiles: set the one or the other",
+        ),
+    ],
+)
+def test_where_a_map_comes_from(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "hub.properties"
+    path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
+    with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
+        load(path)
