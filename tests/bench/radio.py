@@ -37,7 +37,7 @@ async def _seconds(path: Path, loss: float, seed: int) -> float:
         return (trio.current_time() - began) * sky.air.bitrate / 8
 
 
-def ratio(loss: float, rounds: int = 9) -> float:
+def ratio(loss: float, rounds: int = 30) -> float:
     """Bytes of data over those that the air could have brought across meanwhile: after headers,
     and less what it loses."""
     taken = []

@@ -84,7 +84,7 @@ class AirPace:
     def pause(self, share: float) -> float:
         """Seconds of quiet before a packet of ours."""
         longest = max(PAUSE, self.on_air * SLOWER) * min(1.0, max(1, self._turn.crowd) / CROWD)
-        held = (self._turn.follows + 1) * self._spacing if self._turn.follows else 0.0
+        held = self._turn.follows * self._spacing
         return held + (0.1 + 0.9 * share) * longest
 
     def patience(self, tries: int, *, part: bool) -> float:

@@ -274,7 +274,8 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
         if not isinstance(entry.content, Source):
             continue
         if entry.sequence == 0:
-            packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
+            if entry.content.station != packet.station:
+                packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
         else:
             packet.lacking.setdefault(entry.sequence, set()).add(entry.content.station)
 

@@ -156,11 +156,12 @@ class RadioReception:
 
 
 def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
-    """How many fragments its sender may add at once: those that lack here behind this one, unless
-    it says that it listens now."""
+    """How many fragments its sender may add at once: as many as it says, or else those that lack
+    here behind this one."""
     for entry in envelope.entries:
-        if isinstance(entry.content, Source) and not (entry.sequence or entry.content.sequence):
-            return 0
+        says = entry.content
+        if isinstance(says, Source) and (entry.sequence, says.station) == (0, envelope.origin):
+            return says.sequence
     parts = [each for each in envelope.entries if isinstance(each.content, Fragment)]
     return sum(
         index not in acks[entry.sequence].arrived

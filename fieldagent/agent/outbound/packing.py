@@ -152,8 +152,8 @@ class Packing:
                 break
         for key in passed:
             self.queue.leave(key)
-        if pieces and pieces[0].count > 1 and not self.queue.bursts[pieces[0].sequence].waiting:
-            self._end_round(draft, room)
+        if pieces and pieces[0].count > 1:
+            self._tell_end(draft, room, len(self.queue.bursts[pieces[0].sequence].waiting))
         # What is said to our peer is said in our own name, not in that of whom we relay for.
         words = Piggybacked() if pieces and whose else piggyback.fill(draft, room)
         if not draft.entries:
@@ -162,10 +162,11 @@ class Packing:
         more = any(self.queue.bursts[p.sequence].waiting for p in pieces if p.count > 1)
         return Packed(draft.body, pieces, words, tries, more)
 
-    def _end_round(self, draft: Draft, room: int) -> None:
-        """Now we listen: who has heard it answers."""
-        if self._station:
-            draft.add(Entry(0, Source(self._station, 0)), room)
+    def _tell_end(self, draft: Draft, room: int, follow: int) -> None:
+        """So many follow; then we listen, and who has heard any of them answers. The last few tell
+        it, as the very last may be lost."""
+        if self._station and follow < WINDOW:
+            draft.add(Entry(0, Source(self._station, follow)), room)
 
     def _is_busy(self, now: float) -> bool | None:
         """Whether a Package of ours goes next; None where an SOS does."""

@@ -40,8 +40,8 @@ def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> 
 @pytest.mark.parametrize(
     ("heard", "held"),
     [
-        ([(0.0, 3)], 4 * SPACING),
-        ([(0.0, 3), (0.2, 2)], 3 * 0.2),
+        ([(0.0, 3)], 3 * SPACING),
+        ([(0.0, 3), (0.2, 2)], 2 * 0.2),
         ([(0.0, 3), (0.2, 0)], 0.0),
     ],
     ids=["more-follow", "as-quickly-as-those-before", "it-listens"],

@@ -12,6 +12,7 @@ import trio.testing
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.node import open_node
+from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.journal import outbound, sos
 from fieldagent.agent.outbound.piggyback import PATIENCE
 from fieldagent.package.package import Channel, Message, Status
@@ -157,7 +158,25 @@ async def test_who_misses_the_end_of_a_round_keeps_quiet_while_it_may_go_on(
 
         assert [await follow(index) for index in (0, 1, 4, 8)] == [8, 7, 4, 0]
         assert await follow(3) == 3, "those that lack behind it"
+        assert await follow(2, Entry(0, Source(5, 2))) == 2, "as many as it says"
         assert await follow(2, Entry(0, Source(5, 0))) == 0, "it listens now"
+
+
+async def test_the_last_few_of_a_round_tell_when_it_ends(tmp_path: Path, clock: Any) -> None:
+    """The very last may be lost, and then nobody would know when to answer."""
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        await kit.reception.receive(encode([Entry(7, Message("there"))], origin=5))
+        await kit.post(data=data(1500))
+        told = []
+        more = True
+        while more:
+            transmission = kit.outbox.load(AIR_BYTES)
+            assert transmission is not None
+            more = transmission.more
+            entries = decode(transmission.body).entries
+            marks = [each.content for each in entries if isinstance(each.content, Source)]
+            told.append(marks)
+        assert told[-5:] == [[], *([Source(2, follow)] for follow in (3, 2, 1, 0))]
 
 
 def _held(of: Station, sequence: int, count: int) -> set[int]:
