@@ -181,6 +181,7 @@ def _add_device(actions: Subparsers) -> None:
     )
     address = "with --card and --qr: where the kit finds the hub"
     add.add_argument("--address", metavar="URL", help=address)
+    _add_cloud_init(add)
     token = _action(device, "token", "device_token", "give a device a new link token")
     token.add_argument("device")
     rename = _action(device, "rename", "device_rename", "give a device another name")
@@ -214,6 +215,22 @@ def _add_device(actions: Subparsers) -> None:
     _add_disabling(device, "device", "device")
     _add_deletion(device, "device")
     _action(device, "list", "device_list", "list devices")
+
+
+def _add_cloud_init(add: CommandParser) -> None:
+    files = add.add_argument_group("with --card, cloud-init's files too, as Raspberry Pi OS reads")
+    files.add_argument("--hostname", help="of the kit (the device's name)")
+    files.add_argument(
+        "--ssh-key",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="who may log in, such as ~/.ssh/id_ed25519.pub",
+    )
+    files.add_argument("--login", default="kit", help="by this name (kit)")
+    files.add_argument("--wifi", metavar="NAME", help="whose password is asked for, or read")
+    files.add_argument("--country", default="", metavar="CH", help="whose rules the Wi-Fi keeps")
 
 
 def _add_setting(device: Subparsers) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
-from fieldagent.cli.exit_codes import OK
+from fieldagent.cli import cloud_init
+from fieldagent.cli.ask_password import ask_password
+from fieldagent.cli.cloud_init import Unfit
+from fieldagent.cli.exit_codes import OK, REFUSED
 from fieldagent.cli.hub import taking_dead_letters
+from fieldagent.cli.log_lines import complain
 from fieldagent.cli.provision import card_text, write_card
 from fieldagent.cli.qr_code import show_qr_code
+from fieldagent.cli.terminal import escaped
 from fieldagent.hub import directory, secret
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.store.contract import Db
@@ -16,6 +22,12 @@ from fieldagent.system.properties import InvalidSettings
 
 
 def device_add(given: argparse.Namespace) -> int:
+    try:
+        beside = _beside(given)
+    except (Unfit, OSError) as wrong:
+        complain(f"no device was added: {wrong}")
+        return REFUSED
+
     def add(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         air_key = secret.new_air_key() if given.tagged else None
@@ -38,7 +50,9 @@ def device_add(given: argparse.Namespace) -> int:
         if given.card is not None or given.qr:
             settings.append(_settings(given.address, text))
         if given.card is not None:
-            text["card"] = _put_on(given.card, settings[-1])
+            text["card"] = _put_on(given.card, settings[-1], beside)
+            if beside:
+                text["cloudInit"] = ", ".join(beside)
         return [id_], text
 
     settings: list[str] = []
@@ -59,9 +73,25 @@ def _settings(address: str | None, told: Row) -> str:
         raise Refused("; ".join(wrong.faults)) from None
 
 
-def _put_on(folder: Path, settings: str) -> str:
+def _beside(given: argparse.Namespace) -> Mapping[str, str]:
+    """cloud-init's files, where they are wished for. Raises Unfit, OSError."""
+    if not (given.hostname or given.ssh_key or given.wifi):
+        return {}
+    if given.card is None:
+        raise Unfit("--card is missing: the card's boot partition, for cloud-init's files")
+    keys = [key for file in given.ssh_key for key in cloud_init.public_keys(file)]
+    user = cloud_init.user_data(given.hostname or given.name, given.login, keys)
+    network = None
+    if given.wifi:
+        password = ask_password(f"Password of {escaped(given.wifi)}, empty for an open Wi-Fi")
+        network = cloud_init.network_config(given.wifi, password, given.country)
+    return cloud_init.texts(user, network)
+
+
+def _put_on(folder: Path, settings: str, beside: Mapping[str, str]) -> str:
     """Within the transaction: a device whose card could not be written is not there either."""
     try:
+        cloud_init.write(folder, beside)
         return str(write_card(folder, settings))
     except OSError as error:
         raise Refused(f"the card cannot be written: {error}") from None

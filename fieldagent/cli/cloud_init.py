@@ -1,0 +1,112 @@
+"""cloud-init's own files for a kit's card: host name, who may log in, Wi-Fi.
+
+Raspberry Pi OS reads them from the boot partition at its first start (NoCloud), as other systems
+with cloud-init do. They are JSON, which YAML contains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fieldagent.system.folder import put_file, rename_file
+
+GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
+ORDER = ("meta-data", "network-config", "user-data")
+"""The last one makes the others worth reading."""
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""RFC 1123 2.1."""
+_LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+_COUNTRY = re.compile(r"[A-Z]{2}")
+_KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
+"""A line of a public key file; sshd(8), AUTHORIZED_KEYS FILE FORMAT."""
+
+
+class Unfit(Exception):
+    """What cloud-init, or the system, would not take; the text says what and why."""
+
+
+def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Raises Unfit."""
+    if not _LABEL.fullmatch(host):
+        raise Unfit(f"{host!r} is no host name: lower case letters, digits and - alone")
+    found: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
+    if not keys:
+        return found
+    if not _LOGIN.fullmatch(login) or login == "root":
+        raise Unfit(f"{login!r} is no name to log in by")
+    user = {
+        "name": login,
+        "groups": GROUPS,
+        "shell": "/bin/bash",
+        "lock_passwd": True,
+        "sudo": "ALL=(ALL) NOPASSWD:ALL",
+        "ssh_authorized_keys": [*keys],
+    }
+    # Debian starts sshd by itself, Raspberry Pi OS does not.
+    start = [["systemctl", "enable", "--now", "ssh"]]
+    return found | {"users": [user], "ssh_pwauth": False, "runcmd": start}
+
+
+def network_config(name: str, password: str, country: str) -> dict[str, Any]:
+    """Of a Wi-Fi, beside a cable where there is one; without a password it is an open one. Raises
+    Unfit."""
+    if not 1 <= len(name.encode()) <= 32 or not name.isprintable():
+        raise Unfit(f"{name!r} is no name of a Wi-Fi: 1 to 32 bytes")
+    if not _COUNTRY.fullmatch(country):
+        raise Unfit("the Wi-Fi stays off until its country is known: --country CH")
+    point = {"password": _pre_shared_key(name, password)} if password else {}
+    by_address = {"dhcp4": True, "dhcp6": True, "optional": True}
+    wifi = {**by_address, "regulatory-domain": country, "access-points": {name: point}}
+    return {"version": 2, "ethernets": {"eth0": by_address}, "wifis": {"wlan0": wifi}}
+
+
+def _pre_shared_key(name: str, password: str) -> str:
+    """Of WPA2 (IEEE 802.11, J.4): the card holds no password that is used elsewhere too."""
+    if not 8 <= len(password) <= 63 or not (password.isascii() and password.isprintable()):
+        raise Unfit("a Wi-Fi's password has 8 to 63 characters of ASCII")
+    return hashlib.pbkdf2_hmac("sha1", password.encode(), name.encode(), 4096, 32).hex()
+
+
+def public_keys(file: Path) -> Sequence[str]:
+    """Those of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
+    try:
+        lines = file.read_text().splitlines()
+    except UnicodeDecodeError:
+        lines = ["?"]
+    found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not found or not all(_KEY.fullmatch(line) for line in found):
+        raise Unfit(f"{file} is no public key of ssh's, such as id_ed25519.pub")
+    return found
+
+
+def texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
+    """The files, by name. cloud-init takes other content for another machine's, and sets it up."""
+    made = {"user-data": "#cloud-config\n" + _text(user)}
+    if network is not None:
+        made["network-config"] = _text(network)
+    content = hashlib.sha256("".join(made.values()).encode()).hexdigest()
+    instance = {"instance-id": f"{user['hostname']}-{content[:12]}", "dsmode": "local"}
+    return made | {"meta-data": _text(instance)}
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """What was there, such as the templates of Raspberry Pi OS, is left beside it once, as
+    `.before`. Raises OSError."""
+    for name in ORDER:
+        if name not in files:
+            continue
+        file = folder / name
+        before = file.with_name(f"{name}.before")
+        if file.exists() and not before.exists():
+            rename_file(file, before)
+        put_file(file, files[name].encode())
