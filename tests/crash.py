@@ -16,6 +16,8 @@ from tests.disk import Call
 
 SECTOR = 512
 PAGE = 4096
+SHARES = [0.0, 0.5, 0.9, 1.0]
+"""How much of what was not synced has come to the disk."""
 EDGE = 60
 """Calls by which a program has made its files, or those by which it ends."""
 
@@ -69,27 +71,26 @@ class Disk:
 
     def fail(self, folder: Path, random: Random) -> None:
         """Write to `folder` what is left once power has failed."""
-        share = random.choice([0.0, 0.5, 0.9, 1.0])
+        share = random.choice(SHARES)
         back = {path: file for path, file in self._removed.items() if random.random() < 0.5}
         for path, file in (self._files | back).items():
             content = bytearray(file.synced)
             for call in file.unsynced:
-                for part in _parts(call, random) if share in (0.5, 0.9) else [call]:
+                torn = 0 < share < 1 and call.name == "write"
+                pieces = parts(call.offset, call.data, random) if torn else [call[2:]]
+                for offset, data in pieces:
                     if random.random() < share:
-                        change(content, part)
+                        change(content, call._replace(offset=offset, data=data))
             (folder / Path(path).name).write_bytes(content)
 
 
-def _parts(call: Call, random: Random) -> Iterator[Call]:
-    """Sectors, or pages, that come to the disk one by one."""
-    if call.name != "write":
-        yield call
-        return
+def parts(offset: int, data: bytes, random: Random) -> Iterator[tuple[int, bytes]]:
+    """Sectors, or pages, of what is written there, that come to the disk one by one."""
     size = random.choice([SECTOR, PAGE])
     at = 0
-    while at < len(call.data):
-        length = size - (call.offset + at) % size
-        yield call._replace(offset=call.offset + at, data=call.data[at : at + length])
+    while at < len(data):
+        length = size - (offset + at) % size
+        yield offset + at, data[at : at + length]
         at += length
 
 

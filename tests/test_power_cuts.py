@@ -1,7 +1,7 @@
 """Power fails, and what was acknowledged is there: agent and hub under load.
 
 What real processes do to their disks is written down, and states that a power cut may leave of it
-are opened as the programs open them. On a real disk that is cut off: `tests/agent/journal`.
+are opened as the programs open them. Under a real ext4: `tests/shipping/test_ext4.py`.
 """
 
 from __future__ import annotations

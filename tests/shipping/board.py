@@ -24,6 +24,11 @@ ENTRY = "::/loader/entries/fieldagent.conf"
 SHELL = "systemd.debug_shell=1 systemd.default_debug_tty=hvc1"
 """A root's shell on the second virtio console, as the first asks who logs in
 (kernel-command-line(7)): the card is otherwise as shipped."""
+BARE = (
+    'init=/bin/sh -- -c "mount -t tmpfs tmp /tmp; ip link set lo up;'
+    ' modprobe virtio_console; exec sh -i </dev/hvc1 >/dev/hvc1 2>&1"'
+)
+"""The same shell in systemd's place: what is on the card is started by hand."""
 FIRMWARE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
 VARIABLES = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
 
@@ -35,7 +40,15 @@ class Failed(AssertionError):
 class Board:
     """One card, which is started and cut off as often as one likes."""
 
-    def __init__(self, folder: Path, card: Path, modem: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        card: Path,
+        modem: Path | None,
+        *devices: tuple[str, str],
+        shell: str = SHELL,
+    ) -> None:
+        """`devices` are further ones, as arguments of QEMU."""
         self.card = card
         self.share = folder / "share"
         """What the board sees as /mnt, and cannot change."""
@@ -45,13 +58,14 @@ class Board:
         self._console = Path(self._short.name) / "console"
         self._folder = folder
         self._modem = modem
+        self._devices = devices
         self._qemu: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._heard = b""
         self._number = 0
         entry = self.read(ENTRY)
-        if SHELL not in entry:
-            self.write(ENTRY, entry.rstrip().encode() + f" {SHELL}\n".encode())
+        if shell not in entry:
+            self.write(ENTRY, entry.rstrip().encode() + f" {shell}\n".encode())
 
     def read(self, name: str) -> str:
         """A file of the boot partition, as a laptop sees it while the card is in no board."""
@@ -100,9 +114,6 @@ class Board:
             # What the board has flushed is on the card, and what it has not is gone with its power.
             ("-drive", f"if=virtio,format=raw,cache=writethrough,file={self.card}"),
             ("-device", "qemu-xhci"),
-            # An FTDI adapter, as the usual ones are.
-            ("-chardev", f"serial,id=modem,path={self._modem.resolve()}"),
-            ("-device", "usb-serial,chardev=modem"),
             ("-chardev", f"socket,id=console,path={self._console},server=on,wait=off"),
             ("-device", "virtio-serial-pci"),
             ("-chardev", "null,id=login"),
@@ -112,7 +123,14 @@ class Board:
             # It reaches nobody.
             ("-netdev", "user,id=net,restrict=on"),
             ("-device", "virtio-net-pci,netdev=net"),
+            *self._devices,
         ]
+        if self._modem:
+            # An FTDI adapter, as the usual ones are.
+            devices += [
+                ("-chardev", f"serial,id=modem,path={self._modem.resolve()}"),
+                ("-device", "usb-serial,chardev=modem"),
+            ]
         return [
             *("nice", tool("qemu-system-x86_64", "qemu-system-x86")),
             *("-machine", "q35", "-cpu", "max", "-accel", "tcg"),

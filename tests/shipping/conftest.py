@@ -15,6 +15,7 @@ import pytest
 from tests.machine import lacking
 
 ROOT = Path(__file__).parents[2]
+CANNOT = 77
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +56,14 @@ def _fetched(name: str) -> str | None:
     script = ROOT / "build/foreign-python"
     done = subprocess.run([script, name], stdout=subprocess.PIPE, text=True, timeout=600)
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = tmp_path_factory.mktemp("image") / "kit.img"
+    done = subprocess.run([ROOT / "build/image", "amd64", made], stderr=subprocess.PIPE, text=True)
+    if done.returncode == CANNOT:
+        lacking(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    yield made
+    made.unlink()

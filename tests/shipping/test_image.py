@@ -12,13 +12,12 @@ import pytest
 from tests.machine import lacking
 from tests.processes import Running, sky
 from tests.shipping.board import BOOT, Board
-from tests.shipping.conftest import ROOT, build
+from tests.shipping.conftest import build
 from tests.shipping.update_kit import rebuilt, version
 from tests.signer import Signer
 
 pytestmark = pytest.mark.long
 
-CANNOT = 77
 TOKEN = "the-token-of-a-link-that-nobody-answers"
 HOOK = "cat >>/var/lib/fieldagent/came; echo >>/var/lib/fieldagent/came"
 SETTINGS = f"""\
@@ -36,17 +35,6 @@ DEAD = {
 UPDATE = 1500.0
 """Seconds that an update may take on an emulated processor."""
 WATCHDOG = 600.0
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    made = tmp_path_factory.mktemp("image") / "kit.img"
-    done = subprocess.run([ROOT / "build/image", "amd64", made], stderr=subprocess.PIPE, text=True)
-    if done.returncode == CANNOT:
-        lacking(done.stderr.strip().splitlines()[-1])
-    assert done.returncode == 0, done.stderr
-    yield made
-    made.unlink()
 
 
 @pytest.fixture(scope="module")
