@@ -192,6 +192,7 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
         settings.radio_packet_bytes,
         settings.radio_hops,
         KeyStep.of(settings.radio_key, settings.radio_key_next),
+        sealed=settings.radio_seal == "on",
     )
 
 

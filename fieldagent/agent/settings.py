@@ -66,6 +66,7 @@ class Settings:
     radio_name: str
     radio_key: tuple[bytes, ...]
     radio_key_next: tuple[bytes, ...]
+    radio_seal: str
     radio_hops: int
     radio_relay: frozenset[Channel]
     radio_relay_credits_per_day: int
@@ -306,6 +307,13 @@ KEYS = (
         " already, and nothing is sent with them (docs/radio.md)",
     ),
     Key(
+        "radio-seal",
+        one_of("off", "on"),
+        "off",
+        "on: nobody without radio-key can read what is sent (off). Check that your licence allows"
+        " encryption: on amateur bands it does not",
+    ),
+    Key(
         "radio-hops",
         whole(1, 7, "transmissions"),
         3,
@@ -462,6 +470,7 @@ NEEDS = {
     "radio-callsign": "radio-port",
     "radio-key": "radio-port",
     "radio-key-next": "radio-key",
+    "radio-seal": "radio-key",
     "radio-relay": "radio-port",
 }
 """What means nothing without another."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from fieldagent.agent.mesh import troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.network_page import files_of
 from fieldagent.agent.settings import Settings, load
@@ -81,6 +82,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     if settings.radio_port is not None:
         yield _radio(settings.radio_port, settings.radio_protocol)
         yield from _key_change(settings, running)
+        yield from _seal(settings, running)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
     if settings.inbound_hook is not None:
@@ -311,6 +313,18 @@ def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
         yield Finding(False, "radio-key was changed since the agent began: restart it")
     elif step is not KeyStep.NONE:
         yield Finding(True, in_words(step, change["old"], change["new"]))
+
+
+def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
+    """Whether strangers can read what is sent, and whether all of the group keep to the same."""
+    seals = settings.radio_seal == "on"
+    if seals:
+        yield Finding(True, "radio-seal=on: only who has radio-key can read what this kit sends")
+    if running.status is not None:
+        radio = running.status["channels"]["Radio"]
+        for trouble in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
+            if count := radio.get(trouble.member):
+                yield Finding(True, f"since the agent began {troubles.in_words(trouble, count)}")
 
 
 def _present() -> str:

@@ -42,6 +42,7 @@ GOOD = {
     "radio-name": "Hut",
     "radio-key": "00" * 32,
     "radio-key-next": "11" * 32,
+    "radio-seal": "on",
     "radio-hops": "2",
     "radio-relay": "Cellular, satellite",
     "radio-relay-credits-per-day": "20",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
 from fieldagent.agent.journal import history, inbound, on_air, outbound
@@ -39,6 +39,7 @@ from fieldagent.wire.envelope import (
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.seal import is_sealed, unseal
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +87,9 @@ class Packet:
 
 
 class PacketReception:
-    """`station` is our own number, `keys` are those of the group, none where it has none. `relay`
-    is there when this agent relays for others.
+    """`station` is our own number, `keys` are those of the group, none where it has none. Who has
+    one of them is heard whether sealed or not; that it is otherwise than what we send, `sealed`, is
+    told. `relay` is there when this agent relays for others.
 
     Another kit may have our number, of a cloned card perhaps: what it sends is taken in, but not
     confirmed, as nobody could tell which of the two has it.
@@ -99,20 +101,25 @@ class PacketReception:
         station: int,
         *,
         keys: Sequence[bytes] = (),
+        sealed: bool = False,
         relay: Relay | None = None,
         troubles: AirTroubles,
     ) -> None:
         self._inbox = inbox
         self.station = station
         self._keys = keys
+        self._sealed = sealed
         self._relay = relay
         self.troubles = troubles
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
         """None where nobody here has a use for it: damage, a stranger to the group, ourselves."""
+        if is_sealed(body) and not self._keys:
+            self.troubles.note(Trouble.NO_KEY)
+            return None
         try:
-            envelope = decode(body, keys=self._keys)
+            envelope = self._unsealed(body) if is_sealed(body) else decode(body, keys=self._keys)
         except Unauthenticated as error:
             self.troubles.note(Trouble.NO_TAG if error.missing else Trouble.WRONG_KEY)
             return None
@@ -124,7 +131,18 @@ class PacketReception:
             return None
         if envelope.tagged and not self._keys:
             self.troubles.note(Trouble.NO_KEY)
+        # Who names its call sign does so for everybody.
+        names = all(isinstance(each.content, Introduction) for each in envelope.entries)
+        if self._keys and is_sealed(body) is not self._sealed and not names:
+            self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
         return envelope
+
+    def _unsealed(self, body: bytes) -> Envelope:
+        found = unseal(body, self._keys)
+        if found is None:
+            raise Unauthenticated(missing=False)
+        plain, key = found
+        return replace(decode(plain), tagged=True, key=key)
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         taken = Taken(now, troubles=[*envelope.not_understood])

@@ -54,6 +54,8 @@ class StationTerms:
     """Transmissions that bring an SOS, or what asks for the hub, anywhere at most."""
     key_step: KeyStep = KeyStep.NONE
     """How far the change of the group's key is here."""
+    sealed: bool = False
+    """Nobody without the key reads what is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,12 @@ def set_up(
         )
     key = terms.keys[0] if terms.keys else None
     packing = Packing(
-        journal, queue, key=key, station=terms.number, packet_bytes=terms.packet_bytes
+        journal,
+        queue,
+        key=key,
+        sealed=terms.sealed,
+        station=terms.number,
+        packet_bytes=terms.packet_bytes,
     )
     budget = Budget(Channel.RADIO, journal, clock=endings.clock)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
@@ -128,6 +135,7 @@ def set_up(
         inbox,
         terms.number,
         keys=terms.keys,
+        sealed=terms.sealed,
         relay=relay,
         troubles=troubles,
     )

@@ -31,8 +31,17 @@ class Trouble(Enum):
     )
     NO_KEY = (
         "uncheckedPackets",
-        "tagged, and radio-key is not set here: that group hears nothing of what this kit says;"
-        " set its radio-key",
+        "tagged or sealed, and radio-key is not set here: that group hears nothing of what this kit"
+        " says; set its radio-key",
+    )
+    NOT_SEALED = (
+        "notSealedPackets",
+        "that anybody can read, of this group, and radio-seal is on here: set it on that kit too",
+    )
+    SEALED = (
+        "sealedPackets",
+        "sealed by this group, and radio-seal is off here: anybody can read what this kit sends;"
+        " set radio-seal=on here too",
     )
     UNREADABLE = (
         "unreadablePackets",
@@ -68,7 +77,7 @@ class AirTroubles:
         seen = self._seen.setdefault(trouble, _Seen(Seldom(self.clock)))
         seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
         if count := seen.seldom.note():
-            log.warning("%s", _in_words(trouble, count, detail))
+            log.warning("%s", in_words(trouble, count, detail))
 
     def is_lately(self, trouble: Trouble) -> bool:
         return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR
@@ -82,13 +91,13 @@ class AirTroubles:
     def notices(self, date: Callable[[float], float]) -> list[str]:
         """`date` tells the wall clock's time of a lived one."""
         return [
-            f"{_in_words(trouble, seen.count, seen.detail)} (last {clock_time(date(seen.at))})"
+            f"{in_words(trouble, seen.count, seen.detail)} (last {clock_time(date(seen.at))})"
             for trouble, seen in self._seen.items()
             if self.is_lately(trouble)
         ]
 
 
-def _in_words(trouble: Trouble, count: int, detail: str) -> str:
+def in_words(trouble: Trouble, count: int, detail: str = "") -> str:
     told = f" ({detail})" if detail else ""
     packets = "a packet was" if count == 1 else f"{count} packets were"
     return f"{packets} heard on the air{told} {trouble.advice}"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.seal import seal
 
 
 class Draft:
-    """`origin` is the number of who sends, 0 where the link says who that is; `key` tags it; with
-    `packed` its texts take fewer bytes."""
+    """`origin` is the number of who sends, 0 where the link says who that is; `key` tags it, or
+    hides it where it is `sealed`; with `packed` its texts take fewer bytes."""
 
-    def __init__(self, origin: int, key: bytes | None, *, packed: bool = False) -> None:
+    def __init__(
+        self, origin: int, key: bytes | None, *, sealed: bool = False, packed: bool = False
+    ) -> None:
         self.entries: list[Entry] = []
         self.body = b""
         """What is in it, encoded."""
         self.origin = origin
         self._key = key
+        self._sealed = sealed
         self._packed = packed
 
     def __len__(self) -> int:
@@ -28,6 +32,8 @@ class Draft:
     def encoded(self, *more: Entry) -> bytes:
         """What it would be with these as well."""
         entries = [*self.entries, *more]
+        if self._sealed and self._key is not None:
+            return seal(encode(entries, origin=self.origin, packed=self._packed), self._key)
         return encode(entries, origin=self.origin, key=self._key, packed=self._packed)
 
     def add(self, entry: Entry, room: int) -> bool:

@@ -61,8 +61,8 @@ class _Next:
 
 
 class Packing:
-    """One channel's. `key` tags what is sent; on the air `station` says who sends, in packets of
-    `packet_bytes` at most."""
+    """One channel's. `key` tags what is sent, or hides it where it is `sealed`; on the air
+    `station` says who sends, in packets of `packet_bytes` at most."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Packing:
         queue: ChannelQueue,
         *,
         key: bytes | None = None,
+        sealed: bool = False,
         station: int = 0,
         packet_bytes: int | None = None,
     ) -> None:
@@ -78,6 +79,7 @@ class Packing:
         self._channel = queue.channel
         self._terms = TERMS[queue.channel]
         self._key = key
+        self._sealed = sealed
         self._station = station
         self.acks = AwaitedAcks() if self._terms.shared else None
         """Where only an acknowledgement shows that somebody heard."""
@@ -196,7 +198,12 @@ class Packing:
         return draft.add(found.entry, min(room, self._terms.fill, self.room.filled(draft.origin)))
 
     def _draft(self, origin: int) -> Draft:
-        return Draft(origin or self._station, self._key, packed=self._terms.packs_text)
+        return Draft(
+            origin or self._station,
+            self._key,
+            sealed=self._sealed,
+            packed=self._terms.packs_text,
+        )
 
     def _next(self, sequence: int) -> _Next:
         if self._prepared is not None and self._prepared.piece.sequence == sequence:
@@ -234,8 +241,8 @@ class Packing:
         return lacking(piece.count, held.values(), turn)[:together] or [0]
 
     def alone(self, entry: Entry) -> bytes:
-        """A packet that holds nothing else."""
-        return self._draft(0).encoded(entry)
+        """A packet that holds nothing else, for everybody to read."""
+        return encode([entry], origin=self._station, key=self._key)
 
     def parts(self, entry: Entry, origin: int) -> list[Entry]:
         """It, or its fragments where it needs some; none of what is too large. Text in fragments is

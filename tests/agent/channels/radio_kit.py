@@ -99,6 +99,7 @@ async def station(
     credits_per_day: int = 10,
     hops: int = 3,
     key_step: KeyStep = KeyStep.NONE,
+    sealed: bool = False,
     callsign: str = "",
     packet_bytes: int = AIR_BYTES,
 ) -> AsyncIterator[Station]:
@@ -119,6 +120,7 @@ async def station(
         packet_bytes,
         hops,
         key_step,
+        sealed,
     )
     words = words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)

@@ -29,7 +29,8 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 class Team:
-    """Kits that are changed and started anew one by one, and what each has posted."""
+    """Kits that are changed and started anew one by one, and what each has posted. All but the
+    first seal."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +43,9 @@ class Team:
         for step, keys in terms:
             self._changes[number] = trio.Event()
             node = self.path / f"node-{number}"
-            async with station(self.path, number, node, keys=keys, key_step=step) as kit:
+            async with station(
+                self.path, number, node, keys=keys, key_step=step, sealed=number > 1
+            ) as kit:
                 self.at[number] = kit
                 await self._changes[number].wait()
                 self.wrong_keys += kit.troubles.counts()[Trouble.WRONG_KEY.member]

@@ -24,6 +24,7 @@ from fieldagent.wire.envelope import (
     digest_of,
     encode,
 )
+from fieldagent.wire.seal import seal
 from tests.agent.channels.radio_kit import Station, on_air, station, until
 from tests.kit import RATES
 
@@ -89,6 +90,9 @@ async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, cl
         (encode([Entry(1, Message("x"))], origin=5, key=OTHER), (KEY,), Trouble.WRONG_KEY),
         (encode([Entry(1, Message("x"))], origin=5), (KEY,), Trouble.NO_TAG),
         (encode([Entry(1, Message("x"))], origin=5, key=OTHER), (), Trouble.NO_KEY),
+        (seal(encode([Entry(1, Message("x"))], origin=5), OTHER), (KEY,), Trouble.WRONG_KEY),
+        (seal(encode([Entry(1, Message("x"))], origin=5), OTHER), (), Trouble.NO_KEY),
+        (seal(encode([Entry(1, Message("x"))], origin=5), KEY), (KEY,), Trouble.SEALED),
         (b"CQ CQ CQ", (), Trouble.UNREADABLE),
         (b"", (), Trouble.UNREADABLE),
         (encode([Entry(1, Message("whose?"))]), (), Trouble.UNREADABLE),

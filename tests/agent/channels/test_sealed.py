@@ -1,0 +1,94 @@
+"""Kits that seal what they send, beside kits that do not: simulated nodes."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from fieldagent.agent.channels.radio_modem import AIR_BYTES
+from fieldagent.agent.mesh.troubles import Trouble
+from fieldagent.package.package import Status
+from fieldagent.simulator.air import SharedAir
+from fieldagent.wire.envelope import decode, derive_key
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.seal import is_sealed, unseal
+from tests.agent.channels.radio_kit import on_air, station, until
+from tests.kit import RATES
+
+KEY, OTHER = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
+
+
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
+
+
+async def test_all_of_the_group_read_each_other_and_are_told_who_does_not_seal(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Two seal, the third does not yet, and the fourth is a stranger."""
+    terms: list[dict[str, Any]] = [
+        {"keys": (KEY,), "sealed": True},
+        {"keys": (KEY,), "sealed": True},
+        {"keys": (KEY,)},
+        {"keys": (OTHER,), "sealed": True},
+    ]
+    async with on_air(tmp_path, count=4), AsyncExitStack() as stack:
+        kits = [
+            await stack.enter_async_context(
+                station(tmp_path, number, tmp_path / f"node-{number}", **each)
+            )
+            for number, each in enumerate(terms, 1)
+        ]
+        ada, ben, cid, eve = kits
+        for kit in (ada, ben, cid):
+            text = f"from {kit.number} " + "over rock and ice " * 20
+            assert await kit.outcome(await kit.post(message={"content": text})) is Status.DELIVERED
+        for kit in (ada, ben, cid):
+            await until(lambda kit=kit: len(kit.messages()) == 2)  # type: ignore[misc]
+        seen = [{name for name, count in kit.troubles.counts().items() if count} for kit in kits]
+        not_sealed, sealed = Trouble.NOT_SEALED.member, Trouble.SEALED.member
+        assert seen[:3] == [{not_sealed}, {not_sealed}, {sealed}]
+        assert (seen[3], eve.messages()) == ({Trouble.WRONG_KEY.member}, [])
+
+
+async def test_nothing_leaves_in_clear_but_a_call_sign(tmp_path: Path, clock: Any) -> None:
+    async with station(tmp_path, 2, tmp_path / "nowhere", keys=(KEY, OTHER), sealed=True) as kit:
+        for _ in range(2):
+            await kit.post()
+            transmission = kit.outbox.load(AIR_BYTES)
+            assert transmission is not None
+            assert is_sealed(transmission.body)
+            with pytest.raises(RemoteProtocolError):
+                decode(transmission.body)
+            found = unseal(transmission.body, [OTHER, KEY])
+            assert found is not None
+            assert (decode(found[0]).origin, found[1]) == (2, 1)
+
+
+async def test_a_call_sign_is_for_everybody(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_the_air: list[bytes] = []
+    transmit = SharedAir.transmit
+
+    def overhear(air: SharedAir, now: float, number: int, packet: bytes) -> float:
+        on_the_air.append(packet)
+        return transmit(air, now, number, packet)
+
+    monkeypatch.setattr(SharedAir, "transmit", overhear)
+    terms: dict[str, Any] = {"keys": (KEY,), "sealed": True}
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", callsign="N0CALL-7", **terms) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", **terms) as ben,
+    ):
+        assert await ada.outcome(await ada.post()) is Status.DELIVERED
+        await until(lambda: ben.neighbours.known[1].callsign == "N0CALL-7")
+        (plain,) = [each for each in on_the_air if not is_sealed(each)]
+        assert b"N0CALL-7" in plain
+        assert ben.troubles.counts()[Trouble.NOT_SEALED.member] == 0
