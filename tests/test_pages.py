@@ -22,9 +22,9 @@ from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Running
 
 DOCS = Path(__file__).parents[1] / "docs"
-HUB, RADIO, SATELLITE, LOCAL_API, OPERATING = (
+HUB, RADIO, SATELLITE, LOCAL_API, OPERATING, FIELD_KIT = (
     (DOCS / f"{name}.md").read_text()
-    for name in ("hub", "radio", "satellite", "local-api", "operating")
+    for name in ("hub", "radio", "satellite", "local-api", "operating", "field-kit")
 )
 PATH = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
 RECEIVER = """
@@ -233,3 +233,62 @@ def test_a_hub_is_copied_while_it_runs(reader: Reader) -> None:
         assert "devices" in reader.types(restored)
     copy = f"--database {folder / 'copy.sqlite3'}"
     assert "Alps" in reader.types(f"fieldagent hub workspace list {copy}")
+
+
+ELSEWHERE = {
+    "build/deb": "tests/shipping/test_packages.py runs it",
+    "scp dist/*.deb kit:": "it asks for a second machine",
+    "sudo apt install ./fieldagent-common_*.deb ./fieldagent_*.deb": "tests/shipping/packages.sh",
+    "sudo build/image amd64": "tests/run image",
+    "sudo dd if=dist/fieldagent-amd64.img of=/dev/sdX bs=4M conv=fsync": "it asks for a card",
+    "cp ~/.ssh/id_ed25519.pub /media/BOOTFS/authorized_keys": "tests/run image puts one there",
+    "ssh root@kit": "it asks for a board",
+    "scp minisign.pub root@kit:/etc/fieldagent/update.pub": "tests/run image puts one there",
+}
+"""Commands of the steps that are not run here, each with the reason."""
+
+
+def steps(page: str) -> list[list[str]]:
+    """The commands and settings of each numbered step, list by list."""
+    found = re.findall(r"(?m)^[0-9]+\. (.*(?:\n   .*)*)", page)
+    begins = r"`((?:fieldagent |sudo |scp |ssh |cp |build/|satellite-port=)[^`]+)`"
+    return [re.findall(begins, re.sub(r"\s+", " ", step)) for step in found]
+
+
+@contextmanager
+def with_a_hub_for_ada(reader: Reader) -> Iterator[str]:
+    """Its address."""
+    reader.types("fieldagent hub init Alps; fieldagent hub user add ada")
+    with reader.starts("fieldagent hub run", "the hub answers at") as running:
+        yield running.ready.split()[-1]
+
+
+def test_from_an_empty_card_to_the_first_package(reader: Reader) -> None:
+    """The ten steps of either way; what the card's system does at its start is done by hand."""
+    found = steps(FIELD_KIT)
+    assert len(found) == 20, "each way has ten steps"
+    assert ELSEWHERE.keys() <= {command for step in found for command in step}
+    pi, image = (
+        [command for step in way for command in step if command not in ELSEWHERE]
+        for way in (found[:10], found[10:])
+    )
+    assert [re.sub("sudo ", "", each).lower() for each in pi] == [each.lower() for each in image]
+    add, setting, check, send = pi
+    (card := reader.home / "card").mkdir()
+    config = reader.home / "agent.properties"
+    (simulator,) = reader.blocks(SATELLITE)
+    with with_a_hub_for_ada(reader) as address, ExitStack() as terminals:
+        terminals.enter_context(reader.starts(simulator.strip(), "satellite-port="))
+        given = re.sub(r"/media/\w+", str(card), add).replace("https://hub.example.org", address)
+        reader.types(given)
+        port = setting.replace("/dev/fieldagent-satellite", f"{reader.home}/modem")
+        with (card / "fieldagent.properties").open("a") as settings:
+            settings.write(f"{port}\n")
+        # As fieldagent-provision.service does, and the package when it is installed.
+        reader.types(f"fieldagent provision --card {card} --config {config}")
+        assert {file.name for file in card.iterdir()} == {"fieldagent-result.txt"}
+        asked = check.removeprefix("sudo ").replace("/etc/fieldagent/agent.properties", str(config))
+        assert "modem" in reader.types(asked)
+        run = f"fieldagent run --config {config}"
+        terminals.enter_context(reader.starts(run, "the local API answers at"))
+        assert reader.types(send).startswith("Package 1: Delivered")
