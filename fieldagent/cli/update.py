@@ -36,6 +36,8 @@ FETCH = 60.0
 """Seconds without a byte after which a download is given up."""
 STARTS = 120.0
 """Seconds in which the new program is to have said who it is, and to have checked the kit."""
+LOOK = 0.5
+"""Seconds between two looks at how far it is."""
 
 
 class NotTaken(Exception):
@@ -64,7 +66,7 @@ def update(given: argparse.Namespace) -> int:
     except OSError as error:
         complain(f"the update stopped: {error}{_as_root(error)}")
         return IO_FAILED
-    return _follow(place, offered, given.json)
+    return follow(place, offered, as_json=given.json)
 
 
 def _tell(text: str) -> None:
@@ -240,12 +242,13 @@ def _channels(port: int) -> dict[str, str]:
     return found or {}
 
 
-def _follow(place: Place, offered: Trial, as_json: bool) -> int:
+def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
     """Until the unit has ended, which does not need us."""
     until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENT
     phase = ""
     try:
-        while not place.result.exists():
+        # The result is there a moment before the trial is gone, so that power may fail between.
+        while place.trial.exists() or not place.result.exists():
             if time.monotonic() > until:
                 complain(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
                 return ERROR
@@ -253,7 +256,7 @@ def _follow(place: Place, offered: Trial, as_json: bool) -> int:
             if now != phase:
                 _tell(trial.IN_WORDS[now])
             phase = now
-            time.sleep(0.5)
+            time.sleep(LOOK)
     except KeyboardInterrupt:
         _tell("It goes on without you: `fieldagent update --last` tells how it ended.")
         raise

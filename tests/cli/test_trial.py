@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli import kit_health, root_units, trial
+from fieldagent.cli import kit_health, root_units, trial, update
 from fieldagent.cli.trial import Place, Trial
 from tests.cut import PowerCut, cut_at
 
@@ -157,3 +157,24 @@ def test_a_kit_that_starts_again_and_again_goes_back(
     assert trial.go_on(kit.place) == 1
     assert kit.program.read_bytes() == OLD
     assert "was started 3 times" in kit.place.result.read_text()
+
+
+def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between the result and the end of the trial the disk may take its time."""
+    kit = Kit(tmp_path, works=True)
+    offered = trial.read(kit.place)
+    kit.place.result.write_text('{"version": "2", "previous_version": "1", "why": ""}')
+    monkeypatch.setattr(update, "LOOK", 0.0)
+    looked = iter(range(3))
+
+    def phase(place: Place) -> str:
+        if next(looked, None) is None:
+            place.trial.unlink(missing_ok=True)
+            return ""
+        return "watch"
+
+    monkeypatch.setattr(trial, "phase", phase)
+    assert update.follow(kit.place, offered, as_json=False) == 0
+    assert capsys.readouterr().out == "2 runs (before: 1)\n"
