@@ -153,11 +153,11 @@ def left(recorded: Recording, chosen: list[int], image: Path, random: Random) ->
     """Takes the disk to each of these moments, and leaves in `image` what a power cut leaves."""
     disk = RecordedDisk(recorded.before)
     log = entries(recorded.log, recorded.log.stat().st_size)
-    entry = next(log)
+    entry = next(log, None)
     for moment in chosen:
-        while entry.end <= moment:
+        while entry and entry.end <= moment:
             disk.take(entry)
-            entry = next(log)
+            entry = next(log, None)
         disk.fail(image, random)
         yield moment
 
