@@ -1,14 +1,16 @@
-"""Two real Dire Wolf TNCs that hear each other, in a network namespace of their own.
+"""Real Dire Wolf TNCs that hear each other, in a network namespace of their own.
 
-Their audio is joined by FIFOs. The KISS ports listen on every interface, so that they must not be
-where anybody else is.
+What one of them plays, the others hear; what two play at once is mixed up, as on the air. The KISS
+ports listen on every interface, so that they must not be where anybody else is.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +20,10 @@ from tests.machine import tool
 from tests.own_network import own_network
 from tests.processes import started, until
 
-PORTS = (8001, 8002)
+PORTS = (8001, 8002, 8003)
 
 ASOUND = """
-pcm.tx_{name} {{
+pcm.tx_{number} {{
     type file
     slave.pcm "null"
     file "{fifo}"
@@ -31,7 +33,7 @@ pcm.null {{ type null }}
 """
 
 CONFIG = """
-ADEVICE stdin tx_{name}
+ADEVICE stdin tx_{number}
 ARATE 44100
 CHANNEL 0
 MYCALL N0CALL-{number}
@@ -44,6 +46,9 @@ KISSPORT {port}
 """
 
 
+SAMPLE_BYTES = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Wolves:
     """`inside` is what to put before a command so that it runs where the TNCs are."""
@@ -52,40 +57,77 @@ class Wolves:
 
 
 @contextmanager
-def wolves(folder: Path) -> Iterator[Wolves]:
-    """Both TNCs listen once this is entered, on 127.0.0.1 and `PORTS` of the namespace."""
+def wolves(folder: Path, count: int = 2) -> Iterator[Wolves]:
+    """They listen once this is entered, on 127.0.0.1 and the first `PORTS` of the namespace."""
     tool("direwolf", "direwolf")
     with ExitStack() as ends:
         inside = ends.enter_context(own_network())
-        for name, hears, number in (("a", "b", 1), ("b", "a", 2)):
-            ends.enter_context(_wolf(folder, name, hears, number, inside))
-        _wait_until_they_listen(inside)
+        ears = {
+            ends.enter_context(_fifo(folder / f"mouth-{number}")): ends.enter_context(
+                _fifo(folder / f"ear-{number}")
+            )
+            for number in range(1, count + 1)
+        }
+        for number, ear in enumerate(ears.values(), 1):
+            ends.enter_context(_wolf(folder, number, ear, inside))
+        ends.enter_context(_air(ears))
+        _wait_until_they_listen(inside, PORTS[:count])
         yield Wolves(inside)
 
 
 @contextmanager
-def _wolf(folder: Path, name: str, hears: str, number: int, inside: list[str]) -> Iterator[None]:
-    for each in (name, hears):
-        if not (folder / each).exists():
-            os.mkfifo(folder / each)
-    config, alsa = folder / f"{name}.conf", folder / f"{name}.asound"
-    config.write_text(CONFIG.format(name=name, number=number, port=PORTS[number - 1]))
-    alsa.write_text(ASOUND.format(name=name, fifo=folder / name))
-    # Opened both ways, so that neither waits for the other to begin.
-    ear = os.open(folder / hears, os.O_RDWR)
+def _fifo(path: Path) -> Iterator[int]:
+    os.mkfifo(path)
+    # Opened both ways, so that neither end waits for the other.
+    opened = os.open(path, os.O_RDWR)
     try:
-        with (folder / f"{name}.log").open("w") as log:
-            command = [*inside, "direwolf", "-t", "0", "-q", "hd", "-c", str(config)]
-            environment = {**os.environ, "ALSA_CONFIG_PATH": str(alsa)}
-            output = {"stdout": log, "stderr": log}
-            with started(command, stdin=ear, cwd=folder, env=environment, **output):
-                yield
+        yield opened
     finally:
-        os.close(ear)
+        os.close(opened)
 
 
-def _wait_until_they_listen(inside: list[str]) -> None:
-    for port in PORTS:
+@contextmanager
+def _air(ears: Mapping[int, int]) -> Iterator[None]:
+    """Carries what is played at each of the keys to the ears of all others."""
+    over, end = os.pipe()
+
+    def carry() -> None:
+        halves = dict.fromkeys(ears, b"")
+        while over not in (ready := select.select([over, *ears], [], [])[0]):
+            for mouth in ready:
+                sound = halves[mouth] + os.read(mouth, 4096)
+                whole = len(sound) // SAMPLE_BYTES * SAMPLE_BYTES
+                halves[mouth] = sound[whole:]
+                for other, ear in ears.items():
+                    if other != mouth:
+                        os.write(ear, sound[:whole])
+
+    carrier = threading.Thread(target=carry)
+    carrier.start()
+    try:
+        yield
+    finally:
+        os.write(end, b"x")
+        carrier.join()
+        os.close(over)
+        os.close(end)
+
+
+@contextmanager
+def _wolf(folder: Path, number: int, ear: int, inside: list[str]) -> Iterator[None]:
+    config, alsa = folder / f"{number}.conf", folder / f"{number}.asound"
+    config.write_text(CONFIG.format(number=number, port=PORTS[number - 1]))
+    alsa.write_text(ASOUND.format(number=number, fifo=folder / f"mouth-{number}"))
+    with (folder / f"{number}.log").open("w") as log:
+        command = [*inside, "direwolf", "-t", "0", "-q", "hd", "-c", str(config)]
+        environment = {**os.environ, "ALSA_CONFIG_PATH": str(alsa)}
+        output = {"stdout": log, "stderr": log}
+        with started(command, stdin=ear, cwd=folder, env=environment, **output):
+            yield
+
+
+def _wait_until_they_listen(inside: list[str], ports: tuple[int, ...]) -> None:
+    for port in ports:
         probe = [*inside, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"]
         until(partial(_succeeds, probe))
 

@@ -1,4 +1,4 @@
-"""Two agents that reach each other through two real Dire Wolf TNCs."""
+"""Agents that reach each other through real Dire Wolf TNCs, one each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.dire_wolf import PORTS, Wolves, wolves
 from tests.processes import started, until
@@ -74,3 +76,24 @@ def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -
         assert len(contents(air, ada)) == 1
         shown = cli(air.inside, ada, "show", "1").stdout
         assert "confirmed: stored by Kit 2" in shown
+
+
+@pytest.mark.long
+def test_a_team_of_three_has_everything(tmp_path: Path) -> None:
+    """Each posts a few messages, and one an SOS."""
+    with (
+        wolves(tmp_path, 3) as air,
+        kit(tmp_path, 1, air.inside) as ada,
+        kit(tmp_path, 2, air.inside) as ben,
+        kit(tmp_path, 3, air.inside) as cid,
+    ):
+        kits = {"ada": ada, "ben": ben, "cid": cid}
+        send = ("send", "message", "--no-wait")
+        for number in range(3):
+            for name, port in kits.items():
+                assert cli(air.inside, port, *send, f"{name} {number}").returncode == 0
+        assert cli(air.inside, cid, *send, "cid is hurt", "--priority", "100").returncode == 0
+        posted = {f"{name} {number}" for name in kits for number in range(3)} | {"cid is hurt"}
+        for name, port in kits.items():
+            of_others = sorted(each for each in posted if not each.startswith(name))
+            until(lambda port=port, texts=of_others: sorted(contents(air, port)) == texts)  # type: ignore[misc]
