@@ -156,7 +156,12 @@ def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> No
     settings = {"satellite-port": str(tmp_path / "absent"), "inbound-hook": "true"}
     with agent(tmp_path, settings) as running:
         address = f"http://127.0.0.1:{running.port}"
-        explore(address, "--exclude-path", "/api/events", "--exclude-path", "/api/package")
+        # What is tried of each member by itself hangs on no Package: the test above has tried it.
+        phases = ("--phases", "fuzzing,stateful")
+        explore(
+            address,
+            *("--exclude-path", "/api/events", "--exclude-path", "/api/package", *phases),
+        )
 
 
 def test_the_push_api_is_as_described(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.processes import MODULE, PATIENCE, administer, hub
+from tests.processes import MODULE, PATIENCE, hub
+from tests.processes import administer_from_shell as administer
 
 
 def test_the_directory_from_the_command_line(database: str) -> None:
