@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,16 +31,24 @@ class Phase(IntEnum):
     """Never evicted: whoever came later would take its place, and it theirs when it comes back."""
 
 
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
+)
+"""Of tcp(7), in seconds. Who reads on answers the kernel's question; of who has left, the other
+kernel answers it with a reset."""
+
 _INCOMPLETE = {Phase.HEAD, Phase.BODY, Phase.CLOSING}
 
 
 class Peer:
     """`deadlines` are in seconds; a phase without one lasts as long as it does."""
 
-    def __init__(
-        self, connected: socket.socket | SecureSocket, deadlines: Mapping[Phase, float]
-    ) -> None:
-        self.socket = connected
+    def __init__(self, accepted: socket.socket, deadlines: Mapping[Phase, float]) -> None:
+        self.socket: socket.socket | SecureSocket = accepted
+        self._accepted = accepted
         self.phase = Phase.HANDLING
         self.scope = trio.CancelScope()
         """Cancelled where its place is another's."""
@@ -70,6 +79,20 @@ class Peer:
             self.phase = phase
             self._since = trio.current_time()
             self.scope.deadline = self._since + self._deadlines[phase]
+
+    def look_for(self) -> None:
+        """An answer that nobody is there to read is not waited for. One who has closed their own
+        direction alone may still read, as `nc` does, and that cannot be seen from here: the next
+        look tells."""
+        if self.phase is not Phase.HANDLING:
+            return
+        look = select.poll()
+        look.register(self._accepted, 0)
+        if look.poll(0):  # POLLHUP or POLLERR: it was reset, or both directions are closed
+            self.scope.cancel()
+        elif self._accepted.family != socket.AF_UNIX:
+            for option in _KEEPALIVE:
+                self._accepted.setsockopt(*option)
 
     async def read(self) -> bytes:
         while True:

@@ -45,6 +45,9 @@ Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
+LOOK_EVERY = 60.0
+"""Seconds between two looks at who still waits for an answer."""
+
 _PHASES = {Wait.IDLE: Phase.IDLE, Wait.HEAD: Phase.HEAD}
 
 
@@ -72,6 +75,7 @@ async def serve(
             async with trio.open_nursery() as accepting:
                 for listener in listeners:
                     accepting.start_soon(server.accept_from, listener, connections)
+                accepting.start_soon(server.look_for_callers)
                 task_status.started()
                 await stopping.wait()
                 accepting.cancel_scope.cancel()
@@ -129,6 +133,14 @@ class _Server:
                 peer.close()
                 if not isinstance(error, OSError):
                     self.note_fault(error, "a connection that came")
+
+    async def look_for_callers(self) -> None:
+        """A caller who gives up and asks again must not hold a place for each time they did: what
+        they asked for may take hours."""
+        while True:
+            await trio.sleep(LOOK_EVERY)
+            for connection in self._all:
+                connection.peer.look_for()
 
     def _welcome(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
         """What is to be done for it. Raises OSError for a peer that has left."""
@@ -327,7 +339,9 @@ class _Connection:
         with self._server.bodies.share(self._protocol.announced) as share:
             request = await self._whole_request()
             share.resize(len(request.body))
-            return await self._attempt(admission.handler, request)
+            with self.peer.within(Phase.HANDLING, trio.CancelScope()):
+                return await self._attempt(admission.handler, request)
+            raise BrokenPipeError("the caller has left before the answer")
 
     async def _attempt(
         self, step: Callable[[Request], Awaitable[T]], request: Request

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -579,3 +581,31 @@ def test_what_a_hub_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None
             "hub.sqlite3-wal": 0o600,
             "hub.sqlite3-shm": 0o600,
         }
+
+
+@pytest.mark.long
+def test_who_hangs_up_and_asks_again_leaves_nothing_open(tmp_path: Path) -> None:
+    """As `curl --max-time` in a loop does under no sky; `nc` ends its own way alone, and waits."""
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "modem")}) as running:
+        opened = Path(f"/proc/{running.process.pid}/fd")
+        body = b'{"message": {"content": "anybody?"}}'
+        head = b"POST /api/package HTTP/1.1\r\nHost: localhost:%d\r\n" % running.port
+        head += b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        before = len(list(opened.iterdir()))
+
+        def ask() -> socket.socket:
+            asking = socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE)
+            asking.sendall(head + body)
+            return asking
+
+        with ask() as listening:
+            listening.shutdown(socket.SHUT_WR)
+            for _ in range(10):
+                with ask():
+                    time.sleep(0.3)
+            assert len(list(opened.iterdir())) > before + 5
+            # The kernel of who has left forgets the connection after a minute.
+            while len(list(opened.iterdir())) > before + 1:
+                time.sleep(1)
+            with sky(tmp_path):
+                assert b'"Delivered"' in listening.recv(65_536)

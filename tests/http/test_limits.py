@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import os
 import socket
+import struct
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.routes import router
-from fieldagent.http.server import serve
+from fieldagent.http.server import LOOK_EVERY, serve
 from tests.http.serving import (
     HOST,
     JSON,
@@ -186,6 +187,29 @@ async def test_when_all_wait_for_answers_the_next_is_asked_to_come_again() -> No
         for client in waiting:
             assert (await client.answer())[0].status_code == 200
         assert await waiting[0].is_served()
+
+
+async def test_who_has_left_holds_no_place_and_who_only_listens_does(
+    clock: trio.testing.MockClock,
+) -> None:
+    gate = Gate()
+    async with serving(gate, FEW) as server, AsyncExitStack() as stack:
+        waiting = [await stack.enter_async_context(server.client()) for _ in range(4)]
+        await crowd(waiting, GET)
+        await gate.has_begun(4)
+        for gone in waiting[:2]:
+            at_once = struct.pack("ii", 1, 0)
+            gone.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            await gone.stream.aclose()
+        for listening in waiting[2:]:
+            await listening.stream.send_eof()
+        await trio.sleep(3 * LOOK_EVERY)
+        more = [await stack.enter_async_context(server.client()) for _ in range(2)]
+        await crowd(more, GET)
+        await gate.has_begun(6)
+        gate.opened.set()
+        for client in (*waiting[2:], *more):
+            assert (await client.answer())[0].status_code == 200
 
 
 @pytest.mark.parametrize("pieces", [1, 2], ids=["at once", "in two"])

@@ -62,10 +62,14 @@ async def run(
     `progress` is called at least once in two minutes.
     """
 
+    # Who answered lately is still there when the radio comes back.
+    pace = AirPace()
+
     async def work() -> None:
         async with open_air() as air:
             _show(link, LinkState.READY, "")
-            await RadioDriver(air, outbox, reception, link, random, packet_bytes, progress).work()
+            driver = RadioDriver(air, outbox, reception, link, random, packet_bytes, progress, pace)
+            await driver.work()
 
     def tell(error: BaseException) -> None:
         _show(link, LinkState.ABSENT, str(error))
@@ -95,9 +99,9 @@ class RadioDriver:
     random: randomness.Random
     packet_bytes: int
     progress: Callable[[], None]
+    pace: AirPace
     waiting: int = 0
     """Packets that no station has answered yet."""
-    pace: AirPace = field(default_factory=AirPace)
     round: trio.Event = field(default_factory=trio.Event)
     """Set when the fragments that follow each other have all left, and then replaced."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)

@@ -276,6 +276,30 @@ async def test_a_node_that_is_unplugged_or_starts_anew_loses_nothing(
         assert ben.messages() == [data(2500)["payload"]]
 
 
+async def test_who_answered_lately_is_asked_soon_though_the_radio_was_away(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Ben answers, then hears nothing for two minutes, in which Ada's radio goes and comes."""
+    async with (
+        on_air(tmp_path, topology="1 2") as sky,
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+        station(tmp_path, 2, tmp_path / "node-2"),
+    ):
+        assert await ada.outcome(await ada.post()) is Status.DELIVERED
+        losses = sky.air.losses
+        assert losses is not None
+        losses[1, 2] = 1.0
+        second = await ada.post(message={"content": "still there?"})
+        await trio.sleep(100)
+        sky.nodes.unplug(sky.nodes.sockets[0])
+        await trio.sleep(5)
+        sky.nodes.plug(sky.nodes.sockets[0])
+        await trio.sleep(60)
+        losses[1, 2] = 0.0
+        with trio.fail_after(150):
+            assert await ada.outcome(second) is Status.DELIVERED
+
+
 async def test_without_a_node_it_says_so_and_waits(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as ada:
         await until(lambda: ada.outbox.link.state is LinkState.READY)
