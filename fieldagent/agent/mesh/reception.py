@@ -12,7 +12,14 @@ from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.mesh.packet import Packet, PacketReception
-from fieldagent.agent.mesh.rounds import KEPT, OnItsWay, Rounds, goes_round
+from fieldagent.agent.mesh.rounds import (
+    FOR_PRESENT,
+    FOR_RETURNED,
+    KEPT,
+    OnItsWay,
+    Rounds,
+    goes_round,
+)
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -73,9 +80,12 @@ class RadioReception:
         if packet.sender == self._station:
             return {}
         returned = self._neighbours.note(packet.sender, rssi, snr, envelope.key)
+        presents = False
         for entry in envelope.entries:
             if isinstance(entry.content, Introduction) and entry.sequence == 0:
                 self._neighbours.note_callsign(packet.sender, entry.content.identity.name)
+            elif isinstance(entry.content, Introduction):
+                presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
         if packet.sender == packet.station:
@@ -85,7 +95,9 @@ class RadioReception:
         if returned:
             log.info("station %d is in earshot", packet.sender)
             self._piggyback.introduce()
-            self._rounds.welcome(trio.current_time())
+        if returned or presents:
+            more = FOR_RETURNED if returned else FOR_PRESENT
+            self._rounds.welcome(packet.sender, trio.current_time(), more=more)
             # What waits for its next try need not wait.
             self._queue.hasten(*self._queue.waiting())
         if packet.acks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from math import inf
+from random import Random
 from typing import NoReturn
 
 import trio
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 RETRY_EVERY = 60.0
 """Seconds between two looks at whether what is over the budget can be paid."""
+PRESENT_FIRST, PRESENT_EVERY = 20.0, 3600.0
+"""Seconds, at random from half of them on, until a station says that it is there: one that only
+listens would be missed by nobody, and not be given what it missed."""
 
 
 class Repeating:
@@ -52,6 +56,8 @@ class Repeating:
     async def run(self) -> NoReturn:
         lived = self._clock()
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
+        share = Random().random
+        presents = trio.current_time() + PRESENT_FIRST * (0.5 + 0.5 * share())
         while True:
             changed = self._packing.queue.changed
             self._add_ours()
@@ -59,9 +65,13 @@ class Repeating:
             await self._relay_what_waited()
             if self._words.lose_patience():
                 self._packing.queue.wake()
+            if trio.current_time() >= presents:
+                presents = trio.current_time() + PRESENT_EVERY * (0.5 + 0.5 * share())
+                self._words.introduce(at_once=True)
+                self._packing.queue.wake()
             waits = self._relay is not None and self._relay.waiting
             latest = trio.current_time() + RETRY_EVERY if waits else inf
-            latest = min(latest, trio.current_time() + self._words.patience())
+            latest = min(latest, presents, trio.current_time() + self._words.patience())
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
 

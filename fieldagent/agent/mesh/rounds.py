@@ -39,6 +39,9 @@ OTHERS, OTHERS_MAX = 200.0, 3
 reach of who lacks it."""
 ROUNDS_MAX = 6
 """Of an item that is no SOS."""
+FOR_RETURNED, FOR_PRESENT = 4, 2
+"""How often it goes again for a station that was not in earshot for long, and for one that says
+that it is there: it may not hear us."""
 BLIND_MAX = 2
 """Times that the hub is asked for while nobody in earshot is known to reach it."""
 PRODS_MAX = 3
@@ -188,12 +191,14 @@ class Rounds:
             if item.asks and not item.brought_by and item.hub_due == inf:
                 item.hub_due = now + 5 + 55 * self._random()
 
-    def welcome(self, now: float) -> None:
-        """A station is in earshot that was not: it may lack what others have."""
+    def welcome(self, station: int, now: float, *, more: int) -> None:
+        """It is in earshot, and may have been away: what it lacks goes again, and that of ours so
+        many times if need be."""
         for item in self.items.values():
-            if item.tries:
-                item.tries = min(item.tries, 2)
-            item.due = min(item.due, now + 2 + 18 * self._random())
+            if station in self.missing(item):
+                most = ROUNDS_MAX - more if item.station == self.station else OTHERS_MAX - 1
+                item.tries = min(item.tries, most)
+                item.due = min(item.due, now + 2 + 18 * self._random())
 
     def next_due(self) -> float:
         moments = (min(each.due, each.hub_due, each.tell_due) for each in self.items.values())

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from random import Random
 
+import pytest
 import trio
 
 from fieldagent.agent.assembly import channel_queue, to_the_hub
@@ -21,6 +23,7 @@ from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, Radio
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.mesh import repeating
 from fieldagent.agent.mesh.key_change import KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.relay import Relay
@@ -188,6 +191,11 @@ async def on_air(
         await nursery.start(nodes.run)
         yield OnAir(air, nodes, log)
         nursery.cancel_scope.cancel()
+
+
+def only_what_is_posted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody says that they are there."""
+    monkeypatch.setattr(repeating, "PRESENT_FIRST", inf)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 3600.0) -> None:

@@ -11,7 +11,7 @@ import trio.testing
 
 from fieldagent.agent.channels.identification import AGAIN, OWED_AFTER
 from fieldagent.simulator.air import SharedAir
-from tests.agent.channels.radio_kit import on_air, station, until
+from tests.agent.channels.radio_kit import on_air, only_what_is_posted, station, until
 from tests.breaking import Put, environment
 from tests.kit import RATES
 from tests.processes import until as really_until
@@ -52,6 +52,7 @@ class Listener:
 async def test_within_ten_minutes_of_what_it_transmits(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    only_what_is_posted(monkeypatch)
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1", callsign=CALL) as ada,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.outcome import Outcome
-from tests.agent.channels.radio_kit import Station, on_air, station, until
+from tests.agent.channels.radio_kit import Station, on_air, only_what_is_posted, station, until
 from tests.kit import START
 
 CELLULAR, SATELLITE = Channel.CELLULAR, Channel.SATELLITE
@@ -82,9 +83,26 @@ async def test_it_crosses_no_more_kits_than_radio_hops_says(
 async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
     tmp_path: Path, clock: Any
 ) -> None:
-    async with on_air(tmp_path, {"loss": 0.4}, count=5), AsyncExitStack() as stack:
+    all_hear_all = "\n".join(f"{one} > {other}" for one, other in permutations(range(1, 6), 2))
+    async with (
+        on_air(tmp_path, {"loss": 0.4}, count=5, topology=all_hear_all) as sky,
+        AsyncExitStack() as stack,
+    ):
         kits = await team(stack, tmp_path, 5)
+        losses = sky.air.losses
+        assert losses is not None
+        # One is sure to miss what goes first.
+        losses |= dict.fromkeys(((each, 5) for each in range(1, 5)), 1.0)
         sequence = await sos(kits[0])
+
+        def sent_again() -> bool:
+            package = outbound.by_sequence(kits[0].journal, sequence)
+            assert package is not None
+            lines = history.lines(kits[0].journal, package, [])
+            return any(line.event == "sent again" and "station" in line.detail for line in lines)
+
+        await until(sent_again)
+        losses |= dict.fromkeys(losses, 0.0)
         await until(lambda: has_it(kits) == [2, 3, 4, 5])
 
         def confirmed() -> bool:
@@ -92,8 +110,6 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
             return {storage.by.id for storage in found} == {"2", "3", "4", "5"}
 
         await until(confirmed)
-        lines = history.lines(kits[0].journal, outbound.by_sequence(kits[0].journal, sequence), [])  # type: ignore[arg-type]
-        assert any(line.event == "sent again" and "station" in line.detail for line in lines)
 
 
 async def test_who_comes_into_earshot_later_gets_what_the_others_have(
@@ -111,6 +127,27 @@ async def test_who_comes_into_earshot_later_gets_what_the_others_have(
         ):
             await late.post(message={"content": "I am back"})
             await until(lambda: late.messages().count("help") == 1)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_who_only_listens_and_was_away_gets_what_it_missed(
+    tmp_path: Path, clock: Any, others: int
+) -> None:
+    """Off for less than the hour after which it would be no neighbour any more, and longer than
+    what goes round is repeated; its user sends nothing."""
+    async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
+        kits = await team(stack, tmp_path, 1 + others)
+        async with station(tmp_path, 3, tmp_path / "node-3") as ben:
+            await until(lambda: 3 in kits[0].neighbours.in_earshot())
+            await kits[0].outcome(await kits[0].post())
+            await until(lambda: "hello" in ben.messages())
+        sky.nodes.unplug(sky.nodes.sockets[2])
+        missed = await kits[0].post(message={"content": "the hut is full"})
+        await trio.sleep(2400)
+        sky.nodes.plug(sky.nodes.sockets[2])
+        async with station(tmp_path, 3, tmp_path / "node-3") as ben:
+            await until(lambda: "the hut is full" in ben.messages(), 200)
+            assert await kits[0].outcome(missed) is Status.DELIVERED
 
 
 def entry(number: int) -> Entry:
@@ -243,9 +280,10 @@ async def bring(kit: Station, found: list[str]) -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 async def test_a_relay_is_found_behind_one_that_has_no_link(
-    tmp_path: Path, clock: Any, loss: float
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, loss: float
 ) -> None:
     """A-C-B, where B alone reaches the hub: it comes there once, and A is told."""
+    only_what_is_posted(monkeypatch)
     found: list[str] = []
     asks = {"asks_for_relay": lambda: True}
     async with (
@@ -296,8 +334,9 @@ async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) 
 
 
 async def test_where_nobody_reaches_the_hub_it_is_asked_for_a_few_times(
-    tmp_path: Path, clock: Any
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    only_what_is_posted(monkeypatch)
     asks = {"asks_for_relay": lambda: True}
     async with (
         on_air(tmp_path, count=2) as sky,

@@ -25,7 +25,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.seal import seal
-from tests.agent.channels.radio_kit import Station, on_air, station, until
+from tests.agent.channels.radio_kit import Station, on_air, only_what_is_posted, station, until
 from tests.kit import RATES
 
 KEY, OTHER = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
@@ -42,7 +42,10 @@ def said(ben: Station) -> list[Content]:
     return [] if transmission is None else [e.content for e in decode(transmission.body).entries]
 
 
-async def test_a_neighbour_is_known_by_how_it_was_heard(tmp_path: Path, clock: Any) -> None:
+async def test_a_neighbour_is_known_by_how_it_was_heard(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_what_is_posted(monkeypatch)
     async with (
         on_air(tmp_path),
         station(tmp_path, 1, tmp_path / "node-1") as ada,
