@@ -14,6 +14,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.ledger import THE_HUB, WAITS, stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.payload import Identity
+from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import (
     Contact,
     Content,
@@ -77,6 +78,36 @@ class Load:
         return encode(self.entries, origin=self.origin, key=key, packed=self.packed)
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingReceipt:
+    id: int
+    entry: Entry
+    urgent: bool
+    """Of an SOS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes that an envelope may have, without those of its tag."""
+
+    room: int
+    ordinary: int | None = None
+    """All that is no SOS stays within these, or in what the SOS's last credit leaves: the credits
+    that are kept for an SOS pay for nothing else."""
+    tag: int = 0
+
+    def first(self, item: Waiting) -> int:
+        """For what goes first."""
+        return self.room if item.entry.sos else self.beside(Load())
+
+    def beside(self, load: Load) -> int:
+        """For what is no SOS."""
+        if self.ordinary is None or self.ordinary >= self.room:
+            return self.room
+        paid = paid_with(len(load.encode()) + self.tag) - self.tag if load.entries else 0
+        return min(self.room, max(self.ordinary, paid))
+
+
 def waiting(
     db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
 ) -> list[Waiting]:
@@ -107,22 +138,24 @@ def waiting(
     ]
 
 
-def receipts_for(
-    db: Db, device: int, *, limit: int, urgent_only: bool = False
-) -> list[tuple[int, Entry]]:
-    urgent = "AND urgent = 1 " if urgent_only else ""
+def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
+    """The urgent ones first."""
     # Who does not tell its journal's number is of before digests, and cannot read one.
     rows = db.execute(
         "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END,"
-        " person"
+        " person, urgent"
         " FROM receipt JOIN device ON device.id = receipt.device WHERE receipt.device = ?"
-        f" AND state = 'waiting' {urgent}ORDER BY urgent DESC, receipt.id LIMIT ?",
+        " AND state = 'waiting' ORDER BY urgent DESC, receipt.id LIMIT ?",
         device,
         limit,
     )
     return [
-        (id_, Entry(sequence, Receipt(member, bytes(digest or b"")), int(at), bool(person)))
-        for id_, sequence, member, at, digest, person in rows
+        WaitingReceipt(
+            id_,
+            Entry(sequence, Receipt(member, bytes(digest or b"")), int(at), bool(person)),
+            bool(urgent),
+        )
+        for id_, sequence, member, at, digest, person, urgent in rows
     ]
 
 
@@ -130,28 +163,30 @@ def fill(
     db: Db,
     device: Device,
     items: Iterable[Waiting],
-    receipts: Iterable[tuple[int, Entry]],
-    room: int,
+    receipts: Iterable[WaitingReceipt],
+    space: Space,
     *,
     packed: bool = False,
 ) -> Load:
-    """As many of both as fit in `room` bytes, in their order; only items of the first's sender."""
+    """As many of both as fit, in their order; only items of the first's sender."""
     load = Load(packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
         mine = each.sender == load.origin
+        room = space.room if each.entry.sos else space.beside(load)
         if mine and not _add(db, device, load, each.sender, each.entries, room):
             break
         if mine:
             load.items.append(each.item)
-    for id_, entry in receipts:
-        assert isinstance(entry.content, Receipt)
-        if not _add(db, device, load, entry.content.by, [entry], room):
+    for receipt in receipts:
+        assert isinstance(receipt.entry.content, Receipt)
+        room = space.room if receipt.urgent else space.beside(load)
+        if not _add(db, device, load, receipt.entry.content.by, [receipt.entry], room):
             break
-        load.receipts.append(id_)
+        load.receipts.append(receipt.id)
     if load.entries:
         for member in _unnamed(db, device):
-            _add(db, device, load, member, [], room)
+            _add(db, device, load, member, [], space.beside(load))
     return load
 
 

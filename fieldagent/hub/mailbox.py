@@ -12,6 +12,7 @@ from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
     Load,
+    Space,
     fill,
     journal_of,
     mark_introduced,
@@ -91,8 +92,8 @@ class IpMailbox:
             db,
             self.device,
             (each for each in items if each.item not in loaded),
-            (each for each in receipts if each[0] not in text),
-            room,
+            (each for each in receipts if each.id not in text),
+            Space(room),
         )
 
     async def stored(self, outgoing: OutgoingMessage) -> None:

@@ -18,6 +18,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
     Load,
+    Space,
     Waiting,
     fill,
     introduction,
@@ -129,26 +130,24 @@ def _due(db: Db, now: float, *, lock: bool) -> list[Account]:
 
 
 def _pack_for(db: Db, account: Account, now: float) -> int:
-    device = account.device
+    device, packed = account.device, account.packs_text
     items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
-    urgent = bool(items) and items[0].entry.sos
-    room = MT_BYTES - _tag_bytes(account)
-    allowed = allowance(db, account, now, urgent=urgent or not items)
-    if allowed is not None:
-        room = min(room, allowed * CREDIT_BYTES - _tag_bytes(account))
-    packed = account.packs_text
     if items and _alone(items[0], packed) > MT_BYTES - TAG_BYTES - 1:
-        return _pack_fragments(db, account, items[0], allowed, now)
+        return _pack_fragments(db, account, items[0], now)
     receipts = receipts_for(db, device.id, limit=LOOK_AT)
-    load = fill(db, device, items, receipts, room, packed=packed)
-    if items and not load.items and _alone(items[0], packed) <= room:
+    answers = any(each.urgent for each in receipts)
+    urgent = answers or (bool(items) and items[0].entry.sos)
+    space = _space(db, account, now, urgent=urgent)
+    load = fill(db, device, items, receipts, space, packed=packed)
+    if items and not load.items and _alone(items[0], packed) <= space.first(items[0]):
         # It fits, but not beside the name of its sender, which goes ahead.
-        ahead = sum(credits_for(len(body)) for body in _introduce(db, account, items[0], now))
-        if allowed is not None:
-            room = min(room, (allowed - ahead) * CREDIT_BYTES - _tag_bytes(account))
-        load = fill(db, device, items, receipts, room, packed=packed)
-    if not load.entries or (items and not load.items):
-        return _wait_for_credits(db, device.id, items, now)
+        _introduce(db, account, items[0], now)
+        space = _space(db, account, now, urgent=urgent)
+        load = fill(db, device, items, receipts, space, packed=packed)
+    if items and not load.items:
+        _wait_for_credits(db, device.id, items, now)
+    if not load.entries or not (load.items or answers):
+        return 0
     _persist(db, device.id, load.encode(account.key), _pieces(load), load.urgent, now)
     _mark_packed(db, device.id, load.items)
     mark_introduced(db, device.id, load.introduced)
@@ -156,14 +155,27 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     return 1
 
 
-def _pack_fragments(
-    db: Db, account: Account, large: Waiting, allowed: int | None, now: float
-) -> int:
+def _space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
+    """What the credits that are left today are enough for."""
+    ordinary = _room(account, allowance(db, account, now, urgent=False))
+    room = _room(account, allowance(db, account, now, urgent=True)) if urgent else ordinary
+    return Space(room, ordinary, _tag_bytes(account))
+
+
+def _room(account: Account, allowed: int | None) -> int:
+    """Bytes of a message, without its tag, for so many credits."""
+    paid = MT_BYTES if allowed is None else min(MT_BYTES, allowed * CREDIT_BYTES)
+    return paid - _tag_bytes(account)
+
+
+def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int:
     """One message for each fragment, and before them one that says who the sender is."""
     device, urgent = account.device, large.entry.sos
+    allowed = allowance(db, account, now, urgent=urgent)
     bodies = _fragments(large, account.key)
     if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
-        return _wait_for_credits(db, device.id, [large], now)
+        _wait_for_credits(db, device.id, [large], now)
+        return 0
     _introduce(db, account, large, now)
     for position, body in enumerate(bodies):
         _persist(db, device.id, body, [(large.item, position, len(bodies))], urgent, now)
@@ -193,15 +205,13 @@ def _tag_bytes(account: Account) -> int:
     return 0 if account.key is None else TAG_BYTES + 1
 
 
-def _introduce(db: Db, account: Account, item: Waiting, now: float) -> list[bytes]:
+def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
     """A message that says who the sender is, where the device does not know."""
-    device, bodies = account.device, []
+    device = account.device
     for mark, entry in introduction(db, device, item.sender):
         body = encode([entry], origin=item.sender, key=account.key)
         _persist(db, device.id, body, [], item.entry.sos, now)
         mark_introduced(db, device.id, [mark])
-        bodies.append(body)
-    return bodies
 
 
 def _cut(large: Waiting, key: bytes | None) -> list[Fragment]:
@@ -330,8 +340,8 @@ def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | No
     return max(0, account.budget - (0 if urgent else account.reserve) - used)
 
 
-def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> int:
-    """Nothing goes: what is due is looked at again when the next day begins."""
+def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> None:
+    """What is due is looked at again when the next day begins."""
     midnight = now - now % 86_400 + 86_400
     for each in items:
         db.execute(
@@ -341,7 +351,6 @@ def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float)
             each.item,
             device,
         )
-    return 0
 
 
 def day_of(now: float) -> str:

@@ -15,9 +15,10 @@ from fieldagent.hub.directory import NAME_BYTES_MAX
 from fieldagent.hub.ledger import expire, forget
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import Data, Location, Message
+from fieldagent.package.package import CheckIn, Data, Location, Message
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import ITEM_BYTES_MAX
+from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import (
     Contact,
     Entry,
@@ -426,6 +427,42 @@ async def test_the_day_s_credits_hold_and_the_reserve_is_for_an_sos(store: Store
         alps.now += 86_400
         await alps.satellite()
         assert said([decode(alps.sky.taken[2][1])]) == [(1, "y" * 100)]
+
+
+async def test_nothing_rides_with_an_sos_on_its_reserve(store: Store) -> None:
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET credits_per_day = 12, sos_reserve = 8")
+        )
+        await alps.push(Message("x" * 150), target=2)
+        alps.now += GRACE
+        await alps.satellite()
+        for n in range(8):
+            await alps.push(Message(f"{n} " * 50), target=2)
+        alps.now += GRACE
+        await alps.push(Message("help"), target=2, sos=True, priority=100)
+        await alps.satellite()
+        _, body = alps.sky.taken[-1]
+        assert said([decode(body)]) == [(1, "help")]
+        assert len(body) <= CREDIT_BYTES
+
+
+async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credits(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET credits_per_day = 6, sos_reserve = 3")
+        )
+        await alps.push(Message("x" * 100), target=2)
+        await alps.push(Message("y" * 100), target=2)
+        alps.now += GRACE
+        await alps.sends(2, Entry(9, CheckIn(3600), TIME), way=Bearer.SATELLITE)
+        await alps.satellite()
+        await alps.satellite()
+        kinds = [type(e.content) for _, body in alps.sky.taken for e in decode(body).entries]
+        assert kinds.count(Receipt) == 1
+        assert kinds.count(Message) == 1
 
 
 async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) -> None:

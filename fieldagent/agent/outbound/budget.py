@@ -10,6 +10,7 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.system.lived_time import LivedTime
+from fieldagent.wire.credit import CREDIT_BYTES
 
 DAY = 86_400
 
@@ -85,6 +86,11 @@ class Budget:
         if mailbox:
             kept = max(kept, -(-self._limit // 2))
         return max(0, self._limit - kept - self.spent().credits)
+
+    def affordable(self, room: int, *, urgent: bool = False) -> int:
+        """Bytes of `room` that the credits which are left are enough for."""
+        left = self.left(urgent=urgent)
+        return room if left is None else min(room, left * CREDIT_BYTES)
 
     def in_words(self) -> str:
         """What is spent, for people."""

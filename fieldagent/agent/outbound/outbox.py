@@ -31,7 +31,6 @@ from fieldagent.agent.outbound.settlement import (
 )
 from fieldagent.agent.outbound.terms import price
 from fieldagent.package.package import Status
-from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
 
@@ -126,9 +125,9 @@ class ChannelOutbox:
             gather(self._queue)
         first = self._queue.foremost(now)
         urgent = first is not None and self._queue.is_sos(first)
-        allowance = self.allowance(urgent=urgent)
-        room = room if allowance is None else min(room, allowance * CREDIT_BYTES)
-        packed = self.packing.pack(now, room, self._piggyback)
+        ordinary = self.budget.affordable(room)
+        room = self.budget.affordable(room, urgent=urgent)
+        packed = self.packing.pack(now, room, ordinary, self._piggyback)
         if packed is None:
             return None
         number = next(self._numbers)

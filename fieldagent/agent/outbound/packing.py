@@ -24,6 +24,7 @@ from fieldagent.agent.outbound.room import Room, TooLarge
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Package, Status
+from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import Entry, RelayRequest, Source, encode
 from fieldagent.wire.fragments import lacking
 
@@ -114,8 +115,12 @@ class Packing:
         """Something was tried, or dated anew: what was prepared is not what goes."""
         self._prepared = None
 
-    def pack(self, now: float, room: int, piggyback: Piggyback) -> Packed | None:
-        """What is due, in at most `room` bytes; its Packages are taken out of the queue."""
+    def pack(self, now: float, room: int, ordinary: int, piggyback: Piggyback) -> Packed | None:
+        """What is due, in at most `room` bytes; its Packages are taken out of the queue.
+
+        All that is no SOS stays within `ordinary` bytes, or in what the SOS's last credit leaves:
+        the credits that are kept for an SOS pay for nothing else.
+        """
         repeat = piggyback.next_repeat(busy=self._is_busy(now))
         if repeat is not None:
             return self._pack_repeat(repeat, room)
@@ -135,13 +140,14 @@ class Packing:
             except TooLarge as error:
                 self.queue.finish(key, Leg(Status.ERROR, f"too large: {error}"))
                 continue
+            most = room if self.queue.is_sos(key) else _beside(draft, room, ordinary)
             if found.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)
-            elif not pieces and len(found.body) <= room:
+            elif not pieces and len(found.body) <= most:
                 draft, whose, tries = self._draft(found.origin), found.origin, found.tries
                 draft.begin(found.entry, found.body)
-            elif not pieces or not self._joins(found, whose, draft, room):
+            elif not pieces or not self._joins(found, whose, draft, most):
                 passed.append(key)
             if passed and passed[-1] == key:
                 if not pieces:
@@ -157,7 +163,8 @@ class Packing:
         if pieces and pieces[0].count > 1:
             self._tell_end(draft, room, len(self.queue.bursts[pieces[0].sequence].waiting))
         # What is said to our peer is said in our own name, not in that of whom we relay for.
-        words = Piggybacked() if pieces and whose else piggyback.fill(draft, room)
+        most = _beside(draft, room, ordinary)
+        words = Piggybacked() if pieces and whose else piggyback.fill(draft, most)
         if not draft.entries:
             return None
         # What goes between the fragments ends their round: it is answered at once.
@@ -259,3 +266,8 @@ class Packing:
         entry = numbered(outbound.next_sequence(self._journal), package, now)
         draft = self._draft(0)
         return [len(draft.encoded(part)) for part in self.parts(entry, draft.origin)]
+
+
+def _beside(draft: Draft, room: int, ordinary: int) -> int:
+    """Bytes up to which what is no SOS may fill it."""
+    return min(room, max(ordinary, paid_with(len(draft))))

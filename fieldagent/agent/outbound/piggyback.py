@@ -21,7 +21,7 @@ from fieldagent.agent.outbound.holdings import Holdings, numbers_of
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Channel, Item
 from fieldagent.package.payload import Identity
-from fieldagent.wire.credit import CREDIT_BYTES
+from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
@@ -130,7 +130,7 @@ class HubPiggyback:
         self._fill_receipts(draft, room, words)
         if self._asks and draft.entries:
             # No credit more than is paid already.
-            free = min(room, -(-len(draft) // CREDIT_BYTES) * CREDIT_BYTES)
+            free = min(room, paid_with(len(draft)))
             number = outbound.journal_number(self._journal)
             words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
         return words
@@ -138,7 +138,7 @@ class HubPiggyback:
     def _fill_receipts(self, draft: Draft, room: int, words: Piggybacked) -> None:
         """Those that cost nothing; where nothing else goes, those that are worth it."""
         if draft.entries:
-            room = min(room, -(-len(draft) // CREDIT_BYTES) * CREDIT_BYTES)
+            room = min(room, paid_with(len(draft)))
         elif not self.is_worth_sending():
             return
         for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):

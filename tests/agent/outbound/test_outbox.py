@@ -24,6 +24,7 @@ from fieldagent.package.package import Channel, Message, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.store.group import StoreFull
+from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Report, decode, encode
 from fieldagent.wire.fragments import join
 from fieldagent.wire.outcome import Outcome
@@ -375,6 +376,33 @@ async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) ->
         await k.outbox.ready(urgent=True)
         assert k.load().urgent
         assert k.status(waits) is None
+
+
+async def test_nothing_rides_with_an_sos_on_its_reserve(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path, credits_per_day=20, reserve=14) as k:
+        await k.post(message={"content": "0123456789" * 28})
+        await k.send()
+        waits = [await k.post(message={"content": f"report {n} " * 15}) for n in range(8)]
+        for _ in range(3):
+            sos = await k.post(message={"content": "help"}, priority=100)
+            transmission = k.load()
+            await k.outbox.intend(transmission, modem="300", momsn=1)
+            await k.outbox.settle(transmission, Outcome.SENT)
+            assert k.status(sos) is Status.DELIVERED
+            assert len(transmission.body) <= CREDIT_BYTES, "an SOS of one credit"
+        assert [k.status(each) for each in waits] == [None] * 8
+
+
+async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, clock: Any) -> None:
+    async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
+        await k.post(message={"content": "0123456789" * 28})
+        await k.send()
+        rides = await k.post(message={"content": "y"})
+        await k.post(message={"content": "help"}, priority=100)
+        before = k.outbox.spent().credits
+        assert len(await k.send()) == 2
+        assert k.status(rides) is Status.DELIVERED
+        assert k.outbox.spent().credits == before + 1
 
 
 async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) -> None:
