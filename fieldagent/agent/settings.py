@@ -453,8 +453,9 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     if faults:
         raise InvalidSettings(path, faults)
     if path == INSTALLED:
-        # Whoever else looks at them (`fieldagent check`) looks at the unit's state.
-        environ = {"STATE_DIRECTORY": "/var/lib/fieldagent", **environ}
+        # The agent's unit's, whoever looks at them: `fieldagent check` has none, and those of root's
+        # units that have one (systemd.exec(5), StateDirectory=) are given that.
+        environ = {**environ, "STATE_DIRECTORY": "/var/lib/fieldagent"}
     directory = values["state_directory"]
     values["state_directory"] = Path(directory) if directory else state_directory(environ)
     return Settings(**values)

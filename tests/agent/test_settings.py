@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.settings import KEYS, default_path, load, parse
+from fieldagent.agent.settings import INSTALLED, KEYS, default_path, load, parse
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory
 from fieldagent.system.properties import InvalidSettings
@@ -95,6 +95,12 @@ def test_nothing_set_is_a_valid_agent() -> None:
     assert settings.api_port == 9091
     assert settings.satellite_port is None
     assert settings.state_directory == Path("/var/lib/fieldagent")
+
+
+@pytest.mark.parametrize("unit", [{}, {"STATE_DIRECTORY": "/var/lib/fieldagent-update"}])
+def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[str, str]) -> None:
+    """systemd tells root's units of the folder that they share, where the agent leaves nothing."""
+    assert parse("", INSTALLED, unit).state_directory == Path("/var/lib/fieldagent")
 
 
 @pytest.mark.parametrize(
