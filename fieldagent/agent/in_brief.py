@@ -7,13 +7,20 @@ from typing import Any
 
 def in_brief(status: dict[str, Any]) -> str:
     """Of what `GET /api/status` answers."""
-    active = status["sos"]["active"]
-    told = [f"SOS: {active} active, nobody has confirmed"] if active else []
+    told = _sos(status["sos"])
     links = {name: link for name, link in status["channels"].items() if link["configured"]}
     told += [_link(name, link) for name, link in links.items()] or ["no channel is configured"]
     waits = sum(link["queued"] for link in links.values())
     told.append(f"{waits} to send" if waits else "nothing to send")
     return "; ".join(told)
+
+
+def _sos(sos: dict[str, Any]) -> list[str]:
+    if not sos["active"]:
+        return []
+    inside = sum(not (each["delivered"] or each["confirmedBy"]) for each in sos["packages"])
+    undelivered = f"{inside} not delivered yet, " if inside else ""
+    return [f"SOS: {sos['active']} active, {undelivered}nobody has confirmed"]
 
 
 def _link(name: str, link: dict[str, Any]) -> str:

@@ -144,13 +144,15 @@ def status(given: argparse.Namespace) -> int:
 
 def _sos_line(sos: dict[str, Any]) -> str:
     """The first of all that is to be seen."""
-    begun = f"SOS {sos['id']}, sent {clock_time(sos['since'])}"
+    begun = f"SOS {sos['id']}, raised {clock_time(sos['since'])}"
     if sos["confirmedBy"]:
         person = any(each["kind"] == "person" for each in sos["confirmedBy"])
         alone = "" if person else "; nobody has acknowledged it in person yet"
         return escaped(f"{begun}: confirmed by {holders(sos['confirmedBy'])}{alone}")
     again = f"next try {clock_time(sos['nextTry'])}" if sos["nextTry"] else "no channel goes on"
-    return f"{begun}: NOBODY HAS CONFIRMED IT YET; {again}"
+    if not sos["delivered"]:
+        return f"{begun}: NO CHANNEL HAS DELIVERED IT YET; {again}"
+    return f"{begun}, delivered: NOBODY HAS CONFIRMED IT YET; {again}"
 
 
 def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
@@ -163,9 +165,16 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
         escaped(f"{name}: {channel['state']}{reason}"),
         f"  signal {signal}, {channel['queued']} queued, last success"
         f" {clock_time(last) if last else 'none yet'}",
-        f"  today {counted(channel['bytesToday'], 'byte')},"
-        f" {counted(channel['creditsToday'], 'credit')}",
+        f"  today {counted(channel['bytesToday'], 'byte')}, {_cost(channel)}",
     ]
+
+
+def _cost(channel: dict[str, Any]) -> str:
+    limit, kept = channel.get("creditsPerDay"), channel.get("creditsForSos")
+    if limit is None:
+        return counted(channel["creditsToday"], "credit")
+    spent = f"{channel['creditsToday']} of {counted(limit, 'credit')}"
+    return f"{spent}, {kept} of them kept for an SOS" if kept else spent
 
 
 def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:

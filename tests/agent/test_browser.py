@@ -295,6 +295,6 @@ def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:
             # And still the SOS is the first that is to be seen.
             hold(shown)
             shown.locator("#sos-send").click()
-            shown.locator("#alarms p", has_text="Nobody has confirmed it yet").wait_for()
+            shown.locator("#alarms p", has_text="No channel has delivered it yet").wait_for()
             assert shown.locator("#alarms").bounding_box()["y"] == 0
             keep(shown, "queue-of-a-thousand")

@@ -26,8 +26,8 @@ def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
         assert (sos["id"], sos["confirmedBy"]) == (2, [])
         assert 0 < sos["nextTry"] - sos["since"] <= 600 + 60
         first = command(kit, "status").stdout.splitlines()[0]
-        assert first.startswith("SOS 2, sent ")
-        assert "NOBODY HAS CONFIRMED IT YET; next try " in first
+        assert first.startswith("SOS 2, raised ")
+        assert ", delivered: NOBODY HAS CONFIRMED IT YET; next try " in first
         assert "fieldagent_sos_active 1\n" in kit.call("GET", "/metrics").body
         command(kit, "sos", "--cancel")
         assert kit.call("GET", "/api/status").body["sos"] == {"active": 0, "packages": []}
@@ -42,6 +42,9 @@ def test_an_sos_that_nothing_takes_says_so(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         kit.call("POST", "/api/package/async", {"message": {"content": "x"}, "priority": 100})
         until(lambda: kit.call("GET", "/api/status").body["sos"]["active"] == 2)
+        for line in command(kit, "status").stdout.splitlines()[:2]:
+            assert "sent" not in line, "it has not left the kit"
+            assert "NO CHANNEL HAS DELIVERED IT YET" in line
 
 
 def test_what_was_sent_is_listed_newest_first(tmp_path: Path) -> None:
@@ -165,6 +168,14 @@ def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:
         leg = waits(kit, number)
         assert leg["reason"].startswith("the budget of today is spent: 1 of 1 credits")
         assert (leg["nextTry"] + 1) % 86_400 < 2
+        assert ", 1 of 1 credit\n" in command(kit, "status").stdout
+
+
+def test_status_tells_what_is_left_of_the_budget(tmp_path: Path) -> None:
+    budget = {"satellite-credits-per-day": "50", "satellite-sos-reserve": "10"}
+    with sky(tmp_path), agent(tmp_path, budget) as kit:
+        kit.post("a")
+        assert ", 1 of 50 credits, 10 of them kept for an SOS\n" in command(kit, "status").stdout
 
 
 def test_what_the_hub_does_not_take_says_so(tmp_path: Path) -> None:

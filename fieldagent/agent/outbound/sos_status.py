@@ -1,4 +1,5 @@
-"""Each SOS that is not over, as people are told of it: since when, who has it, the next try."""
+"""Each SOS that is not over, as people are told of it: since when, whether it is out, who has it, the
+next try."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.waiting import WaitReasons
-from fieldagent.package.package import Channel
+from fieldagent.package.package import Channel, Status
 
 SHOWN_MAX = 100
 """How many are told of; all are counted."""
@@ -45,6 +46,7 @@ def sos_status(
             {
                 "id": known.id,
                 "since": date(known.accepted),
+                "delivered": known.status is Status.DELIVERED,
                 "confirmedBy": [each.as_json() for each in receipts],
                 "nextTry": None if next_try is None else max(date(now), next_try),
             }

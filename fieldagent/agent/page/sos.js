@@ -28,14 +28,14 @@ export function showAlarms(sos) {
 }
 
 function alarm(each) {
-  const since = `SOS ${each.id}, sent ${clock(each.since)} UTC`;
+  const since = `SOS ${each.id}, raised ${clock(each.since)} UTC`;
   if (each.confirmedBy.length)
     return element("p", { class: "confirmed", role: "status" }, element("strong", {}, since),
       ` Confirmed by ${holders(each.confirmedBy)}.`,
       each.confirmedBy.some(by => by.kind === "person") ? "" : " Nobody has acknowledged it in person yet.");
   const again = each.nextTry ? `Next try ${clock(each.nextTry, { seconds: true })} UTC.` : "No channel goes on with it.";
   return element("p", { role: "alert" }, element("strong", {}, since),
-    " Nobody has confirmed it yet. ", element("span", { class: "again" }, again));
+    each.delivered ? " Delivered. Nobody has confirmed it yet. " : " No channel has delivered it yet. ", element("span", { class: "again" }, again));
 }
 
 /** When the first of what is shown is no longer true, in Unix time. */
