@@ -46,6 +46,7 @@ def _row(told: dict[str, Any]) -> dict[str, Any]:
         "kind": told["kind"],
         "state": told["state"],
         "raised": told["raised"],
+        "of": said.get("timestamp"),
         "device": told["device"]["name"],
         "text": said.get("content"),
         "position": f"{place['latitude']} {place['longitude']}" if place else None,

@@ -150,7 +150,8 @@ def _sos_line(sos: dict[str, Any]) -> str:
         alone = "" if person else "; nobody has acknowledged it in person yet"
         return escaped(f"{begun}: confirmed by {holders(sos['confirmedBy'])}{alone}")
     again = f"next try {clock_time(sos['nextTry'])}" if sos["nextTry"] else "no channel goes on"
-    if not sos["delivered"]:
+    # Until it is started again, an agent of an earlier version runs, which does not tell.
+    if not sos.get("delivered", True):
         return f"{begun}: NO CHANNEL HAS DELIVERED IT YET; {again}"
     return f"{begun}, delivered: NOBODY HAS CONFIRMED IT YET; {again}"
 

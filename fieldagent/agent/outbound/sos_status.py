@@ -1,5 +1,5 @@
-"""Each SOS that is not over, as people are told of it: since when, whether it is out, who has it, the
-next try."""
+"""Each SOS that is not over, as people are told of it: since when, whether a channel has delivered
+it, who has it, the next try."""
 
 from __future__ import annotations
 

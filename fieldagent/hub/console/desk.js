@@ -2,7 +2,7 @@
 
 import { call, me, trouble } from "./hub.js";
 import { by, clock, element } from "./text.js";
-import { said, where } from "./words.js";
+import { cameAt, said, where } from "./words.js";
 import { writeTo } from "./write.js";
 
 const known = new Map();
@@ -60,7 +60,7 @@ const title = sos => `${sos.kind === "overdue" ? "Overdue" : "SOS"} ${sos.id}:`
 
 function alarm(sos) {
   const lines = [
-    element("strong", {}, `${title(sos)}, since ${clock(sos.raised)} UTC`),
+    element("strong", {}, `${title(sos)}, since ${cameAt(sos.raised, sos.item?.event)}`),
     element("p", {}, sos.item ? said(sos.item.event) : ""),
     element("p", {}, `Last seen: ${where(sos.position)}`),
   ];

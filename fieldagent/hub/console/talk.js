@@ -2,7 +2,7 @@
 
 import { call, trouble } from "./hub.js";
 import { by, clock, element } from "./text.js";
-import { said } from "./words.js";
+import { cameAt, said } from "./words.js";
 
 const LOOK = 5000;
 const STATES = { waiting: "waits for", "on its way": "on its way to", stored: "stored by", expired: "expired for",
@@ -21,7 +21,7 @@ function line(item) {
     }
   };
   const whole = element("details", { ontoggle: toggled }, element("summary", {},
-    element("span", { class: "quiet" }, `${clock(item.accepted)} UTC ${item.sender.name}: `),
+    element("span", { class: "quiet" }, `${cameAt(item.accepted, item.event)} ${item.sender.name}: `),
     item.sos ? element("strong", {}, "SOS ") : "", said(item.event)), list);
   return element("li", {}, whole);
 }

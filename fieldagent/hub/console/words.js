@@ -11,3 +11,12 @@ export function said(event) {
   if (event.type === "Data") return "data";
   return [event.name, `${event.latitude} ${event.longitude}`, event.notes].filter(Boolean).join(", ");
 }
+
+/** Seconds: what took longer has waited on its way, perhaps for a signal. */
+const AT_ONCE = 120;
+
+/** When it came, and of when it is where that is another time: it is no news then. */
+export function cameAt(unix, event) {
+  const dated = event ? Date.parse(event.timestamp) / 1000 : unix;
+  return `${clock(unix)} UTC` + (Math.abs(unix - dated) > AT_ONCE ? ` (of ${clock(dated)} UTC)` : "");
+}
