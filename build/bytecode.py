@@ -26,7 +26,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 COMMANDS = (
     *("check", "completion", "demo", "kit_health", "manual", "page", "provision", "qr_code"),
     *("hub_database", "hub_deletion", "hub_device", "hub_export", "hub_settings", "hub_sos"),
-    *("cloud_init", "hub_update", "root_units", "update_offer"),
+    *("cloud_init", "debian_packages", "hub_update", "root_units", "update_offer"),
     *("settings", "settings_trial", "simulate", "simulate_node", "trial", "update"),
 )
 """Of `fieldagent.cli`: what people and units start now and then."""

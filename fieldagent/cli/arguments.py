@@ -285,7 +285,11 @@ def _add_update(commands: Subparsers) -> None:
     summary = "put a signed program in this one's place, and back where it does not work"
     update = command(commands, "update", ("update", "update"), summary)
     update.add_argument(
-        "what", nargs="?", metavar="FILE|URL", help="the program; its signature is beside it"
+        "what",
+        nargs="?",
+        metavar="FILE|URL|VERSION",
+        help="the program, its signature beside it; of Debian packages one of apt's versions"
+        " (the newest that apt knows)",
     )
     update.add_argument("--older", action="store_true", help="also one that is no newer")
     update.add_argument("--last", action="store_true", help="how the last update ended")

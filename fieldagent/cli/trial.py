@@ -22,7 +22,8 @@ from pathlib import Path
 
 from fieldagent.agent import outcomes
 from fieldagent.agent.settings import load
-from fieldagent.cli import kit_health
+from fieldagent.cli import debian_packages, kit_health
+from fieldagent.cli.debian_packages import NotInstalled
 from fieldagent.cli.exit_codes import ERROR, OK
 from fieldagent.cli.kit_health import Wanted
 from fieldagent.cli.local_http import CallFailed, call
@@ -47,6 +48,8 @@ class Place:
         self.new = folder / "new.pyz"
         self.previous = folder / "previous.pyz"
         """Which takes the steps."""
+        self.packages = folder / "packages"
+        """Of both versions, where the program came as Debian packages."""
         self.trial = folder / "trial.json"
         self.result = folder / outcomes.UPDATE
         self.offered = folder / outcomes.PROGRAM
@@ -64,7 +67,7 @@ class Trial:
     version: str
     previous_version: str
     program: str
-    """The file that is put in place."""
+    """The file that is put in place, where no packages are installed."""
     settings: str
     channels: dict[str, str] = field(default_factory=dict)
     """Those that worked, each with its state."""
@@ -80,9 +83,9 @@ class Trial:
     """Why it goes back."""
     offer: int = 0
     """Number of the hub's; 0 where none of its brought this."""
-
-    def wanted(self) -> Wanted:
-        return Wanted(Path(self.settings), self.channels, self.version, self.minutes, self.steady)
+    package: str = ""
+    """Version of the packages that are installed; empty where a file is put in place."""
+    previous_package: str = ""
 
 
 def read(place: Place) -> Trial:
@@ -124,7 +127,7 @@ def _take_steps(place: Place) -> int:
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
                 write(place, trial)
-                why = kit_health.watched(trial.wanted(), trial.boots)
+                why = kit_health.watched(_wanted(trial), trial.boots)
                 if not why:
                     _end(place, trial)
                     return OK
@@ -137,19 +140,33 @@ def _take_steps(place: Place) -> int:
     return OK
 
 
+def _wanted(trial: Trial) -> Wanted:
+    return Wanted(Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady)
+
+
 def _switched(place: Place, trial: Trial) -> Trial:
     kit_health.systemctl("stop", kit_health.AGENT)
     journal = _journal(trial)
     # Where power failed below, the new program may have begun: the copy of before is kept.
     if journal.exists() and journal_version(journal.parent) == trial.journal_version:
         _copy(journal, place.journal)
-    put_file(Path(trial.program), place.new.read_bytes(), mode=0o644)
+    try:
+        _put(place, trial, place.new, trial.package)
+    except NotInstalled as failed:
+        return replace(trial, phase="back", why=str(failed))
     return replace(trial, phase="watch")
+
+
+def _put(place: Place, trial: Trial, program: Path, package: str) -> None:
+    if package:
+        debian_packages.install(place.packages, package)
+    else:
+        put_file(Path(trial.program), program.read_bytes(), mode=0o644)
 
 
 def _go_back(place: Place, trial: Trial) -> None:
     kit_health.systemctl("stop", kit_health.AGENT)
-    put_file(Path(trial.program), place.previous.read_bytes(), mode=0o644)
+    _put(place, trial, place.previous, trial.previous_package)
     journal = _journal(trial)
     lost = ""
     if trial.journal_version and journal_version(journal.parent) > trial.journal_version:

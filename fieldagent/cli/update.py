@@ -18,9 +18,11 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import NamedTuple
 
 from fieldagent.agent.settings import load
-from fieldagent.cli import kit_health, root_units, trial
+from fieldagent.cli import debian_packages, kit_health, root_units, trial
+from fieldagent.cli.debian_packages import NotAtHand
 from fieldagent.cli.exit_codes import ERROR, IO_FAILED, OK, REFUSED, TAKEN
 from fieldagent.cli.log_lines import complain
 from fieldagent.cli.settings_trial import SettingsPlace
@@ -80,18 +82,15 @@ def _as_root(error: OSError) -> str:
 
 def begin(given: argparse.Namespace, place: Place, offer: ProgramOffer | None = None) -> Trial:
     """`offer` is the hub's that brings it. Raises NotTaken, OSError."""
-    if not given.what:
-        raise NotTaken("name the new program, a file or an address: `fieldagent update FILE|URL`")
-    _can_be_replaced(given.program)
     if place.trial.exists():
         version = trial.read(place).version
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
     if SettingsPlace(given.state).trial.exists():
         raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
-    content = _verified(given.what, given.key)
     root_units.make(place.folder)
-    put_file(place.new, content)
-    put_file(place.previous, given.program.read_bytes())
+    programs = _programs(given, place)
+    put_file(place.new, programs.new)
+    put_file(place.previous, programs.now)
     now, next_ = _version(place.previous), _version(place.new)
     if offer is not None and offer.version != next_:
         raise NotTaken(f"{given.what} is {next_}, and {offer.version} was offered")
@@ -114,6 +113,8 @@ def begin(given: argparse.Namespace, place: Place, offer: ProgramOffer | None = 
         minutes=given.within,
         steady=given.steady,
         offer=0 if offer is None else offer.number,
+        package=programs.package,
+        previous_package=programs.previous_package,
     )
     place.result.unlink(missing_ok=True)
     trial.write(place, offered)
@@ -126,15 +127,57 @@ def _start_unit(place: Place) -> None:
     start = ["systemctl", "start", "--no-block", trial.UNIT]
     if subprocess.run(start, stdin=subprocess.DEVNULL).returncode != 0:
         place.trial.unlink()
-        raise NotTaken(f"{trial.UNIT} cannot be started: run systemd/install of this version again")
+        raise NotTaken(
+            f"{trial.UNIT} cannot be started: run systemd/install of this version again,"
+            " or `sudo apt install --reinstall fieldagent`"
+        )
 
 
-def _can_be_replaced(program: Path) -> None:
-    if program.is_file():
-        return
+class Programs(NamedTuple):
+    """Each as one file that Python starts."""
+
+    new: bytes
+    now: bytes
+    package: str = ""
+    """Version of the Debian packages that bring the new one; empty where none do."""
+    previous_package: str = ""
+
+
+def _programs(given: argparse.Namespace, place: Place) -> Programs:
+    program: Path = given.program
     if (program.parent / "__main__.py").exists():
-        raise NotTaken("fieldagent is here as a Debian package: `sudo apt install` updates it")
-    raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
+        try:
+            return _packaged(given.what, place.packages)
+        except NotAtHand as missing:
+            raise NotTaken(str(missing)) from None
+    if not program.is_file():
+        raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
+    if not given.what:
+        raise NotTaken("name the new program, a file or an address: `fieldagent update FILE|URL`")
+    return Programs(_verified(given.what, given.key), program.read_bytes())
+
+
+def _packaged(version: str | None, folder: Path) -> Programs:
+    """Raises NotAtHand, OSError."""
+    now = debian_packages.installed()
+    next_ = version or debian_packages.newest()
+    if not version and next_ == now:
+        raise NotAtHand(f"apt has nothing newer than {now}: `sudo apt update` fetches its lists")
+    debian_packages.fetch(folder, next_)
+    try:
+        debian_packages.fetch(folder, now)
+    except NotAtHand as missing:
+        raise NotAtHand(
+            f"{missing}. The way back needs them: put them into {folder}, or"
+            f" `sudo apt install {debian_packages.NAMES[-1]}` updates without one"
+        ) from None
+    debian_packages.keep_only(folder, now, next_)
+    debian_packages.change_alone(folder, next_)
+    new, before = (debian_packages.content(folder, each) for each in (next_, now))
+    if debian_packages.UNIT not in new:
+        raise NotAtHand(f"{next_} has no {trial.UNIT}, which could bring {now} back")
+    packed = debian_packages.as_zipapp
+    return Programs(packed(new), packed(before), next_, now)
 
 
 def _verified(what: str, key: Path) -> bytes:

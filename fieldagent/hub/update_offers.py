@@ -56,7 +56,8 @@ def cannot(kit: Candidate) -> str:
     if kit.disabled is not None:
         return "it is disabled"
     if kit.installed == "package":
-        return "it was installed as a Debian package: apt updates it"
+        # Which its own apt fetches, from where it is told to, and trusts by other keys.
+        return "it was installed as a Debian package: `sudo fieldagent update` on the kit"
     if kit.installed not in ("", ZIPAPP):
         return "it was not installed as a zipapp, which alone can be replaced"
     if kit.version and not kit.installed:

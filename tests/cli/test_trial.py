@@ -6,24 +6,28 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fieldagent.cli import kit_health, root_units, trial, update
+from fieldagent.cli import debian_packages, kit_health, root_units, trial, update
+from fieldagent.cli.debian_packages import NotInstalled
 from fieldagent.cli.trial import Place, Trial
+from fieldagent.system.folder import sync_folder
 from tests.cut import PowerCut, cut_at
 
 OLD, NEW = b"the program before\n", b"the new program\n"
+HALF = b"what dpkg leaves in the middle\n"
 STEPS = 48
 """More than there are: the last ones are cut nowhere."""
 
 
 class Kit:
-    """`works`: whether the new program does."""
+    """`works`: whether the new program does. `packages`: whether it comes as Debian packages."""
 
-    def __init__(self, folder: Path, *, works: bool) -> None:
+    def __init__(self, folder: Path, *, works: bool, packages: bool = False) -> None:
         self.works, self.runs = works, True
         self.place = Place(folder / "update")
         root_units.make(self.place.folder)
@@ -39,10 +43,19 @@ class Kit:
                 "PRAGMA journal_mode=WAL; CREATE TABLE package (text);"
                 "INSERT INTO package VALUES ('SOS'); PRAGMA user_version=13;"
             )
-        trial.write(
-            self.place,
-            Trial("2", "1", str(self.program), str(self.settings), {}, 13, minutes=0, steady=0),
+        offered = Trial(
+            "2", "1", str(self.program), str(self.settings), {}, 13, minutes=0, steady=0
         )
+        if packages:
+            offered = replace(offered, package="2", previous_package="1")
+        trial.write(self.place, offered)
+
+    def install(self, _: Path, version: str) -> None:
+        """What dpkg does: each file for itself, whatever is there."""
+        self.program.write_bytes(HALF)
+        sync_folder(self.program.parent)
+        self.program.write_bytes(NEW if version == "2" else OLD)
+        sync_folder(self.program.parent)
 
     def systemctl(self, *words: str) -> None:
         """What the agent does when it is started: the new one brings its journal to its version."""
@@ -53,7 +66,7 @@ class Kit:
 
     def status(self, _: Path) -> dict[str, Any] | None:
         new = self.program.read_bytes() == NEW
-        if new and not self.works:
+        if self.program.read_bytes() == HALF or (new and not self.works):
             return None
         channels = {"Cellular": {"configured": False}}
         return {"version": "2" if new else "1", "uptime": 60.0, "channels": channels}
@@ -63,19 +76,24 @@ class Kit:
             return [*db.execute("SELECT text FROM package"), *db.execute("PRAGMA user_version")]
 
 
+PACKAGES = pytest.mark.parametrize("packages", [False, True], ids=["zipapp", "packages"])
+
+
+@PACKAGES
 @pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
 @pytest.mark.parametrize("step", range(STEPS))
 def test_power_may_fail_at_any_step(
-    tmp_path: Path, step: int, works: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, step: int, works: bool, packages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit = Kit(tmp_path, works=works)
+    kit = Kit(tmp_path, works=works, packages=packages)
+    monkeypatch.setattr(debian_packages, "install", kit.install)
     monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
     monkeypatch.setattr(kit_health, "status", kit.status)
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *files, (kit_health, "systemctl")) as made:
         trial.go_on(kit.place)
     assert len(made) < STEPS, "there are more steps than this test cuts"
-    assert kit.program.read_bytes() in (OLD, NEW)
+    assert kit.program.read_bytes() in (OLD, NEW, HALF)[: 3 if packages else 2]
     # The next start of the kit begins with whatever program is there.
     kit.systemctl("start")
     trial.go_on(kit.place)
@@ -86,12 +104,14 @@ def test_power_may_fail_at_any_step(
     assert not kit.place.journal.exists()
 
 
+@PACKAGES
 @pytest.mark.parametrize("step", range(STEPS))
 def test_what_works_no_more_after_a_power_cut_goes_back_whole(
-    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, step: int, packages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However far it was, its end among it: nothing that the way back needs is gone before."""
-    kit = Kit(tmp_path, works=True)
+    kit = Kit(tmp_path, works=True, packages=packages)
+    monkeypatch.setattr(debian_packages, "install", kit.install)
     monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
     monkeypatch.setattr(kit_health, "status", kit.status)
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
@@ -138,6 +158,29 @@ def test_a_disk_that_fails_leaves_the_agent_at_work(
     assert kit.program.read_bytes() == OLD
     assert trial.go_on(kit.place) == 0
     assert kit.program.read_bytes() == NEW
+
+
+def test_packages_that_dpkg_cannot_install_give_way_to_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it cannot put those back either, the agent is started all the same, and the next start
+    of the kit goes on."""
+    kit = Kit(tmp_path, works=True, packages=True)
+    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "status", kit.status)
+
+    def fails(_: Path, version: str) -> None:
+        kit.program.write_bytes(HALF)
+        raise NotInstalled(f"dpkg cannot install it: {version} is cursed")
+
+    with monkeypatch.context() as failing, pytest.raises(NotInstalled, match="1 is cursed"):
+        failing.setattr(debian_packages, "install", fails)
+        trial.go_on(kit.place)
+    assert kit.runs
+    monkeypatch.setattr(debian_packages, "install", kit.install)
+    assert trial.go_on(kit.place) == 1
+    assert kit.program.read_bytes() == OLD
+    assert "2 is cursed" in kit.place.result.read_text()
 
 
 def test_a_kit_that_starts_again_and_again_goes_back(

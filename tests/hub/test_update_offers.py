@@ -157,7 +157,7 @@ def test_who_can_take_none_is_told_why(fleet: Fleet) -> None:
 
     assert why(1) == ""
     for installed, words in (
-        ("package", "apt updates it"),
+        ("package", "`sudo fieldagent update` on the kit"),
         ("sources", "not installed as a zipapp"),
         ("", "knows no offers"),
     ):

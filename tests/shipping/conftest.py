@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.machine import lacking
+from tests.machine import lacking, tool
 
 ROOT = Path(__file__).parents[2]
 CANNOT = 77
@@ -31,6 +31,17 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(target: Path, *arguments: str, **how: Any) -> Path:
     subprocess.run([ROOT / "build/zipapp", target, *arguments], check=True, **how)
     return target
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return build_packages(tmp_path_factory.mktemp("packages"))
+
+
+def build_packages(folder: Path) -> list[Path]:
+    tool("dpkg-deb", "dpkg")
+    subprocess.run([ROOT / "build/deb", folder], check=True, stdout=subprocess.DEVNULL)
+    return sorted(folder.glob("*.deb"))
 
 
 @pytest.fixture(scope="session", params=["as built", "3.13", "arm64"])

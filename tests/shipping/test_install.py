@@ -45,6 +45,7 @@ HUB_SETTINGS = "etc/fieldagent/hub.properties"
 LATER = re.compile("Unknown key (name )?'(RestartSteps|RestartMaxDelaySec)'")
 """From systemd 254 on: Debian 12 has 252."""
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
+PACKAGES_UNIT = ROOT / "build/packages/fieldagent-update.service"
 
 
 @pytest.fixture
@@ -310,7 +311,7 @@ def test_what_a_unit_runs_does_with_what_that_leaves_of_proc(tmp_path: Path, nam
             assert running.port
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@pytest.mark.parametrize("unit", [*UNITS, PACKAGES_UNIT], ids=lambda unit: unit.stem)
 def test_unit_is_understood(unit: Path, tmp_path: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
     # With a command that is there: ours is not installed on this machine.

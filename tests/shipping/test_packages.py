@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.machine import lacking, tool
-from tests.shipping.conftest import ROOT
+from tests.machine import tool
+from tests.shipping.conftest import build_packages
+from tests.shipping.debian import on_debian, signed_repository
 
-CANNOT = 77
 NAMES = {"fieldagent", "fieldagent-common", "fieldagent-hub"}
-
-
-def build(folder: Path) -> list[Path]:
-    tool("dpkg-deb", "dpkg")
-    subprocess.run([ROOT / "build/deb", folder], check=True, stdout=subprocess.DEVNULL)
-    return sorted(folder.glob("*.deb"))
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return build(tmp_path_factory.mktemp("packages"))
 
 
 def test_two_builds_are_the_same_bytes(packages: list[Path], tmp_path: Path) -> None:
     assert {each.name.partition("_")[0] for each in packages} == NAMES
     assert all(each.name.endswith("_all.deb") for each in packages)
-    again = build(tmp_path)
+    again = build_packages(tmp_path)
     assert [each.read_bytes() for each in again] == [each.read_bytes() for each in packages]
 
 
@@ -77,31 +64,10 @@ def test_compiled_code_finds_its_data(packages: list[Path], tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Signed by a key that lives as long."""
-    tool("apt-ftparchive", "apt-utils")
-    gpg = tool("gpg", "gpg")
-    home, folder = tmp_path_factory.mktemp("gpg"), tmp_path_factory.mktemp("repository")
-    environment = {**os.environ, "GNUPGHOME": str(home)}
-    key = ["--quick-gen-key", "ops@example.org", "ed25519", "sign", "never"]
-    quiet = ["--batch", "--quiet", "--passphrase", ""]
-    subprocess.run([gpg, *quiet, *key], env=environment, check=True)
-    made = [str(each) for each in (ROOT / "build/repository", folder)]
-    try:
-        subprocess.run([*made, "ops@example.org", *packages], env=environment, check=True)
-        yield folder
-    finally:
-        subprocess.run(["gpgconf", "--kill", "all"], env=environment)
+def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return signed_repository(tmp_path_factory.mktemp("repository"), packages)
 
 
 @pytest.mark.parametrize("release", ["bookworm", "trixie"])
 def test_from_the_first_installation_to_the_purge(repository: Path, release: str) -> None:
-    done = subprocess.run(
-        [ROOT / "build/debian", "--with", repository, release, "tests/shipping/packages.sh"],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode == CANNOT:
-        lacking(done.stderr.strip())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("== done\n")
+    on_debian(release, repository, "tests/shipping/packages.sh")

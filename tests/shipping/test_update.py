@@ -157,15 +157,6 @@ def test_what_nobody_trusted_has_signed_is_refused(zipapp: Path, tmp_path: Path)
         assert {unsigned.returncode, changed.returncode, nobody.returncode} == {65}
 
 
-def test_a_debian_package_is_left_to_apt(zipapp: Path, tmp_path: Path) -> None:
-    (tmp_path / "kit").mkdir()
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/__main__.py").touch()
-    with kit(tmp_path / "kit", zipapp, {}) as made:
-        done = made.update("new.pyz", "--program", tmp_path / "lib/fieldagent.pyz")
-        assert "apt install" in done.stderr
-
-
 def test_nothing_was_updated_yet(zipapp: Path, tmp_path: Path) -> None:
     (tmp_path / "kit").mkdir()
     with kit(tmp_path / "kit", zipapp, {}) as made:

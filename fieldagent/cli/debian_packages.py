@@ -1,0 +1,194 @@
+"""The kit's program as Debian packages: apt fetches them for an update, and dpkg installs them.
+
+apt trusts what a signed repository holds (apt-secure(8)). The packages of both versions are at hand
+before anything is changed, so that the unit needs no network, neither onwards nor back. dpkg
+unpacks and configures them again from the beginning where power has failed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fieldagent.system.folder import put_file
+
+NAMES = ("fieldagent-common", "fieldagent")
+HUB = "fieldagent-hub"
+"""Which needs the program in its own version."""
+PROGRAM = "./usr/lib/fieldagent/"
+UNIT = "./usr/lib/systemd/system/fieldagent-update.service"
+WHOLE = ("installed", "triggers-awaited", "triggers-pending")
+"""dpkg's states of a package that is configured (dpkg-query(1))."""
+QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+LOCK = Path("/var/lib/dpkg/lock-frontend")
+LOCKED = 600.0
+"""Seconds in which another apt is to have ended."""
+LOOK = 1.0
+TOLD = 300
+"""Characters of the end of what dpkg says, where it names no error."""
+
+
+class NotAtHand(Exception):
+    """The packages that an update or its way back needs; the text says what to do."""
+
+
+class NotInstalled(OSError):
+    """dpkg could not; the text is what it said."""
+
+
+def files(folder: Path, version: str) -> list[Path]:
+    return [folder / f"{name}_{version}_all.deb" for name in NAMES]
+
+
+def installed() -> str:
+    """Their version, as dpkg writes it. Raises NotAtHand."""
+    form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
+    told = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
+    # Without a version where it was removed and purged.
+    rows = [line.split() for line in told.splitlines()]
+    found = {name: version for name, *version, state in rows if state in WHOLE}
+    if HUB in found:
+        raise NotAtHand(
+            f"{HUB} is installed here too, and its database would not follow back:"
+            " `sudo apt install` updates both"
+        )
+    versions = {version for name in NAMES for version in found.get(name, [""])}
+    if len(versions) != 1 or "" in versions:
+        raise NotAtHand(
+            f"{' and '.join(NAMES)} are not installed whole, in one version:"
+            " `sudo apt --fix-broken install` first"
+        )
+    return versions.pop()
+
+
+def newest() -> str:
+    """Of those that apt's lists have, by its preferences. Raises NotAtHand."""
+    policy = _run("apt-cache", "policy", NAMES[-1]).stdout
+    found = re.search(r"^  Candidate: (\S+)$", policy, re.MULTILINE)
+    if found is None:
+        raise NotAtHand(f"apt knows no package {NAMES[-1]}: `sudo apt update` fetches its lists")
+    return found[1]
+
+
+def fetch(folder: Path, version: str) -> None:
+    """Into the folder, unless they are there. Raises NotAtHand, OSError."""
+    if all(each.exists() for each in files(folder, version)):
+        return
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with TemporaryDirectory() as place:
+        named = [f"{name}={version}" for name in NAMES]
+        done = _run("apt-get", "download", *named, folder=Path(place))
+        for each in files(folder, version):
+            try:
+                put_file(each, (Path(place) / each.name).read_bytes())
+            except FileNotFoundError:
+                raise NotAtHand(f"apt cannot fetch {version}: {_why(done)}") from None
+
+
+def keep_only(folder: Path, *versions: str) -> None:
+    kept = {each for version in versions for each in files(folder, version)}
+    for each in set(folder.iterdir()) - kept:
+        each.unlink()
+
+
+def change_alone(folder: Path, version: str) -> None:
+    """Whether nothing else would have to change with them, which no way back undoes. Raises
+    NotAtHand."""
+    allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
+    named = map(str, files(folder, version))
+    done = _run("apt-get", "--simulate", "--reinstall", *allowed, "install", *named)
+    if done.returncode:
+        raise NotAtHand(f"apt cannot install {version}: {_why(done)}")
+    changed = re.findall(r"^(?:Inst|Remv) (\S+)", done.stdout, re.MULTILINE)
+    if others := sorted(set(changed) - set(NAMES)):
+        raise NotAtHand(
+            f"{version} changes {', '.join(others)} too, which no way back undoes:"
+            f" `sudo apt install {NAMES[-1]}={version}` does it without one"
+        )
+
+
+def content(folder: Path, version: str) -> dict[str, bytes]:
+    """Their files by name, which begins with `./`. Raises NotAtHand."""
+    found = {}
+    for each in files(folder, version):
+        done = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
+        if done.returncode:
+            why = done.stderr.decode(errors="replace").strip()
+            raise NotAtHand(f"{each} cannot be read: {why}; remove it, and try again")
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+            for member in archive:
+                if (file := archive.extractfile(member)) is not None:
+                    found[member.name] = file.read()
+    return found
+
+
+def as_zipapp(found: dict[str, bytes]) -> bytes:
+    """The program among them, in one file that Python starts."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, file in found.items():
+            if name.startswith(PROGRAM):
+                archive.writestr(zipfile.ZipInfo(name.removeprefix(PROGRAM)), file)
+    return made.getvalue()
+
+
+def install(folder: Path, version: str) -> None:
+    """In the place of whatever version is there, whole or not. Raises NotInstalled, OSError."""
+    with _alone():
+        # Whoever holds apt's lock for dpkg says so (dpkg(1)).
+        dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
+        done = _run(*dpkg, "--install", *map(str, files(folder, version)))
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    if done.returncode:
+        # The first of several, which goes on in lines that are indented.
+        first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)
+        why = first[0] if first else done.stderr[-TOLD:]
+        raise NotInstalled(f"dpkg cannot install it: {' '.join(why.split())}")
+    # dpkg waits for the disk; what the packages' own scripts have made is not on it for sure.
+    os.sync()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other apt: dpkg would fail at once where one runs. Raises OSError."""
+    until = time.monotonic() + LOCKED
+    with LOCK.open("wb") as lock:
+        while True:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise OSError(f"another apt has held {LOCK} for {LOCKED:g} s") from None
+            time.sleep(LOOK)
+        yield
+
+
+def _run(*command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env={**os.environ, **QUIET},
+        cwd=folder,
+    )
+
+
+def _why(done: subprocess.CompletedProcess[str]) -> str:
+    """apt's own errors, without what it says around them."""
+    said = re.findall(r"^E: (.+)$", done.stderr, re.MULTILINE)
+    return "; ".join(said) or f"`{' '.join(done.args)}` ended with {done.returncode}"

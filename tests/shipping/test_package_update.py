@@ -1,0 +1,63 @@
+"""A kit with Debian packages is updated from a signed repository, and goes back: real apt, dpkg and
+agents on each Debian; systemd alone is stood in for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fieldagent import __version__
+from fieldagent.agent.journal.schema import JOURNAL
+from tests.shipping.debian import on_debian, repacked, signed_repository
+
+PROGRAM = "usr/lib/fieldagent/fieldagent"
+WORKS, DEAD, BROKEN = "9.1.0", "9.0.1", "9.0.2"
+LATER = {
+    f"{PROGRAM}/agent/journal/schema.py": (
+        f"JOURNAL = Schema({JOURNAL.version}, TABLES, STEPS)",
+        f"JOURNAL = Schema({JOURNAL.version + 1}, TABLES,"
+        f" {{**STEPS, {JOURNAL.version}: 'CREATE TABLE later (x);'}})",
+    )
+}
+CHANGES = {
+    WORKS: LATER,
+    DEAD: {
+        f"{PROGRAM}/cli/run.py": (
+            "    start_logging(given.verbose)\n",
+            "    raise SystemExit('no')\n",
+        )
+    },
+    BROKEN: {"DEBIAN/postinst": ("set -e\n", 'set -e\n[ "$1" != configure ] || exit 3\n')},
+}
+
+
+@pytest.fixture(scope="module")
+def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is built here, and later versions of it."""
+    folder = tmp_path_factory.mktemp("later")
+    later = [
+        repacked(package, folder, version, of_version(version) | changes)
+        for version, changes in CHANGES.items()
+        for package in packages
+        if "hub" not in package.name
+    ]
+    return signed_repository(tmp_path_factory.mktemp("repository"), [*packages, *later])
+
+
+def of_version(version: str) -> dict[str, tuple[str, str]]:
+    return {f"{PROGRAM}/__init__.py": (__version__, version)}
+
+
+def now(repository: Path) -> str:
+    """As dpkg writes the version that is built here."""
+    names = " ".join(each.name for each in repository.glob("fieldagent_*.deb"))
+    found: set[str] = set(re.findall(r"fieldagent_(\S+)_all", names))
+    (version,) = found - set(CHANGES)
+    return version
+
+
+def test_newer_packages_take_over_and_those_that_do_not_do_give_way(repository: Path) -> None:
+    script = ["tests/shipping/package_update.sh", now(repository), WORKS, DEAD, BROKEN]
+    on_debian("trixie", repository, *script)
