@@ -197,7 +197,8 @@ KEYS = (
         "satellite-sos-reserve",
         whole(0, 1_000_000, "credits"),
         0,
-        "credits of these that only priority 100 and above may use (0)",
+        "credits of these that only priority 100 and above may use, half of them also to fetch the"
+        " answer (0)",
     ),
     Key(
         "satellite-mailbox-check",
@@ -453,8 +454,8 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     if faults:
         raise InvalidSettings(path, faults)
     if path == INSTALLED:
-        # The agent's unit's, whoever looks at them: `fieldagent check` has none, and those of root's
-        # units that have one (systemd.exec(5), StateDirectory=) are given that.
+        # The agent's unit's, whoever looks at them: `fieldagent check` has none, and those of
+        # root's units that have one (systemd.exec(5), StateDirectory=) are given that.
         environ = {**environ, "STATE_DIRECTORY": "/var/lib/fieldagent"}
     directory = values["state_directory"]
     values["state_directory"] = Path(directory) if directory else state_directory(environ)

@@ -139,7 +139,8 @@ class Outbox(Protocol):
 
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         """Credits left today, None without a budget; `urgent` may use the reserve, and a check of
-        the `mailbox` nothing that is kept for what the kit itself has to say."""
+        the `mailbox` nothing that is kept for what the kit itself has to say, unless it is for the
+        answer to an SOS."""
 
     def held_back(self) -> str:
         """Why nothing leaves although something waits, for people; empty where nothing does."""

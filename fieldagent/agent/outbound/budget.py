@@ -77,14 +77,15 @@ class Budget:
     def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         """Credits that may still be spent today; None without a budget.
 
-        `urgent` may use the reserve; a check of the `mailbox` leaves half of the day's credits to
-        what the kit itself has to say.
+        `urgent` may use the reserve. A check of the `mailbox` leaves half of the day's credits to
+        what the kit itself has to say; an `urgent` one, for the answer to an SOS, half of the
+        reserve.
         """
         if self._limit is None:
             return None
         kept = 0 if urgent else self._reserve
         if mailbox:
-            kept = max(kept, -(-self._limit // 2))
+            kept = -(-self._reserve // 2) if urgent else max(kept, -(-self._limit // 2))
         return max(0, self._limit - kept - self.spent().credits)
 
     def affordable(self, room: int, *, urgent: bool = False) -> int:

@@ -14,7 +14,7 @@ from itertools import count
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, Intent, Transmission
-from fieldagent.agent.journal import losses, outbound
+from fieldagent.agent.journal import losses, outbound, sos
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
 from fieldagent.agent.outbound.budget import Budget
@@ -238,6 +238,8 @@ class ChannelOutbox:
         )
 
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+        # Its answer ends an SOS, which otherwise goes again and again, for more than a credit.
+        urgent = urgent or (mailbox and bool(sos.declared(self._journal)))
         return self.budget.left(urgent=urgent, mailbox=mailbox)
 
     def held_back(self) -> str:

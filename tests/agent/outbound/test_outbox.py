@@ -393,6 +393,22 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(tmp_path: Path, clock: A
         assert [k.status(each) for each in waits] == [None] * 8
 
 
+async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
+        await k.post(message={"content": "0123456789" * 28})
+        await k.send()
+        assert k.outbox.allowance(mailbox=True) == 0
+        await k.post(message={"content": "help"}, priority=100)
+        await k.send()
+        assert k.outbox.spent().credits == 7
+        assert k.outbox.allowance(mailbox=True) == 1
+        await k.outbox.spend(1)
+        assert k.outbox.allowance(mailbox=True) == 0
+        assert k.outbox.allowance(urgent=True) == 2
+
+
 async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "0123456789" * 28})
