@@ -27,10 +27,13 @@ def binaries() -> Path | None:
 class Server:
     """It has its data in `folder`; `where` is that of PostgreSQL's programs."""
 
-    def __init__(self, where: Path, folder: Path, *, durable: bool = False) -> None:
+    def __init__(
+        self, where: Path, folder: Path, *, durable: bool = False, preload: str = ""
+    ) -> None:
         self._where = where
         self._folder = folder
         self._durable = durable
+        self._preload = preload
         self._as_account: list[str] = []
         if os.geteuid() == 0:
             shutil.chown(folder, ACCOUNT)
@@ -44,7 +47,14 @@ class Server:
         settings = f"-k {self._folder} -c listen_addresses= -c max_connections=200"
         if not self._durable:
             settings += " -c fsync=off"
+        if self._preload:
+            settings += f" -c shared_preload_libraries={self._preload}"
         self._control("-o", settings, "start")
+
+    @property
+    def pid(self) -> int:
+        """Of the process that has started all others."""
+        return int((self._folder / "data/postmaster.pid").read_text().split()[0])
 
     def restart(self) -> None:
         """As after a crash."""
@@ -69,13 +79,14 @@ class Server:
 
 
 @contextmanager
-def server(*, durable: bool = False) -> Iterator[Server]:
-    """`durable`: what it has committed is on the disk, as what it costs is measured."""
+def server(*, durable: bool = False, preload: str = "") -> Iterator[Server]:
+    """`durable`: what it has committed is on the disk, as what it costs is measured. `preload` is
+    one of its own libraries."""
     where = binaries()
     if where is None:
         lacking("no PostgreSQL server: apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="fieldagent-postgres-"))
-    running = Server(where, folder, durable=durable)
+    running = Server(where, folder, durable=durable, preload=preload)
     running.start()
     try:
         yield running

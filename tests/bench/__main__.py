@@ -10,16 +10,16 @@ from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.sbd import MO_BYTES
 from tests.bench.consoles import main as consoles
 from tests.bench.crowd import unanswered
-from tests.bench.durable import durable
-from tests.bench.http import ratio as http_ratio
-from tests.bench.hub import main as hub
 from tests.bench.large_hub import main as large_hub
 from tests.bench.links import main as links
 from tests.bench.long_queue import long_queue
-from tests.bench.process import memory_ratio, start_ratio, zipapp_ratio
+from tests.bench.post import main as post
+from tests.bench.process import main as process
+from tests.bench.pushes import main as pushes
 from tests.bench.queue import ratio as queue_ratio
+from tests.bench.silent_links import main as silent_links
+from tests.bench.table import row
 from tests.bench.team import main as team
-from tests.processes import ZIPAPP
 from tests.wire.field_messages import FIELD_MESSAGES
 from tests.wire.test_track import WAYS, fitting
 
@@ -44,63 +44,28 @@ def on_air() -> None:
     plain, packed = (sum(map(credits_for, each)) for each in sizes)
     saved = sum(sizes[0]) - sum(sizes[1])
     utf8 = sum(len(text.encode()) for text in said)
-    ratio = 1 - saved / utf8
-    row("text on air over UTF-8, held-out messages", ratio, "<= 0.65", ratio <= 0.65)
-    row(f"  credits of {len(said)} of them, over plain", packed / plain, "<= 0.8", packed <= 43)
+    row("text on air over UTF-8, held-out messages", 1 - saved / utf8, "<= 0.65")
+    row(f"  credits of {len(said)} of them; {plain} where plain", packed, "<= 43")
     for what, room, goal in (("satellite message", MO_BYTES, 60), ("credit", CREDIT_BYTES, 8)):
         least = min(fitting(way, room, seed) for way in WAYS for seed in range(5))
-        row(f"positions (time, 1.1 m) in one {what}", least, f">= {goal}", least >= goal)
-
-
-def row(what: str, value: float, goal: str, met: bool) -> None:
-    print(f"{what:<62} {value:>7.3f}   {goal:<14} {'met' if met else 'NOT MET'}", flush=True)
+        row(f"positions (time, 1.1 m) in one {what}", least, f">= {goal}")
 
 
 def main() -> None:
-    speed = http_ratio()
-    row("POST throughput over uvicorn with h11, no journal", speed, ">= 0.9", speed >= 0.9)
-    disk = durable()
-    row("POST throughput over uvicorn with h11, durable", disk.ratio, ">= 0.6", disk.ratio >= 0.6)
-    row(
-        "commits per accepted Package, 16 connections",
-        disk.commits,
-        "<= 1/8",
-        disk.commits <= 1 / 8,
-    )
+    post()
     for what, count in zip(("agent", "hub"), unanswered(), strict=True):
-        row(f"callers of 512 at once that the {what} left unanswered", count, "0", count == 0)
-    queue = queue_ratio()
-    row("queue over a bare tuple heap, 100 000", queue, ">= 0.5", queue >= 0.5)
-    memory = memory_ratio()
-    row("idle memory over a bare trio and h11 server", memory, "<= 1.4", memory <= 1.4)
-    start = start_ratio()
-    row("start to listening over import trio", start, "<= 1.6", start <= 1.6)
+        row(f"callers of 512 at once that the {what} left unanswered", count, "<= 0")
+    row("queue over a bare tuple heap, 100 000", queue_ratio(), ">= 0.5")
+    process()
     waiting = long_queue()
-    row(
-        "start to listening with 100 000 waiting, over with none",
-        waiting.start,
-        "<= 1.3",
-        waiting.start <= 1.3,
-    )
-    row(
-        "  the same after a kill, with the look through the journal",
-        waiting.killed,
-        "<= 1.6",
-        waiting.killed <= 1.6,
-    )
-    row("  memory for each of them, KiB", waiting.memory, "<= 0.3", waiting.memory <= 0.3)
-    row("  CPU for a list of 50 of them, ms", waiting.lists, "<= 5", waiting.lists <= 5)
-    row("  SOS accepted with the page open, over closed", waiting.sos, "<= 1.2", waiting.sos <= 1.2)
-    row(
-        "seconds that health took at worst while those were cleared",
-        waiting.held,
-        "<= 0.05",
-        waiting.held <= 0.05,
-    )
-    if ZIPAPP.exists():
-        packed = zipapp_ratio(ZIPAPP)
-        row("start of the zipapp over the installed package", packed, "<= 1.3", packed <= 1.3)
-    hub()
+    row("start to listening with 100 000 waiting, over with none", waiting.start, "<= 1.3")
+    row("  the same after a kill, with the look through the journal", waiting.killed, "<= 1.6")
+    row("  memory for each of them", waiting.memory, "<= 0.3", "KiB")
+    row("  CPU for a list of 50 of them", waiting.lists, "<= 5", "ms")
+    row("  SOS accepted with the page open, over closed", waiting.sos, "<= 1.2")
+    row("  health at worst while those were cleared", waiting.held, "<= 0.05", "s")
+    pushes()
+    silent_links()
     consoles()
     large_hub()
     links()

@@ -14,8 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench.hub import Proof, admitted, push_request
 from tests.bench.process import processor
+from tests.bench.pushes import Proof, admitted, push_request
+from tests.bench.table import row
 from tests.postgres import new_database, server
 from tests.processes import PATIENCE, Hub, administer, hub
 
@@ -89,8 +90,8 @@ def main() -> None:
 
 
 def _print(database: str, found: Watched) -> None:
-    print(f"{f'a push while {CONSOLES} watch, over nobody, {database}':<62} {found.latency:>7.2f}")
-    print(f"{f'{CONSOLES} who watch 50 pushes a second: of a core':<62} {found.processor:>7.2f}")
+    row(f"{database}, a push while {CONSOLES} watch, over nobody", found.latency, "<= 1.2")
+    row(f"  {CONSOLES} who watch 50 pushes a second, of a core", found.processor)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from tests.bench.durable import REQUEST
-from tests.bench.hub import admitted, push_request
+from tests.bench.post import REQUEST
+from tests.bench.pushes import admitted, push_request
 from tests.processes import PATIENCE, agent, hub
 
 CALLERS = 512

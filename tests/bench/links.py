@@ -29,8 +29,10 @@ import trustme
 from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, open_web_socket
 from fieldagent.http.link_session import LinkSession
 from fieldagent.http.secure import secured
-from tests.bench.hub import Silence, admitted, devices_of
 from tests.bench.process import processor, resident
+from tests.bench.pushes import admitted
+from tests.bench.silent_links import Silence, devices_of
+from tests.bench.table import row
 from tests.postgres import new_database, server
 from tests.processes import Hub, hub, started
 
@@ -188,25 +190,25 @@ def main(links: int = LINKS) -> None:
                 alone = resident(running.process.pid)
                 found = stack.enter_context(kits(running, folder / "ca.pem", tokens, folder))
                 came = all_linked(found, links, pusher(running, proof, folder / "ca.pem"))
-                _tell(f"{links} links over TLS: all linked", came)
+                _tell(f"{links} links over TLS: all linked", came, "<= 90")
                 time.sleep(REST)
                 used = (resident(running.process.pid) - alone) / links / 1024
-                print(f"{'  memory of the hub for each':<62} {used:>7.1f} KiB", flush=True)
+                row("  memory of the hub for each", used, "<= 60", "KiB")
                 spent = processor(running.process.pid)
                 time.sleep(REST)
                 share = (processor(running.process.pid) - spent) / REST
-                print(f"{'  at rest: of a core':<62} {share:>7.3f}", flush=True)
+                row("  at rest, of a core", share, "<= 0.15")
                 running.process.kill()
                 port = running.port
             with hub(folder, {**settings, "port": str(port)}) as again:
                 came = all_linked(found, links, pusher(again, proof, folder / "ca.pem"))
-                _tell("  the hub was killed: all linked again", came)
+                _tell("  the hub was killed: all linked again", came, "<= 120")
 
 
-def _tell(what: str, came: Come) -> None:
-    print(f"{what:<62} {came.seconds:>7.1f} s", flush=True)
-    for name, took in (("median", statistics.median(came.pushes)), ("longest", max(came.pushes))):
-        print(f"{f'  a push meanwhile, {name}':<62} {took:>7.3f} s", flush=True)
+def _tell(what: str, came: Come, goal: str) -> None:
+    row(what, came.seconds, goal, "s")
+    row("  a push meanwhile, median", statistics.median(came.pushes), "", "s")
+    row("  the longest", max(came.pushes), "", "s")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a whole agent costs: memory when idle, and time until it listens."""
+"""What a whole agent costs: memory when idle, what it does then, and time until it listens."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import os
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.processes import agent
+from tests.bench.table import row
+from tests.processes import MODULE, ZIPAPP, Agent, Running, administer, agent, hub, sky
 
 ROUNDS = 7
+REST = 60.0
+"""Seconds that an idle agent is watched."""
 
 _BARE = """
 import h11, trio
@@ -49,19 +55,93 @@ def processor(pid: int) -> float:
     return (int(of_user) + int(of_system)) / os.sysconf("SC_CLK_TCK")
 
 
-def memory_ratio() -> float:
-    """Idle agent with a modem that is absent, over a bare trio and h11 server."""
-    with tempfile.TemporaryDirectory() as home, agent(Path(home)) as kit:
-        for _ in range(20):
-            kit.call("GET", "/api/status")
-        own = resident(kit.process.pid)
-    process = subprocess.Popen([sys.executable, "-c", _BARE], stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        bare = resident(process.pid)
-        process.terminate()
-    return own / bare
+def family_processor(pid: int) -> float:
+    """The same with its children, those that have ended too."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]
+    own = sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return own + sum(processor(int(child)) for child in children)
+
+
+class Doings(NamedTuple):
+    """Since it started."""
+
+    wakeups: int
+    """How often it waited for something, with all its threads."""
+    written: int
+    """Bytes to a disk."""
+
+
+def doings(pid: int) -> Doings:
+    """As /proc tells (proc_pid_status(5), proc_pid_io(5))."""
+    waited = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        lines = (thread / "status").read_text().splitlines()
+        (told,) = (line for line in lines if line.startswith("voluntary_ctxt_switches"))
+        waited += int(told.split()[1])
+    io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return Doings(waited, int(io["write_bytes"]))
+
+
+class AtRest(NamedTuple):
+    wakeups: float
+    """A second."""
+    written: float
+    """Bytes in an hour."""
+
+
+def at_rest(pid: int) -> AtRest:
+    """What it does while nobody wants anything; it has a minute before that to come to rest."""
+    time.sleep(REST)
+    before, began = doings(pid), time.monotonic()
+    time.sleep(REST)
+    after, took = doings(pid), time.monotonic() - began
+    return AtRest(
+        (after.wakeups - before.wakeups) / took, (after.written - before.written) / took * 3600
+    )
+
+
+def memory(kit: Agent) -> int:
+    """Once it has answered for a while."""
+    for _ in range(20):
+        kit.call("GET", "/api/status")
+    return resident(kit.process.pid)
+
+
+def bare_memory() -> int:
+    with Running([sys.executable, "-c", _BARE], "http://127.0.0.1:") as bare:
+        return resident(bare.process.pid)
+
+
+def satellite_only() -> tuple[int, AtRest]:
+    """Memory of an agent with a modem, and what it does at rest."""
+    with tempfile.TemporaryDirectory() as name, sky(home := Path(name)), agent(home) as kit:
+        kit.expect("answers on")
+        return memory(kit), at_rest(kit.process.pid)
+
+
+def all_channels() -> tuple[int, AtRest]:
+    """Memory of an agent with a modem, a radio node and a link to a hub on SQLite; and what that
+    hub does at rest."""
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        database = str(home / "hub.sqlite3")
+        administer(database, "init", "Bench")
+        member = str(administer(database, "user", "add", "kit")["id"])
+        token = administer(database, "device", "add", "kit", "--user", member)["hub-token"]
+        above = stack.enter_context(hub(home, {"database": database}))
+        stack.enter_context(sky(home))
+        air = [*MODULE, "simulate", "node", "--link", str(home / "node")]
+        stack.enter_context(Running(air, "type `help`"))
+        settings = {
+            "radio-port": str(home / "node-1"),
+            "radio-station": "1",
+            "hub-address": above.address,
+            "hub-token": token,
+        }
+        kit = stack.enter_context(agent(home, settings))
+        kit.expect("linked to the hub")
+        return memory(kit), at_rest(above.process.pid)
 
 
 def start_ratio() -> float:
@@ -78,16 +158,39 @@ def start_ratio() -> float:
 
 
 def zipapp_ratio(zipapp: Path) -> float:
-    """Start of the zipapp over that of the installed package, both up to the agent's imports."""
+    """Start of the zipapp over that of the installed package, both up to the agent's imports, with
+    the flags of the zipapp's first line."""
     ratios = []
-    code = "import fieldagent.agent.agent"
+    ahead = [f"{zipapp}/{sys.implementation.cache_tag}", str(zipapp)]
+    installed = [str(Path(__file__).parents[2]), sysconfig.get_path("purelib")]
     for _ in range(ROUNDS):
-        began = time.perf_counter()
-        ahead = f"{zipapp}/{sys.implementation.cache_tag}"
-        source = f"import sys; sys.path[:0] = [{ahead!r}, {str(zipapp)!r}]; {code}"
-        subprocess.run([sys.executable, "-I", "-S", "-c", source], check=True)
-        packed = time.perf_counter() - began
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True)
-        ratios.append(packed / (time.perf_counter() - began))
+        packed, plain = (_imports(paths) for paths in (ahead, installed))
+        ratios.append(packed / plain)
     return statistics.median(ratios)
+
+
+def _imports(paths: list[str]) -> float:
+    """Seconds."""
+    source = f"import sys; sys.path[:0] = {paths!r}; import fieldagent.agent.agent"
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-I", "-S", "-c", source], check=True)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    bare = bare_memory()
+    alone, kit = satellite_only()
+    linked, hub_on_sqlite = all_channels()
+    row("idle memory over bare trio and h11, satellite only", alone / bare, "<= 1.25")
+    row("  with all channels", linked / bare, "<= 1.33")
+    row("wakeups of an idle agent", kit.wakeups, "<= 0.1", "/s")
+    row("  it writes", kit.written, "<= 0", "B/h")
+    row("wakeups of a hub on SQLite with one link", hub_on_sqlite.wakeups, "<= 0.2", "/s")
+    row("  it writes", hub_on_sqlite.written, "<= 0", "B/h")
+    row("start to listening over import trio", start_ratio(), "<= 1.5")
+    if ZIPAPP.exists():
+        row("start of the zipapp over the installed package", zipapp_ratio(ZIPAPP), "<= 1.3")
+
+
+if __name__ == "__main__":
+    main()

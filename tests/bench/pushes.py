@@ -1,0 +1,320 @@
+"""Pushes that a hub accepts, on disk before their answer, in a workspace with kits and a webhook.
+
+Run as `python -m tests.bench.pushes`. They are counted against bare INSERTs of a row of a push's
+size, a commit for each, into the same database in the same run: from one connection, and from 32 by
+pgbench. Figures are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from fieldagent.hub import directory
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import is_postgres, open_store
+from tests.bench.drive import accepted
+from tests.bench.process import family_processor, processor
+from tests.bench.table import row
+from tests.postgres import Server, binaries, new_database, server
+from tests.processes import Hub, administer, agent, hub, until
+
+PUSHES, CALLERS, MANY = 1_000, 64, 1_000
+"""How many items, by how many callers at one moment; and how many devices are many."""
+ROUNDS = 3
+INSERTS = 500
+INSERTERS = 32
+SECONDS = 3
+"""That pgbench takes."""
+LATENCIES = 50
+INSERT = (
+    f"INSERT INTO audit (at, actor, action, detail) VALUES (0, 'bench', 'bench', '{'x' * 200}')"
+)
+
+
+class Proof(NamedTuple):
+    key: str
+    token: str
+
+
+class Pushed(NamedTuple):
+    serial: float
+    """Speed over INSERTs from one connection."""
+    crowd: float
+    """Speed over those of pgbench; 0 on SQLite."""
+    statements: float
+    """Of all that the hub did, for each push; 0 on SQLite."""
+
+
+def pushed(database: str, devices: int) -> Pushed:
+    """Speed of pushes to so many devices and a webhook."""
+    proof = admitted(database)
+    equip(database, devices)
+    found = []
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(_webhook(database))
+        running = stack.enter_context(hub(home, _settings(database)))
+        for _ in range(ROUNDS):
+            before = _statements(database)
+            own = _push_all(running.port, proof)
+            spent = _statements(database) - before
+            _webhook_has_all(database)
+            crowd = own / _pgbench(database) if is_postgres(database) else 0.0
+            found.append(Pushed(own / _inserts(database), crowd, spent / PUSHES))
+    return Pushed(*(statistics.median(each) for each in zip(*found, strict=True)))
+
+
+def _settings(database: str) -> dict[str, str]:
+    return {"database": database, "webhook-allow": "127.0.0.0/8"}
+
+
+@contextmanager
+def _webhook(database: str) -> Iterator[None]:
+    """One that takes everything, in a thread: while pushes come few posts leave."""
+
+    class Taken(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Taken) as receiver:
+        thread = threading.Thread(target=receiver.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{receiver.server_port}/"
+        administer(database, "webhook", "add", url, "--untried")
+        try:
+            yield
+        finally:
+            receiver.shutdown()
+            thread.join()
+
+
+def _webhook_has_all(database: str) -> None:
+    store = open_store(database)
+    waiting = "SELECT count(*) FROM webhook_delivery WHERE state = 'waiting'"
+    until(lambda: store.once(lambda db: db.execute(waiting)) == [(0,)])
+    store.close()
+
+
+def equip(database: str, devices: int) -> None:
+    """So many devices, each of a user of its own."""
+
+    def add(db: Db) -> None:
+        for number in range(devices):
+            member = directory.add_user(db, 1, f"kit {number}", now=0.0)
+            directory.add_device(db, 1, member, f"kit {number}", now=0.0)
+
+    store = open_store(database)
+    store.once(add)
+    store.close()
+
+
+def many_answered(database: str) -> float:
+    """Milliseconds until a location to MANY devices is answered: the median."""
+    proof = admitted(database)
+    equip(database, MANY)
+    with tempfile.TemporaryDirectory() as home, hub(Path(home), _settings(database)) as running:
+        request = push_request(running.port, proof)
+        each = [
+            accepted(running.port, request, 1, status=OK, end=END, connections=1) for _ in range(11)
+        ]
+    return 1000 / statistics.median(each)
+
+
+OK, END = b"HTTP/1.1 200", b"\r\n\r\n"
+
+
+def admitted(database: str) -> Proof:
+    """A new database with somebody who may push as often as they like."""
+    first = administer(database, "init", "Bench")
+    fast = ("key", "add", "bench", "--per-minute", "1000000", "--burst", "100000")
+    return Proof(administer(database, *fast)["apiKey"], first["token"])
+
+
+def push_request(port: int, proof: Proof) -> bytes:
+    body = (
+        b'{"sourceUserId":"1","workspaceId":"1",'
+        b'"location":{"latitude":"47.1","longitude":"8.2","timestamp":"2026-09-21T14:00:00Z"}}'
+    )
+    head = (
+        f"POST /api/package HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: {proof.key}\r\n"
+        f"Authorization: Bearer {proof.token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _push_all(port: int, proof: Proof, pushes: int = PUSHES, callers: int = CALLERS) -> float:
+    request = push_request(port, proof)
+    return accepted(port, request, pushes, status=OK, end=END, connections=callers)
+
+
+def _inserts(database: str) -> float:
+    """A second, from one connection."""
+    if is_postgres(database):
+        with psycopg.connect(database, autocommit=True) as connection:
+            began = time.perf_counter()
+            for _ in range(INSERTS):
+                connection.execute(INSERT.encode())
+            return INSERTS / (time.perf_counter() - began)
+    local = sqlite3.connect(database, isolation_level=None)
+    local.execute("PRAGMA synchronous=FULL")
+    began = time.perf_counter()
+    for _ in range(INSERTS):
+        local.execute(INSERT)
+    took = time.perf_counter() - began
+    local.close()
+    return INSERTS / took
+
+
+def _pgbench(database: str) -> float:
+    """INSERTs a second, from INSERTERS connections."""
+    where = binaries()
+    assert where is not None
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+        script.write(INSERT + ";\n")
+        script.flush()
+        options = ["-n", "-j", "2", "-c", str(INSERTERS), "-T", str(SECONDS), "-f", script.name]
+        command = [str(where / "pgbench"), *options, database]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(re.findall(r"^tps = ([0-9.]+)", told, re.MULTILINE)[0])
+
+
+def _statements(database: str) -> float:
+    """That PostgreSQL has run for the database by now."""
+    if not is_postgres(database):
+        return 0.0
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        told = connection.execute(
+            "SELECT sum(calls) FROM pg_stat_statements WHERE dbid ="
+            " (SELECT oid FROM pg_database WHERE datname = current_database())"
+        ).fetchone()
+    assert told is not None
+    return float(told[0] or 0)
+
+
+def three_over_one(postgres: Server) -> float:
+    """CPU for a push where three hubs share a database, over that of one hub with a third of the
+    callers: hubs and PostgreSQL counted."""
+    ratios = []
+    with ExitStack() as stack:
+        lone, shared = (new_database(postgres.address) for _ in range(2))
+        proofs = [admitted(database) for database in (lone, shared)]
+        homes = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(4)]
+        for database in (lone, shared):
+            equip(database, 3)
+        one, *three = (
+            stack.enter_context(hub(home, _settings(database)))
+            for home, database in zip(homes, (lone, shared, shared, shared), strict=True)
+        )
+        for _ in range(ROUNDS):
+            alone = _spent([one], proofs[0], postgres)
+            ratios.append(_spent(three, proofs[1], postgres) / alone)
+    return statistics.median(ratios)
+
+
+def _spent(hubs: list[Hub], proof: Proof, postgres: Server) -> float:
+    """Seconds of CPU for each push, CALLERS at each hub at one moment."""
+    pids = [each.process.pid for each in hubs]
+    before = sum(map(processor, pids)) + family_processor(postgres.pid)
+    callers = [threading.Thread(target=_push_all, args=(each.port, proof, PUSHES)) for each in hubs]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    spent = sum(map(processor, pids)) + family_processor(postgres.pid) - before
+    return spent / (PUSHES * len(hubs))
+
+
+def latency() -> float:
+    """Seconds from a push to the first act of the hook's script, over loopback: the median."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        home = Path(folder)
+        database = str(home / "hub.sqlite3")
+        first = administer(database, "init", "Bench")
+        fast = ("key", "add", "bench", "--per-minute", "60000", "--burst", "1000")
+        proof = Proof(administer(database, *fast)["apiKey"], first["token"])
+        member = str(administer(database, "user", "add", "kit")["id"])
+        device = administer(database, "device", "add", "kit", "--user", member)
+        running = stack.enter_context(hub(home, {"database": database}))
+        settings: dict[str, Any] = {
+            "satellite-port": None,
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+            "inbound-hook": "echo handed",
+        }
+        kit = stack.enter_context(agent(home, settings))
+        kit.expect("linked to the hub")
+        return statistics.median(_time_one(running, kit, proof, member) for _ in range(LATENCIES))
+
+
+def _time_one(running: Hub, kit: Any, proof: Proof, member: str) -> float:
+    body = {
+        "sourceUserId": "1",
+        "workspaceId": "1",
+        "targetUserId": member,
+        "message": {"content": "ping"},
+    }
+    headers = {
+        "Content-Type": "application/json",
+        "x-api-key": proof.key,
+        "Authorization": f"Bearer {proof.token}",
+    }
+    connection = HTTPConnection("127.0.0.1", running.port)
+    began = time.perf_counter()
+    connection.request("POST", "/api/package", json.dumps(body), headers)
+    assert connection.getresponse().status == 200
+    kit.expect("handed")
+    took = time.perf_counter() - began
+    connection.close()
+    return took
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(durable=True, preload="pg_stat_statements") as postgres,
+    ):
+        new: dict[str, Callable[[], str]] = {
+            "SQLite": lambda: str(Path(folder, f"{uuid.uuid4().hex}.sqlite3")),
+            "PostgreSQL": lambda: new_database(postgres.address),
+        }
+        for engine, database in new.items():
+            for devices in (3, 100):
+                found = pushed(database(), devices)
+                what = f"{engine}, pushes to {devices} devices over serial INSERTs"
+                goals = devices == 3 and engine == "PostgreSQL"
+                row(what, found.serial, ">= 0.6" if goals else "")
+                if engine == "PostgreSQL":
+                    row("  over pgbench", found.crowd, ">= 0.13" if goals else "")
+                    row("  statements a push", found.statements, "<= 2" if goals else "")
+            answered = many_answered(database())
+            row(f"{engine}, a location to {MANY} devices answered", answered, "<= 100", "ms")
+        row("three hubs, CPU a push over one hub's", three_over_one(postgres), "<= 1.1")
+    row("push to hook over loopback, median", latency() * 1000, "", "ms")
+
+
+if __name__ == "__main__":
+    main()

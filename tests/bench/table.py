@@ -1,0 +1,17 @@
+"""A benchmark's line: what, the figure, and its goal."""
+
+from __future__ import annotations
+
+from operator import ge, le
+
+MEETS = {"<=": le, ">=": ge}
+
+
+def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
+    """`goal` is such as "<= 1.3"; without one the figure stands beside another."""
+    line = f"{what:<66} {value:>9.3f} {unit:<4}"
+    if goal:
+        sign, bound = goal.split()
+        met = MEETS[sign](value, float(bound))
+        line += f" {goal:<9} {'met' if met else 'NOT MET'}"
+    print(line.rstrip(), flush=True)
