@@ -25,3 +25,16 @@ find_mirror() {
     mirror=$(apt-get indextargets --format '$(SITE)' 'Identifier: Packages' | grep -m 1 '/debian/*$') ||
         cannot "no Debian mirror is among this machine's apt sources: add one, then run this again"
 }
+
+# emulate ARCHITECTURE: that this machine starts its programs, as Debian's own package would have it
+# at the next start (binfmt.d(5)); those of its own need nothing
+emulate() {
+    [ "$1" != "$(dpkg --print-architecture)" ] || return 0
+    formats=/proc/sys/fs/binfmt_misc
+    format=/usr/lib/binfmt.d/$emulator.conf
+    [ -r "$format" ] || cannot "programs of $1 need $emulator: apt-get install qemu-user-static"
+    [ -e $formats/register ] || mount -t binfmt_misc binfmt_misc $formats ||
+        cannot "programs of $1 cannot be started: this kernel has no binfmt_misc to mount"
+    [ -e "$formats/$emulator" ] || cat "$format" >$formats/register ||
+        cannot "programs of $1 cannot be started: $formats takes no $emulator"
+}

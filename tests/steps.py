@@ -45,10 +45,11 @@ NEWER = (
     ),
 )
 """What touches TLS, SQLite, subprocesses and the zipapp."""
+IMAGE = [f"tests/shipping/test_{name}.py" for name in ("image", "pi_card")]
 KINDS = {
     "ci": (("Debian 13", "build/debian", "trixie", "tests/run", *NEWER), *CHECKS),
     "long": (ZIPAPP, ("long tests", PYTHON, "-m", "pytest", "-m", "long")),
-    "image": (("image", PYTHON, "-m", "pytest", "-m", "long", "tests/shipping/test_image.py"),),
+    "image": (("image", PYTHON, "-m", "pytest", "-m", "long", *IMAGE),),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }

@@ -71,10 +71,16 @@ def _fetched(name: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    made = tmp_path_factory.mktemp("image") / "kit.img"
-    done = subprocess.run([ROOT / "build/image", "amd64", made], stderr=subprocess.PIPE, text=True)
+    made = card_image("amd64", tmp_path_factory.mktemp("image"))
+    yield made
+    made.unlink()
+
+
+def card_image(architecture: str, folder: Path) -> Path:
+    made = folder / "kit.img"
+    command = [str(ROOT / "build/image"), architecture, str(made)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if done.returncode == CANNOT:
         lacking(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
-    yield made
-    made.unlink()
+    return made

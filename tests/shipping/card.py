@@ -1,0 +1,66 @@
+"""What is on a card, taken apart without loop devices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.machine import tool
+
+SECTOR = 512
+IN_THE_SYSTEM = (
+    'mount --rbind /dev "$0/dev" && mount -t proc proc "$0/proc" && exec chroot --userspec "$@"'
+)
+
+
+class Partition(NamedTuple):
+    start: int
+    """Bytes."""
+    size: int
+    type: str
+
+
+def partitions(card: Path) -> list[Partition]:
+    told = subprocess.check_output([tool("sfdisk", "fdisk"), "--json", card])
+    found: list[dict[str, Any]] = json.loads(told)["partitiontable"]["partitions"]
+    return [
+        Partition(each["start"] * SECTOR, each["size"] * SECTOR, each["type"]) for each in found
+    ]
+
+
+def label(card: Path, partition: Partition) -> str:
+    where = ["--probe", "--offset", str(partition.start), "--size", str(partition.size)]
+    told = ["--match-tag", "LABEL", "--output", "value"]
+    return subprocess.check_output(["blkid", *where, *told, card], text=True).strip()
+
+
+def fat_files(card: Path, partition: Partition, target: Path) -> Path:
+    target.mkdir()
+    image = f"{card}@@{partition.start}"
+    subprocess.run([tool("mcopy", "mtools"), "-s", "-i", image, "::/", target], check=True)
+    return target
+
+
+def cut_out(card: Path, partition: Partition, target: Path) -> Path:
+    with card.open("rb") as whole, target.open("wb") as part:
+        whole.seek(partition.start)
+        for _ in range(partition.size >> 20):
+            part.write(whole.read(1 << 20))
+    return target
+
+
+def ext4_files(image: Path, target: Path) -> Path:
+    """With owners and modes."""
+    target.mkdir()
+    take_out = [tool("debugfs", "e2fsprogs"), "-R", f'rdump / "{target}"', str(image)]
+    subprocess.run(take_out, check=True, capture_output=True)
+    return target
+
+
+def in_the_system(system: Path, user: str, *command: str) -> list[str]:
+    """Runs `command` with the card's system as its root."""
+    own = ["unshare", "--mount", "--propagation", "private", "env", "--ignore-environment"]
+    there = ["PATH=/usr/sbin:/usr/bin", "LC_ALL=C.UTF-8", "QEMU_CPU=cortex-a53"]
+    return [*own, *there, "sh", "-c", IN_THE_SYSTEM, str(system), user, str(system), *command]

@@ -1,0 +1,262 @@
+"""The card of a Raspberry Pi, piece by piece, and its program started by qemu-user. No Pi starts
+here: what its firmware asks for is looked at, name by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.machine import tool
+from tests.own_network import own_network
+from tests.processes import Running, sky
+from tests.shipping.board import MIB
+from tests.shipping.card import (
+    Partition,
+    cut_out,
+    ext4_files,
+    fat_files,
+    in_the_system,
+    label,
+    partitions,
+)
+from tests.shipping.conftest import card_image
+
+pytestmark = pytest.mark.long
+
+BOARDS = {
+    "bcm2837-rpi-3-a-plus": "raspberrypi,3-model-a-plus",
+    "bcm2837-rpi-3-b": "raspberrypi,3-model-b",
+    "bcm2837-rpi-3-b-plus": "raspberrypi,3-model-b-plus",
+    "bcm2837-rpi-zero-2-w": "raspberrypi,model-zero-2-w",
+    "bcm2711-rpi-4-b": "raspberrypi,4-model-b",
+    "bcm2711-rpi-400": "raspberrypi,400",
+}
+"""Device trees by the names that the firmware asks for, and what each says it is of."""
+FIRST_STAGES = {
+    "Pi 3 and Zero 2 W": {"bootcode.bin", "start.elf", "fixup.dat"},
+    "Pi 4": {"start4.elf", "fixup4.dat"},
+}
+AARCH64 = 183
+"""e_machine (elf(5))."""
+UNITS = {
+    "multi-user.target.wants/fieldagent.service",
+    "multi-user.target.wants/ssh.service",
+    "multi-user.target.wants/systemd-networkd.service",
+    "sockets.target.wants/gpsd.socket",
+    "sysinit.target.wants/systemd-resolved.service",
+    "sysinit.target.wants/systemd-timesyncd.service",
+}
+MASKED = {"apt-daily.timer", "apt-daily-upgrade.timer", "sshd-keygen.service"}
+OWNED = {
+    "system/etc/fieldagent/agent.properties": "600 root",
+    "system/usr/bin/fieldagent": "755 root",
+    "system/usr/lib/fieldagent/fieldagent.pyz": "644 root",
+    "system/usr/lib/systemd/system/fieldagent.service": "644 root",
+    "system/etc/shadow": "640 root",
+    "kept/program/fieldagent.pyz": "644 root",
+    "kept/settings/agent.properties": "600 root",
+    "kept/update": "700 root",
+    "kept/ssh": "700 root",
+    "kept/agent": "755 root",
+}
+"""Its tmpfiles.d and its units give the kit's own to their user at the first start."""
+SETTINGS = "satellite-port={port}\nhub-address=https://127.0.0.1:9\nhub-token={token}\n"
+TOKEN = "the-token-of-a-link-that-nobody-answers"
+
+
+class Card(NamedTuple):
+    image: Path
+    partitions: list[Partition]
+    folder: Path
+
+    @property
+    def boot(self) -> Path:
+        return self.folder / "boot"
+
+    @property
+    def system(self) -> Path:
+        return self.folder / "system"
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Card]:
+    folder = tmp_path_factory.mktemp("card")
+    image = card_image("arm64", folder)
+    found = partitions(image)
+    fat_files(image, found[0], folder / "boot")
+    for partition, name in zip(found[1:], ("system", "kept"), strict=True):
+        part = cut_out(image, partition, folder / f"{name}.part")
+        check = [tool("e2fsck", "e2fsprogs"), "-f", "-n", str(part)]
+        subprocess.run(check, check=True, capture_output=True)
+        ext4_files(part, folder / name)
+        part.unlink()
+    yield Card(image, found, folder)
+    subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
+
+
+def test_three_partitions_follow_each_other(card: Card) -> None:
+    boot, system, kit = card.partitions
+    assert (boot.start, boot.size, boot.type) == (MIB, 256 * MIB, "c")
+    assert (system.type, kit.type) == ("83", "83")
+    assert (system.start, kit.start) == (boot.start + boot.size, system.start + system.size)
+    labels = [label(card.image, each) for each in card.partitions]
+    assert labels == ["BOOTFS", "system", "kit"]
+
+
+@pytest.mark.parametrize("board", FIRST_STAGES)
+def test_the_first_stages_are_there_by_their_names(card: Card, board: str) -> None:
+    for name in FIRST_STAGES[board]:
+        assert (card.boot / name).stat().st_size, name
+    elf = (card.boot / next(each for each in FIRST_STAGES[board] if "elf" in each)).read_bytes()
+    assert elf.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_each_board_finds_what_describes_it(card: Card, name: str) -> None:
+    tree = (card.boot / f"{name}.dtb").read_bytes()
+    magic, size = struct.unpack_from(">II", tree)
+    assert (magic, size) == (0xD00DFEED, len(tree))
+    assert f"{BOARDS[name]}\0".encode() in tree
+
+
+def test_the_kernel_is_one_that_the_firmware_starts(card: Card) -> None:
+    config = (card.boot / "config.txt").read_text()
+    said = [line for line in config.splitlines() if line and not line.startswith("#")]
+    assert said == [
+        "arm_64bit=1",
+        "upstream_kernel=1",
+        "kernel=vmlinuz",
+        "initramfs initrd.img",
+        "enable_uart=1",
+    ]
+    kernel = (card.boot / "vmlinuz").read_bytes()
+    # Linux' Documentation/arch/arm64/booting.rst, "Call the kernel image".
+    assert kernel[56:60] == b"ARM\x64"
+    (release,) = (card.system / "usr/lib/modules").iterdir()
+    assert f"Linux version {release.name} ".encode() in kernel
+
+
+def test_the_kernel_is_told_in_one_line_where_the_system_is(card: Card) -> None:
+    (line,) = (card.boot / "cmdline.txt").read_text().splitlines()
+    told = line.split()
+    assert {"root=LABEL=system", "ro", "rootwait", "fsck.repair=yes"} <= set(told)
+    # Whatever is connected to the pins, such as a modem, hears nothing of the kernel.
+    assert [each for each in told if each.startswith("console=")] == ["console=tty0"]
+
+
+def test_what_starts_first_can_read_the_card_and_lays_a_memory_over_it(card: Card) -> None:
+    there = card.system / "tmp/initrd.img"
+    there.write_bytes((card.boot / "initrd.img").read_bytes())
+    listing = in_the_system(card.system, "root", "lsinitramfs", "/tmp/initrd.img")
+    names = subprocess.check_output(listing, text=True).splitlines()
+    assert "scripts/init-bottom/overlay" in names
+    found = drivers(*names, *listed(card, "builtin"))
+    # The card's reader: of the Pi 3 and Zero 2 W, of the Pi 4, and the cards themselves.
+    assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4"} <= found
+
+
+def test_what_is_connected_to_the_board_has_its_driver(card: Card) -> None:
+    found = drivers(*listed(card, "builtin"), *listed(card, "dep"))
+    assert {"ftdi_sio", "pl2303", "cp210x", "cdc-acm", "8250_bcm2835aux"} <= found
+    # The network's cable of the Pi 3 B, 3 B+ and 4; USB of the 3 and the 4; the watchdog.
+    assert {"smsc95xx", "lan78xx", "genet", "dwc2", "xhci-pci", "bcm2835_wdt"} <= found
+
+
+def listed(card: Card, what: str) -> list[str]:
+    """What is in the kernel itself (`builtin`), or beside it (`dep`): modules of it, one a line."""
+    (release,) = (card.system / "usr/lib/modules").iterdir()
+    lines = (release / f"modules.{what}").read_text().splitlines()
+    return [line.partition(":")[0] for line in lines]
+
+
+def drivers(*names: str) -> set[str]:
+    return {Path(name).name.partition(".ko")[0] for name in names if ".ko" in name}
+
+
+def test_what_is_written_has_its_place(card: Card) -> None:
+    lines = (card.system / "etc/fstab").read_text().splitlines()
+    table = [line.split() for line in lines if line and not line.startswith("#")]
+    assert [each[:3] for each in table[:2]] == [
+        ["LABEL=BOOTFS", "/boot/firmware", "vfat"],
+        ["LABEL=kit", "/var/lib/kit", "ext4"],
+    ]
+    assert {"noatime", "data=ordered"} <= set(table[1][3].split(","))
+    for what, where, *_ in table[2:]:
+        kept = card.folder / "kept" / Path(what).relative_to("/var/lib/kit")
+        assert kept.is_dir(), what
+        assert (card.system / where.removeprefix("/")).is_dir(), where
+
+
+def test_what_starts_by_itself_is_this_and_nothing_that_fetches(card: Card) -> None:
+    units = card.system / "etc/systemd/system"
+    assert {each for each in UNITS if not (units / each).is_symlink()} == set()
+    assert {each for each in MASKED if str((units / each).readlink()) != "/dev/null"} == set()
+    assert (units / "default.target").readlink().name == "multi-user.target"
+    assert not (units / "multi-user.target.wants/fieldagent-hub.service").exists()
+
+
+@pytest.mark.parametrize("path", OWNED)
+def test_each_file_is_whose_it_should_be(card: Card, path: str) -> None:
+    there = (card.folder / path).stat()
+    assert (
+        f"{there.st_mode & 0o7777:o} {'root' if there.st_uid == 0 else there.st_uid}" == OWNED[path]
+    )
+
+
+def test_no_two_cards_share_a_secret_and_nobody_has_a_password(card: Card) -> None:
+    assert not list((card.system / "etc/ssh").glob("ssh_host_*"))
+    assert not list((card.folder / "kept/ssh").iterdir())
+    assert (card.system / "etc/machine-id").read_bytes() == b""
+    shadow = (card.system / "etc/shadow").read_text().splitlines()
+    assert {line.split(":")[1][0] for line in shadow} <= {"*", "!"}
+    assert re.search("^fieldagent:", (card.system / "etc/passwd").read_text(), re.MULTILINE)
+
+
+def test_the_programs_are_of_the_pis_processor(card: Card) -> None:
+    for name in ("python3", "sh", "openssl", "gpsd"):
+        (file,) = [
+            each
+            for each in (card.system / f"usr/{where}/{name}" for where in ("bin", "sbin"))
+            if each.exists()
+        ]
+        head = file.resolve().read_bytes()[:20]
+        assert (head[:4], struct.unpack_from("<H", head, 18)[0]) == (b"\x7fELF", AARCH64), name
+
+
+def test_its_program_takes_its_settings_and_delivers(card: Card, tmp_path: Path) -> None:
+    user = re.search("^fieldagent:.*", (card.system / "etc/passwd").read_text(), re.MULTILINE)
+    assert user is not None
+    uid, gid = map(int, user[0].split(":")[2:4])
+    state = card.system / "var/lib/fieldagent"
+    # What systemd does for the unit: its folder, and a port that the group dialout may open.
+    os.chown(state, uid, gid)
+    state.chmod(0o700)
+    with own_network() as inside, sky(tmp_path) as sim:
+        port = (tmp_path / "modem").resolve()
+        os.chown(port, uid, gid)
+
+        def there(user: str, *command: str) -> list[str]:
+            return [*inside, *in_the_system(card.system, user, *command)]
+
+        boot = card.system / "boot/firmware"
+        (boot / "fieldagent.properties").write_text(SETTINGS.format(port=port, token=TOKEN))
+        told = subprocess.check_output(there("root", "fieldagent", "provision"), text=True)
+        assert "hub-address, hub-token, satellite-port" in told
+        assert [each.name for each in boot.iterdir()] == ["fieldagent-result.txt"]
+        settings = card.system / "etc/fieldagent/agent.properties"
+        assert (settings.stat().st_mode & 0o7777, settings.stat().st_gid) == (0o640, gid)
+
+        run = ("fieldagent", "run", "--config", "/etc/fieldagent/agent.properties")
+        with Running(there("fieldagent", *run), "the local API answers at"):
+            ask = [tool("curl", "curl"), "--fail", "--silent", "http://127.0.0.1:9091/api/health"]
+            subprocess.run([*inside, *ask], check=True, stdout=subprocess.DEVNULL)
+            send = ("fieldagent", "send", "message", "from the card", "--channel", "Satellite")
+            assert "Delivered" in subprocess.check_output(there("root", *send), text=True)
+        assert len([line for line in sim.output() if "from the card" in line]) == 1
