@@ -200,13 +200,17 @@ def _deliver_to_devices(
 
 
 def _deliver_to_webhooks(db: Db, posting: Posting, item: int, now: float, *, urgent: bool) -> None:
-    """One with `after` is told of an SOS alone, so many minutes later, unless somebody answers."""
+    """One with `after` is told of an SOS alone, so many minutes later, unless somebody answers.
+
+    What has the same `sender` is posted in its order, so an SOS has its own: what a webhook did not
+    take, and gets again in hours, must not hold one up.
+    """
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
         " SELECT id, ?, ?, 'waiting', after * 60 + ? FROM webhook"
         " WHERE workspace = ? AND disabled IS NULL AND (after = 0 OR ? = 1) RETURNING webhook",
         item,
-        posting.sender,
+        -item if urgent else posting.sender,
         now,
         posting.workspace,
         int(urgent),

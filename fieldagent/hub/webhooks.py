@@ -104,10 +104,11 @@ _FIRST = (
     " AND d.state = 'waiting') FROM whose WHERE sender IS NOT NULL)"
     " SELECT d.webhook, d.item, d.not_before <= ?, d.claimed_until > ? FROM first"
     " CROSS JOIN webhook_delivery d WHERE d.webhook = first.webhook AND d.item = first.item"
-    " ORDER BY d.item"
+    " ORDER BY d.sender >= 0, d.item"
 )
-"""The oldest that waits, of each sender and webhook. It steps along the index from one sender to
-another: what waits behind the first, where a webhook was down for days, is not looked at."""
+"""The oldest that waits, of each sender and webhook, and each SOS, which goes first and has a
+`sender` of its own. It steps along the index from one to another: what waits behind the first,
+where a webhook was down for days, is not looked at."""
 
 
 def _due(db: Db, now: float) -> dict[int, list[int]]:
@@ -147,7 +148,7 @@ def _claim_of(db: Db, webhook: int, items: Sequence[int], now: float) -> list[We
         " item.accepted, item.estimate, item.unauthenticated, item.source_sequence IS NULL,"
         " d.attempts FROM webhook_delivery d JOIN webhook ON webhook.id = d.webhook"
         f" JOIN item ON item.id = d.item WHERE d.webhook = ? AND d.item IN ({marks(items)})"
-        f" AND d.state = 'waiting' AND d.claimed_until <= ? ORDER BY d.item{locked}",
+        f" AND d.state = 'waiting' AND d.claimed_until <= ? ORDER BY d.sender >= 0, d.item{locked}",
         webhook,
         *items,
         now,

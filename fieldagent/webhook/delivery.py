@@ -2,7 +2,7 @@
 
 A hook is a call that takes one delivery and says how that went. `dispatch` decides which delivery
 is next and when; the spool keeps them on disk, one row a delivery, in the order they came. Of each
-sender only the oldest is ever shown, so memory does not grow with what waits.
+lane only the oldest is ever shown, so memory does not grow with what waits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class Delivery:
     """One payload on its way to one hook."""
 
     request_id: str
-    sender: str
-    """Deliveries of one sender are handed over one after another, in the order they came."""
+    lane: str
+    """Deliveries of one lane are handed over one after another, in the order they came. Each sender
+    has one, and each SOS its own: it waits for nothing else."""
     body: str
     """The inbound payload as compact JSON."""
     received: float
@@ -76,7 +77,7 @@ class Spool(Protocol):
     """
 
     def heads(self, limit: int) -> list[Delivery]:
-        """Of each sender the oldest delivery that waits; the soonest `not_before` first."""
+        """Of each lane the oldest delivery that waits; the soonest `not_before` first."""
 
     def news(self) -> trio.Event:
         """Set at the next arrival or replay after this call."""

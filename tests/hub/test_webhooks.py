@@ -203,6 +203,20 @@ async def test_a_failed_post_is_made_again_under_the_same_id_and_holds_up_its_se
         assert there.got[0].headers["webhook-id"] == there.got[2].headers["webhook-id"]
 
 
+async def test_an_sos_waits_for_nothing_that_a_webhook_did_not_take(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(503), Response(204), Response(503)]
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        await alps.sends(2, Entry(1, Message("of Ben"), int(START)))
+        await turn(alps)
+        await alps.sends(1, Entry(2, Message("Leg broken"), int(START), sos=True))
+        await turn(alps)
+        await alps.sends(2, Entry(2, Message("of Ben, too"), int(START)))
+        await alps.sends(1, Entry(3, Message("it bleeds"), int(START), sos=True))
+        await turn(alps)
+        assert there.contents() == ["first", "of Ben", "Leg broken", "it bleeds", "of Ben, too"]
+
+
 async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(500)] * len(SCHEDULE)

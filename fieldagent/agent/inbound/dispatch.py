@@ -1,4 +1,4 @@
-"""Hands what is spooled to one hook: in order per sender, a few senders at once.
+"""Hands what is spooled to one hook: in order per lane (a sender, or an SOS), a few lanes at once.
 
 What is true on disk decides: after every change the heads of the spool are read anew, so a restart
 resumes and nothing is remembered here but who is being served.
@@ -21,7 +21,7 @@ from fieldagent.webhook.schedule import SCHEDULE, delay, wait
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Senders served at one moment: each costs a process or a connection."""
+"""Lanes served at one moment: each costs a process or a connection."""
 
 LOOK_AGAIN = 3600.0
 """Seconds after which the clock is asked anew: it jumps when the network sets it."""
@@ -72,20 +72,20 @@ class _Dispatch:
         now = self.clock()
         # Those being served are due, so they come first and take up to `at_once` places.
         for delivery in self.spool.heads(2 * self.at_once):
-            if delivery.sender in self.busy:
+            if delivery.lane in self.busy:
                 continue
             if len(self.busy) >= self.at_once:
                 break
             if (seconds := wait(delivery.not_before, now)) > 0:
                 return min(seconds, LOOK_AGAIN)
-            self.busy.add(delivery.sender)
+            self.busy.add(delivery.lane)
             nursery.start_soon(self.serve, delivery)
         return LOOK_AGAIN
 
     async def serve(self, delivery: Delivery) -> None:
         """A hook that runs when the agent stops may finish, or it would be called twice."""
         await waits.let_finish(partial(self.hand_over, delivery))
-        self.busy.remove(delivery.sender)
+        self.busy.remove(delivery.lane)
         self.pause.cancel()
 
     async def hand_over(self, delivery: Delivery) -> None:

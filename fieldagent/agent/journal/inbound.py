@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.listing import END
+from fieldagent.agent.journal.records import LANE
 from fieldagent.package.payload import Identity
 
 
@@ -95,13 +96,18 @@ def station_names(journal: Journal) -> dict[int, str]:
 
 
 def spool(db: sqlite3.Connection, payload: Received, hooks: Iterable[str]) -> None:
-    cursor = db.execute(
+    db.execute(
         "INSERT INTO inbound (request_id, sender, body, received) VALUES (?, ?, ?, ?)",
         (payload.request_id, payload.sender, payload.body, payload.received),
     )
+    _hand_over(db, payload.request_id, hooks)
+
+
+def _hand_over(db: sqlite3.Connection, request_id: str, hooks: Iterable[str]) -> None:
     db.executemany(
-        "INSERT INTO handover (hook, number, sender, state) VALUES (?, ?, ?, 'waiting')",
-        [(hook, cursor.lastrowid, payload.sender) for hook in hooks],
+        "INSERT OR REPLACE INTO handover (hook, number, state, sender, not_before)"
+        f" SELECT ?, number, 'waiting', {LANE} FROM inbound WHERE request_id = ?",
+        [(hook, request_id) for hook in hooks],
     )
 
 
@@ -181,10 +187,10 @@ def slices_there(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
 
 
 def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
-    """Of each sender the oldest payload that waits, those due first first."""
+    """Of each lane the oldest payload that waits, those due first first."""
     return journal.read(
-        "SELECT request_id, inbound.sender, body, received, attempts, not_before FROM (SELECT"
-        " number, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
+        "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"
+        " sender AS lane, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
         " min(number) FROM handover WHERE hook = ?1 AND state = 'waiting' GROUP BY sender)"
         " ORDER BY not_before, number LIMIT ?2) JOIN inbound USING (number)"
         " ORDER BY not_before, number",
@@ -234,17 +240,9 @@ def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
     hooks = list(hooks)
 
     def store(db: sqlite3.Connection) -> bool:
-        row = db.execute(
-            "SELECT number, sender FROM inbound WHERE request_id = ?", (request_id,)
-        ).fetchone()
-        if row is None:
-            return False
-        db.executemany(
-            "INSERT OR REPLACE INTO handover (hook, number, sender, state)"
-            " VALUES (?, ?, ?, 'waiting')",
-            [(hook, *row) for hook in hooks],
-        )
-        return True
+        known = db.execute("SELECT 1 FROM inbound WHERE request_id = ?", (request_id,)).fetchone()
+        _hand_over(db, request_id, hooks)
+        return known is not None
 
     return store
 

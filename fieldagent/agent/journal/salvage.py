@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import DAMAGED, crc_of
+from fieldagent.agent.journal.records import DAMAGED, LANE, crc_of
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import InvalidPackage, read_package
@@ -260,8 +260,8 @@ class _Salvage:
         )
         db.execute("DELETE FROM handover WHERE number NOT IN (SELECT number FROM inbound)")
         db.execute(
-            "INSERT INTO handover (hook, number, sender, state)"
-            " SELECT hooks.hook, number, sender, 'waiting' FROM inbound,"
+            "INSERT INTO handover (hook, number, state, sender, not_before)"
+            f" SELECT hooks.hook, number, 'waiting', {LANE} FROM inbound,"
             " (SELECT DISTINCT hook FROM handover) AS hooks"
             " WHERE number NOT IN (SELECT number FROM handover)"
         )

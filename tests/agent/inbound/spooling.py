@@ -16,6 +16,7 @@ from fieldagent.agent.inbound.hooks import JournalSpool
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.package.payload import SOS_MARK
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.kit import START
 from tests.running import running
@@ -35,10 +36,12 @@ class Spooled:
     nursery: trio.Nursery
     _news: list[trio.Event]
 
-    async def arrive(self, *requests: tuple[str, str]) -> None:
+    async def arrive(self, *requests: tuple[str, str], sos: bool = False) -> None:
         """Each is a requestId and its sender."""
+        mark = f",{SOS_MARK}" if sos else ""
         rows = [
-            Received(name, sender, f'{{"requestId":"{name}"}}', now()) for name, sender in requests
+            Received(name, sender, f'{{"requestId":"{name}"{mark}}}', now())
+            for name, sender in requests
         ]
 
         def store(db: Any) -> None:
@@ -101,16 +104,16 @@ class Hook:
 
     async def __call__(self, delivery: Delivery) -> HandoverResult:
         name = delivery.request_id
-        assert delivery.sender not in self.running, "one sender's deliveries overlap"
+        assert delivery.lane not in self.running, "one lane's deliveries overlap"
         self.calls.append((name, trio.current_time()))
-        self.running.add(delivery.sender)
+        self.running.add(delivery.lane)
         self.most = max(self.most, len(self.running))
         self._grown.set()
         self._grown = trio.Event()
         try:
             await trio.sleep(self.lasts(name))
         finally:
-            self.running.remove(delivery.sender)
+            self.running.remove(delivery.lane)
         results = self.results.get(name, [HANDED])
         return results.pop(0) if len(results) > 1 else results[0]
 

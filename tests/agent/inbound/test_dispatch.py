@@ -48,6 +48,34 @@ async def test_what_fails_holds_up_its_own_sender_and_no_other(
         assert hook.times("b")[0] >= 300
 
 
+async def test_an_sos_waits_for_nothing_that_the_hook_has_put_off(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        hook = Hook({"a": [FAILED] * 3, "sos": [FAILED] * 3})
+        await s.arrive(*of("ada", "ab"))
+        s.start(hook)
+        await trio.sleep(60)
+        await s.arrive(("sos", "ada"), sos=True)
+        await trio.sleep(1)
+        await s.arrive(("later", "ada"), sos=True)
+        await trio.sleep(1)
+        assert hook.order == ["a", "a", "sos", "later"]
+
+
+async def test_an_sos_is_ahead_of_all_who_wait_for_a_place(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        hook = Hook(lasts=lambda name: 10.0)
+        await s.arrive(*[(f"r{n}", f"s{n}") for n in range(50)])
+        s.start(hook, at_once=1)
+        await trio.sleep(1)
+        await s.arrive(("sos", "s49"), sos=True)
+        await trio.sleep(10)
+        assert hook.order == ["r0", "sos"]
+
+
 async def test_a_slow_call_leaves_room_for_others_up_to_the_limit(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
