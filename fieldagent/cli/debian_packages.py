@@ -149,8 +149,10 @@ def install(folder: Path, version: str) -> None:
         # Whoever holds apt's lock for dpkg says so (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
         done = _run(*dpkg, "--install", *map(str, files(folder, version)))
-    sys.stdout.write(done.stdout)
-    sys.stderr.write(done.stderr)
+        # Of others, what power has cut short: man-db, say, which our pages have triggered.
+        _run(*dpkg, "--configure", "--pending")
+    print(done.stdout, end="", flush=True)
+    print(done.stderr, end="", file=sys.stderr, flush=True)
     if done.returncode:
         # The first of several, which goes on in lines that are indented.
         first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)

@@ -75,7 +75,7 @@ sys.stdin.read()
 def test_dpkg_waits_until_another_apt_has_ended(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(tools, "dpkg", f'echo "$DPKG_FRONTEND_LOCKED $*" >{tmp_path}/asked')
+    put(tools, "dpkg", f'echo "$DPKG_FRONTEND_LOCKED $*" >>{tmp_path}/asked')
     hold = [sys.executable, "-c", HOLD, str(debian_packages.LOCK)]
     with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
@@ -89,7 +89,8 @@ def test_dpkg_waits_until_another_apt_has_ended(
         debian_packages.install(tmp_path, "2")
         assert other.poll() == 0
     common, agent = debian_packages.files(tmp_path, "2")
-    assert (tmp_path / "asked").read_text() == f"true --install {common} {agent}\n"
+    asked = (tmp_path / "asked").read_text()
+    assert asked == f"true --install {common} {agent}\ntrue --configure --pending\n"
 
 
 def test_the_first_of_dpkgs_errors_is_told(tools: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ fail() {
 }
 
 clean() {
+    rm -f /etc/dpkg/dpkg.cfg.d/cut
     systemctl stop fieldagent.service 2>/dev/null || true
     dpkg --configure -a >/dev/null 2>&1 || true
     apt-get -qq purge fieldagent fieldagent-hub fieldagent-common >/dev/null 2>&1 || true
@@ -42,9 +43,13 @@ alive() {
 case "$1 $2" in
 "start fieldagent.service" | "start fieldagent-update.service")
     ! alive || exit 0
-    command=$(sed -n 's/^ExecStart=//p' "/usr/lib/systemd/system/$2")
-    [ "$2" = fieldagent-update.service ] || command="setpriv --reuid=fieldagent --regid=fieldagent --clear-groups $command"
-    STATE_DIRECTORY=/var/lib/fieldagent setsid $command </dev/null >>/tmp/kit.log 2>&1 &
+    unit=/usr/lib/systemd/system/$2
+    command=$(sed -n 's/^ExecStart=//p' "$unit")
+    user=$(sed -n 's/^User=//p' "$unit")
+    [ -z "$user" ] || command="setpriv --reuid=$user --regid=$user --clear-groups $command"
+    folder=$(sed -n 's|^StateDirectory=|/var/lib/|p' "$unit")
+    [ -z "$folder" ] || command="env STATE_DIRECTORY=$folder $command"
+    setsid $command </dev/null >>/tmp/kit.log 2>&1 &
     echo $! >"$pids"
     ;;
 "stop fieldagent.service")
@@ -77,6 +82,10 @@ until_answers() {
         sleep 0.3
     done
     fail "no agent answers"
+}
+
+journal_version() {
+    python3 -c "import sqlite3; print(*sqlite3.connect('$state/journal.sqlite3').execute('PRAGMA user_version').fetchone())"
 }
 
 # runs VERSION: program and packages are of it, whole; its agent answers, and has the message still

@@ -1,11 +1,11 @@
 #!/bin/sh
 # `fieldagent update` of Debian packages, on a minimal Debian, from the signed repository in /srv/with:
-#   tests/shipping/package_update.sh NOW WORKS DEAD BROKEN
-# the versions there: what the kit has, one that works, one whose agent does not start, one that dpkg
-# cannot configure.
+#   tests/shipping/package_update.sh NOW WORKS UNWELL BROKEN
+# the versions there: what the kit has, one that works, one whose agent is not well, one that dpkg
+# cannot configure. The two between have a later journal.
 set -eu
 . tests/shipping/kit.sh
-now=$1 works=$2 dead=$3 broken=$4
+now=$1 works=$2 unwell=$3 broken=$4
 
 # update CODE TEXT ARGUMENTS...: it ends so, and says so
 update() {
@@ -26,16 +26,18 @@ start "$now"
 
 step "without the packages for the way back nothing is changed"
 mv "/srv/with/fieldagent_${now}_all.deb" /tmp/
-update 65 "The way back needs them" "$dead"
+update 65 "The way back needs them" "$unwell"
 mv "/tmp/fieldagent_${now}_all.deb" /srv/with/
 runs "$now"
 
 step "what apt does not know is refused"
 update 65 "apt cannot fetch 7.7.7" 7.7.7
 
-step "one that does not start gives way to the one before"
-update 1 "$dead did not work, and $now runs again: no agent answers" "$dead" --within 0.05
+step "one that is not well gives way to the one before, with its journal"
+before=$(journal_version)
+update 1 "$unwell did not work, and $now runs again: no agent answers" "$unwell" --within 0.15
 runs "$now"
+[ "$(journal_version)" = "$before" ] || fail "the journal is of $(journal_version), and not $before"
 
 step "one that dpkg cannot configure does too"
 update 1 "$broken did not work, and $now runs again: dpkg cannot install it" "$broken"
@@ -45,6 +47,7 @@ step "the newest that apt knows, though the packages are held"
 apt-mark hold fieldagent fieldagent-common >/dev/null
 update 0 "$works runs (before: $now)"
 runs "$works"
+[ "$(journal_version)" -gt "$before" ] || fail "the journal is of $(journal_version) still"
 
 step "there is none newer"
 update 65 "apt has nothing newer than $works"

@@ -13,7 +13,7 @@ from fieldagent.agent.journal.schema import JOURNAL
 from tests.shipping.debian import on_debian, repacked, signed_repository
 
 PROGRAM = "usr/lib/fieldagent/fieldagent"
-WORKS, DEAD, BROKEN = "9.1.0", "9.0.1", "9.0.2"
+WORKS, UNWELL, BROKEN = "9.1.0", "9.0.1", "9.0.2"
 LATER = {
     f"{PROGRAM}/agent/journal/schema.py": (
         f"JOURNAL = Schema({JOURNAL.version}, TABLES, STEPS)",
@@ -23,11 +23,12 @@ LATER = {
 }
 CHANGES = {
     WORKS: LATER,
-    DEAD: {
-        f"{PROGRAM}/cli/run.py": (
-            "    start_logging(given.verbose)\n",
-            "    raise SystemExit('no')\n",
-        )
+    UNWELL: {
+        f"{PROGRAM}/agent/api/routes.py": (
+            'return json_response({"status": "UP"})',
+            'raise RuntimeError("no")',
+        ),
+        **LATER,
     },
     BROKEN: {"DEBIAN/postinst": ("set -e\n", 'set -e\n[ "$1" != configure ] || exit 3\n')},
 }
@@ -58,6 +59,16 @@ def now(repository: Path) -> str:
     return version
 
 
-def test_newer_packages_take_over_and_those_that_do_not_do_give_way(repository: Path) -> None:
-    script = ["tests/shipping/package_update.sh", now(repository), WORKS, DEAD, BROKEN]
-    on_debian("trixie", repository, *script)
+@pytest.mark.parametrize("release", ["trixie", pytest.param("bookworm", marks=pytest.mark.long)])
+def test_newer_packages_take_over_and_those_that_do_not_do_give_way(
+    repository: Path, release: str
+) -> None:
+    script = ["tests/shipping/package_update.sh", now(repository), WORKS, UNWELL, BROKEN]
+    on_debian(release, repository, *script)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("release", "every"), [("trixie", "1"), ("bookworm", "5")])
+def test_power_fails_while_dpkg_works(repository: Path, release: str, every: str) -> None:
+    script = ["tests/shipping/package_power.sh", now(repository), WORKS, UNWELL, every]
+    on_debian(release, repository, *script)
