@@ -22,6 +22,7 @@ from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioModem
 from fieldagent.agent.in_brief import in_brief
+from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
 from fieldagent.agent.journal.journal import Journal
@@ -90,9 +91,10 @@ class Agent:
 
     def _notices(self) -> list[str]:
         trouble, station = self.parts.inbox.key_trouble, self.parts.station
-        date = self.parts.journal.clock.date
-        heard = [] if station is None else station.notices(date)
-        return [*([trouble] if trouble else []), *heard]
+        journal = self.parts.journal
+        heard = [] if station is None else station.notices(journal.clock.date)
+        kept = hooks.notices(self.parts.hooks, journal)
+        return [*([trouble] if trouble else []), *heard, *kept]
 
     def _clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock

@@ -171,6 +171,21 @@ def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:
         assert ", 1 of 1 credit\n" in command(kit, "status").stdout
 
 
+def test_status_tells_what_a_hook_did_not_take(tmp_path: Path) -> None:
+    hook = "grep -q later && exit 75; exit 3"
+    with sky(tmp_path, 0) as above, agent(tmp_path, {"inbound-hook": hook}) as kit:
+
+        def notices() -> str:
+            return "\n".join(kit.call("GET", "/api/status").body["notices"])
+
+        assert notices() == ""
+        above.type("mt one")
+        until(lambda: "the script did not take 1 payload: inbound-hook failed" in notices())
+        above.type("mt later")
+        until(lambda: "the script is tried again with 1 payload: inbound-hook asked" in notices())
+        assert "`fieldagent inbound replay --dead`" in command(kit, "status").stdout
+
+
 def test_status_tells_what_is_left_of_the_budget(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "50", "satellite-sos-reserve": "10"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:

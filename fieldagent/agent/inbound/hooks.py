@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.system.wording import counted
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall
 from fieldagent.webhook.post import post
 
@@ -48,6 +49,29 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
         secrets = settings.webhook_secret
         hooks.append(Hook("webhook", partial(post, address, secrets=secrets, clock=time.time)))
     return hooks
+
+
+def notices(hooks: Collection[Hook], journal: Journal) -> list[str]:
+    """What of what came in no hook has, for people."""
+    told = [
+        f"the {hook.name} is not used any more: {hook.gone}; correct it, and restart the agent"
+        for hook in hooks
+        if hook.gone is not None
+    ]
+    configured = {hook.name for hook in hooks}
+    for each in inbound.not_taken(journal):
+        if each.hook not in configured:
+            continue
+        payloads = counted(each.payloads, "payload")
+        if each.state == "dead":
+            remedy = (
+                "`fieldagent inbound list --state dead` shows them, `fieldagent inbound replay"
+                " --dead` hands them over again"
+            )
+            told.append(f"the {each.hook} did not take {payloads}: {each.reason}; {remedy}")
+        else:
+            told.append(f"the {each.hook} is tried again with {payloads}: {each.reason}")
+    return told
 
 
 async def run_hook(

@@ -199,6 +199,27 @@ def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
     )
 
 
+class LeftOver(NamedTuple):
+    """What a hook has not taken, and why not the last of it."""
+
+    hook: str
+    state: str
+    """dead, or waiting for another try."""
+    payloads: int
+    reason: str
+
+
+def not_taken(journal: Journal) -> list[LeftOver]:
+    """Of each hook that has failed with something that is not handed over."""
+    # Beside max(), a bare column is of the row that has the maximum (sqlite.org/lang_select.html,
+    # 2.5).
+    rows = journal.read(
+        "SELECT hook, state, count(*), reason, max(CASE WHEN reason <> '' THEN number END)"
+        " FROM handover WHERE state <> 'handed' GROUP BY hook, state ORDER BY hook, state"
+    )
+    return [LeftOver(*row) for *row, last in rows if last is not None]
+
+
 _OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"
 
 
