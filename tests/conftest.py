@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
@@ -26,12 +27,35 @@ from hypothesis import HealthCheck, settings
 from tests import autojump, disk, leftovers
 from tests.processes import PATIENCE
 
+ROOT = Path(__file__).parents[1]
 REAL_TIME_LIMIT = 2 * PATIENCE
 """Seconds after which a test that waits for something that never comes is ended."""
 
 # How long it takes to draw an example tells of the machine's load, not of the strategy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+FIRST = (
+    "tests/soak/test_soak.py",
+    "tests/simulation/test_seeds.py",
+    "tests/shipping/test_packages.py",
+    "tests/hub/test_foreign_modems.py",
+    "tests/http/test_openapi.py",
+    "tests/hub/test_deletion.py",
+)
+"""What takes minutes: begun last, one of them would keep the others' processors waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those, and then the files with the most tests."""
+    files = Counter(item.path for item in items)
+
+    def turn(item: pytest.Item) -> tuple[int, int]:
+        name = item.path.relative_to(ROOT).as_posix()
+        return FIRST.index(name) if name in FIRST else len(FIRST), -files[item.path]
+
+    items.sort(key=turn)
 
 
 def pytest_configure() -> None:

@@ -47,10 +47,12 @@ def run(name: str, seconds: int) -> str:
         options = [f"-max_total_time={seconds}", f"-max_len={INPUT_MAX}", f"-timeout={SLOW}"]
         done = _libfuzzer(name, *options, f"-artifact_prefix={own}/", news, str(own))
         tried = re.findall(r"stat::number_of_executed_units: *([0-9]+)", done.stderr)
-        covered = re.findall(r"cov: ([0-9]+)", done.stderr)
+        covered = re.findall(r"^#([0-9]+)\t.* cov: ([0-9]+)", done.stderr, re.MULTILINE)
         _keep_the_smallest(name, Path(news))
-    inputs, edges = (int(told[-1]) if told else 0 for told in (tried, covered))
-    figures = f"{inputs:>12,} inputs, {edges:>5} edges"
+    inputs = int(tried[-1]) if tried else 0
+    edges = covered[-1][1] if covered else "0"
+    last = next((int(number) for number, cov in covered if cov == edges), 0)
+    figures = f"{inputs:>12,} inputs, {edges:>5} edges, the last new one at {last:,}"
     if done.returncode:
         return f"{name:<12}{figures}  FAILED\n{done.stderr[-4000:]}"
     return f"{name:<12}{figures}"
