@@ -36,14 +36,17 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
-FIRST = (
-    "tests/soak/test_soak.py",
-    "tests/simulation/test_seeds.py",
-    "tests/shipping/test_packages.py",
-    "tests/hub/test_foreign_modems.py",
-    "tests/http/test_openapi.py",
-    "tests/hub/test_deletion.py",
-)
+FIRST = [
+    ROOT / "tests" / name
+    for name in (
+        "soak/test_soak.py",
+        "simulation/test_seeds.py",
+        "shipping/test_packages.py",
+        "hub/test_foreign_modems.py",
+        "http/test_openapi.py",
+        "hub/test_deletion.py",
+    )
+]
 """What takes minutes: begun last, one of them would keep the others' processors waiting."""
 
 
@@ -52,8 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = Counter(item.path for item in items)
 
     def turn(item: pytest.Item) -> tuple[int, int]:
-        name = item.path.relative_to(ROOT).as_posix()
-        return FIRST.index(name) if name in FIRST else len(FIRST), -files[item.path]
+        place = FIRST.index(item.path) if item.path in FIRST else len(FIRST)
+        return place, -files[item.path]
 
     items.sort(key=turn)
 
