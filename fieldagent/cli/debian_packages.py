@@ -11,13 +11,14 @@ import fcntl
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -75,7 +76,7 @@ def installed() -> str:
 def newest() -> str:
     """Of those that apt's lists have, by its preferences. Raises NotAtHand."""
     policy = _run("apt-cache", "policy", NAMES[-1]).stdout
-    found = re.search(r"^  Candidate: (\S+)$", policy, re.MULTILINE)
+    found = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if found is None:
         raise NotAtHand(f"apt knows no package {NAMES[-1]}: `sudo apt update` fetches its lists")
     return found[1]
@@ -87,6 +88,9 @@ def fetch(folder: Path, version: str) -> None:
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     with TemporaryDirectory() as place:
+        # As whom apt reads what the network brings, where it may write.
+        with suppress(LookupError):
+            shutil.chown(place, "_apt")
         named = [f"{name}={version}" for name in NAMES]
         done = _run("apt-get", "download", *named, folder=Path(place))
         for each in files(folder, version):

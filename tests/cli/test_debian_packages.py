@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.cli import debian_packages
+from fieldagent.cli import debian_packages, update
 from fieldagent.cli.debian_packages import NotAtHand, NotInstalled
+from tests.machine import tool
 
 OURS = "fieldagent-common 2 installed\\nfieldagent 2 {}\\n"
 
@@ -61,6 +62,81 @@ def test_what_would_change_others_is_left_to_apt(tools: Path, tmp_path: Path) ->
     put(tools, "apt-get", f"printf '{ours}Inst python3 (3.14)\\nRemv gpsd [3]\\n'")
     with pytest.raises(NotAtHand, match="2 changes gpsd, python3 too"):
         debian_packages.change_alone(tmp_path, "2")
+
+
+def packed(folder: Path, version: str, *more: str) -> None:
+    """Packages of that version in the folder, with a program that tells it."""
+    tool("dpkg-deb", "dpkg")
+    folder.mkdir(exist_ok=True)
+    for each in debian_packages.files(folder, version):
+        tree = folder.parent / each.stem
+        name = each.name.partition("_")[0]
+        control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: x <x@y>\n"
+        contents = {"DEBIAN/control": f"{control}Description: {name}\n"}
+        if name == "fieldagent-common":
+            contents["usr/lib/fieldagent/__main__.py"] = f"print('fieldagent {version}')"
+        for path, text in (contents | dict.fromkeys(more, "")).items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text(text)
+        subprocess.run(["dpkg-deb", "--build", tree, each], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def at_hand(tools: Path, tmp_path: Path) -> Path:
+    """Version 1 is installed, 2 is apt's newest, and both are there."""
+    put(tools, "dpkg-query", f"printf '{OURS.replace('2', '1').format('installed')}'")
+    put(tools, "apt-cache", "echo '  Candidate: 2'")
+    put(
+        tools, "apt-get", f"echo \"$*\" >>{tmp_path}/apt; echo 'E: unknown' >&2; [ $1 != download ]"
+    )
+    packed(tmp_path / "packages", "1", debian_packages.UNIT)
+    packed(tmp_path / "packages", "2", debian_packages.UNIT)
+    return tmp_path / "packages"
+
+
+def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
+    at_hand: Path, tmp_path: Path
+) -> None:
+    packed(at_hand, "0")
+    programs = update._packaged(None, at_hand)
+    assert (programs.package, programs.previous_package) == ("2", "1")
+    assert "download" not in (tmp_path / "apt").read_text()
+    for program, version in ((programs.new, "2"), (programs.now, "1")):
+        (tmp_path / "it.pyz").write_bytes(program)
+        told = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
+        assert told == f"fieldagent {version}\n"
+    left = {*debian_packages.files(at_hand, "1"), *debian_packages.files(at_hand, "2")}
+    assert set(at_hand.iterdir()) == left
+
+
+def test_without_the_packages_for_the_way_back_there_is_no_update(at_hand: Path) -> None:
+    debian_packages.files(at_hand, "1")[0].unlink()
+    with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The way back needs them"):
+        update._packaged(None, at_hand)
+
+
+def test_packages_that_know_no_way_back_are_refused(at_hand: Path) -> None:
+    packed(at_hand, "3")
+    with pytest.raises(NotAtHand, match=r"3 has no fieldagent-update\.service"):
+        update._packaged("3", at_hand)
+
+
+def test_a_package_that_is_damaged_is_told(at_hand: Path) -> None:
+    common, _ = debian_packages.files(at_hand, "1")
+    common.write_bytes(common.read_bytes()[:300])
+    with pytest.raises(
+        NotAtHand, match=r"fieldagent-common_1_all\.deb cannot be read: .*remove it"
+    ):
+        update._packaged(None, at_hand)
+
+
+def test_apt_knows_no_newer_one(at_hand: Path, tools: Path) -> None:
+    put(tools, "apt-cache", "echo '  Candidate: 1'")
+    with pytest.raises(NotAtHand, match="nothing newer than 1: `sudo apt update`"):
+        update._packaged(None, at_hand)
+    put(tools, "apt-cache", "echo '  Candidate: (none)'")
+    with pytest.raises(NotAtHand, match="apt knows no package fieldagent"):
+        update._packaged(None, at_hand)
 
 
 HOLD = """
