@@ -13,11 +13,10 @@ from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
 from fieldagent.cli.local_http import CallFailed, call, report, show
 from fieldagent.cli.sent import holder
 from fieldagent.cli.terminal import escaped
-from fieldagent.package.package import SOS_PRIORITY
+from fieldagent.package.package import CALLED_OFF, SOS_PRIORITY
 from fieldagent.package.writing import clock_time
 from fieldagent.system.wording import counted
 
-CALLED_OFF = "SOS called off"
 CONFIRMED_EVERY = 2.0
 """Seconds between two looks whether an SOS is confirmed."""
 

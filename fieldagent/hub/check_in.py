@@ -16,7 +16,7 @@ from fieldagent.hub.directory import note_of_device
 from fieldagent.hub.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import SOS_PRIORITY, Message
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import clock_time, minutes_in_words
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +43,12 @@ class Rule(NamedTuple):
     def __str__(self) -> str:
         words = []
         if self.every is not None:
-            words.append(f"every {self.every / 3600:g} h")
+            words.append(f"every {minutes_in_words(int(self.every))}")
         if self.by_minute is not None:
             hour, minute = divmod(self.by_minute, 60)
             words.append(f"by {hour:02}:{minute:02} UTC")
         if self.kit_every is not None:
-            words.append(f"every {self.kit_every / 3600:g} h, as the kit asks")
+            words.append(f"every {minutes_in_words(int(self.kit_every))}, as the kit asks")
         return "; ".join(words)
 
     def first(self, now: float) -> float:

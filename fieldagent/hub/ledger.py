@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fieldagent.hub import ring_alerts, sos
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.store.contract import Db, Overtaken, insert, marks
-from fieldagent.package.package import Item, Message, Waypoint
+from fieldagent.package.package import CALLED_OFF, Item, Message, Waypoint
 from fieldagent.package.writing import kind_of
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
 
@@ -82,6 +82,8 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
         _deliver_to_webhooks(db, posting, entered.item, now, urgent=posting.sos)
         if posting.sos:
             sos.raise_of(db, posting.workspace, source.station, entered.item, now)
+        elif posting.item == Message(CALLED_OFF) and not posting.unauthenticated:
+            sos.note_called_off(db, source.station, posting.sender, now)
     return entered
 
 

@@ -80,6 +80,22 @@ def note_stored(db: Db, item: int, member: int, now: float) -> None:
         note_event(db, found.id, "agent", now, member=member)
 
 
+def note_called_off(db: Db, device: int, member: int, now: float) -> None:
+    """Who raised what is not closed yet says that it is over. Whether that is so, a person finds
+    out: it may have been said under duress, or by another who has the kit."""
+    still = "SELECT id FROM sos WHERE device = ? AND kind = 'sos' AND closed IS NULL"
+    for (id_,) in db.execute(still, device):
+        note_event(db, id_, "called off", now, member=member)
+
+
+def called_off(db: Db, id_: int) -> float | None:
+    """When, for the last time."""
+    ((at,),) = db.execute(
+        "SELECT max(at) FROM sos_event WHERE sos = ? AND event = 'called off'", id_
+    )
+    return None if at is None else float(at)
+
+
 def of_item(db: Db, item: int) -> list[Sos]:
     """The SOS that this item raised; empty where it raised none."""
     return [Sos(*row) for row in db.execute(_SOS + "item = ?", item)]

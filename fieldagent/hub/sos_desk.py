@@ -121,6 +121,7 @@ def shown(db: Db, found: Sos) -> dict[str, Any]:
         "raised": float(found.raised),
         "device": {"id": found.device, "name": name},
         "item": items[0].as_json() if items else None,
+        "calledOff": sos.called_off(db, found.id),
         "position": {"latitude": latitude, "longitude": longitude, "at": at} if known else None,
         "acknowledged": None
         if found.acknowledged is None

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 SOS_PRIORITY = 100
+CALLED_OFF = "SOS called off"
+"""The message by which a kit says that its SOS is over, and by which the hub knows that."""
 
 
 class Channel(StrEnum):

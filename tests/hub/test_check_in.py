@@ -201,13 +201,13 @@ async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
 async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps, Rule(every=12 * 3600.0))
-        await alps.sends(1, Entry(1, CheckIn(3600), TIME))
+        await alps.sends(1, Entry(1, CheckIn(5400), TIME))
         found = await standing(alps)
-        assert found["rule"] == "every 12 h; every 1 h, as the kit asks"
-        assert found["due"] == START + 3600
+        assert found["rule"] == "every 12 h; every 90 min, as the kit asks"
+        assert found["due"] == START + 5400
         alps.now += 1800
         await alps.sends(1, Entry(2, Message("at the hut"), TIME))
-        assert (await standing(alps))["due"] == START + 1800 + 3600
+        assert (await standing(alps))["due"] == START + 1800 + 5400
         await alps.sends(1, Entry(4, CheckIn(), TIME))
         found = await standing(alps)
         assert (found["rule"], found["due"]) == ("every 12 h", START + 1800 + 12 * 3600)

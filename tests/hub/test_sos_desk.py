@@ -20,7 +20,7 @@ from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.sos_api import SosApi
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import Message
+from fieldagent.package.package import CALLED_OFF, Message
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, decode, derive_key, digest_of
 from tests.hub.field import MASTER, START, Field, collect, field_of
@@ -119,6 +119,24 @@ async def test_an_acknowledgement_goes_to_the_kit_in_a_persons_name(store: Store
         assert await hub.events() == ["raised", "acknowledged", "note", "closed"]
         assert (await hub.told("GET", "/api/sos?state=open"))["sos"] == []
         assert (await hub.call("POST", "/api/sos/1/close", {"reason": "again"})).status == 409
+
+
+async def test_who_calls_it_off_is_seen_at_the_desk_and_a_person_closes_it(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        told = await hub.told("GET", "/api/sos/1")
+        assert told["calledOff"] is None
+        await hub.alps.sends(2, Entry(3, Message(CALLED_OFF), int(START)))
+        await hub.alps.sends(1, Entry(98, Message("coming down"), int(START)))
+        assert await hub.events() == ["raised"], "neither another kit nor another word"
+        await hub.alps.sends(1, Entry(99, Message(CALLED_OFF), int(START)))
+        told = await hub.told("GET", "/api/sos/1")
+        assert (told["state"], told["calledOff"]) == ("open", hub.alps.now)
+        assert told["timeline"][-1]["by"]["name"] == "Ada"
+        assert await hub.events() == ["raised", "called off"]
+        await hub.told("POST", "/api/sos/1/close", {"reason": "spoke to her"})
+        await hub.alps.sends(1, Entry(100, Message(CALLED_OFF), int(START)))
+        assert await hub.events() == ["raised", "called off", "closed"]
 
 
 async def test_it_goes_over_satellite_at_once(store: Store) -> None:

@@ -65,6 +65,8 @@ function alarm(sos) {
     element("p", {}, `Last seen: ${where(sos.position)}`),
   ];
   if (sos.item && sos.item.unauthenticated) lines.push(element("p", {}, "Nobody has proved that it is theirs."));
+  if (sos.calledOff)
+    lines.push(element("p", {}, `Called off from the kit, ${clock(sos.calledOff)} UTC. Ask whether it is so, then close it.`));
   if (sos.acknowledged)
     lines.push(element("p", {}, `${sos.acknowledged.by.name} has it since ${clock(sos.acknowledged.at)} UTC`));
   return element("li", { class: sos.state }, lines, deeds(sos), story(sos));
@@ -132,7 +134,7 @@ function noteForm(sos, list) {
 
 const STEPS = {
   raised: "raised", webhook: "taken by the webhook", agent: "stored by the agent of",
-  heard: "heard of again", acknowledged: "acknowledged by", note: "noted by", closed: "closed by",
+  heard: "heard of again", "called off": "called off by", acknowledged: "acknowledged by", note: "noted by", closed: "closed by",
 };
 
 const step = ({ at, event, by: who, detail }) => element("li", {},
