@@ -21,9 +21,13 @@ MIB = 1 << 20
 BOOT_PARTITION = "@@1M"
 """Where mtools finds it in the image; `build/image` makes it 256 MiB large."""
 ENTRY = "::/loader/entries/fieldagent.conf"
-SHELL = "systemd.debug_shell=1 systemd.default_debug_tty=hvc1"
+SHELL = (
+    "systemd.debug_shell=1 systemd.default_debug_tty=hvc1"
+    f" systemd.default_device_timeout_sec={BOOT:.0f}"
+)
 """A root's shell on the second virtio console, as the first asks who logs in
-(kernel-command-line(7)): the card is otherwise as shipped."""
+(kernel-command-line(7)); and the card's partitions may take as long as the board to be there, where
+systemd waits for 90 s. The card is otherwise as shipped."""
 BARE = (
     'init=/bin/sh -- -c "mount -t tmpfs tmp /tmp; ip link set lo up;'
     ' modprobe virtio_console; exec sh -i </dev/hvc1 >/dev/hvc1 2>&1"'

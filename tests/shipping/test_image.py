@@ -3,9 +3,11 @@ power show. Each walk goes on where the one before has ended, as the life of a k
 
 from __future__ import annotations
 
+import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,8 @@ hub-address=https://127.0.0.1:9
 hub-token={TOKEN}
 inbound-hook={HOOK}
 """
-DEAD = {
+Changes = Mapping[str, tuple[str, str]]
+DEAD: Changes = {
     "fieldagent/cli/run.py": (
         "    start_logging(given.verbose)\n",
         "    raise SystemExit('no')\n",
@@ -34,6 +37,11 @@ DEAD = {
 }
 UPDATE = 1500.0
 """Seconds that an update may take on an emulated processor."""
+HUB = "python3 /tmp/hub.pyz hub"
+"""Of the board's own, beside the agent: a program of its own, which no update replaces."""
+STORE = "--database /tmp/hub.sqlite3 --json"
+SOON = r"[Service]\nExecStart=\nExecStart=/usr/bin/fieldagent settings --go-on --within 2\n"
+"""For settings that do not do: the unit as it stands waits for a quarter of an hour."""
 WATCHDOG = 600.0
 
 
@@ -74,6 +82,21 @@ def program(tmp_path_factory: pytest.TempPathFactory, python_of_the_card: str) -
     """What is on the card."""
     made = tmp_path_factory.mktemp("program") / "fieldagent.pyz"
     return build(made, "--for", python_of_the_card, stdout=subprocess.DEVNULL)
+
+
+Signed = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def signed(board: Board, signer: Signer, program: Path, python_of_the_card: str) -> Signed:
+    """Puts the program at /mnt/VERSION.pyz, as that version and with these changes."""
+
+    def make(number: str, changes: Changes) -> None:
+        new = board.share / f"{number}.pyz"
+        rebuilt(program, new, {**version(number), **changes}, python_of_the_card)
+        signer.sign(new)
+
+    return make
 
 
 def until_ready(board: Board) -> None:
@@ -155,13 +178,11 @@ def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running)
 
 
 def test_a_newer_program_takes_over_and_another_gives_way(
-    board: Board, sim: Running, signer: Signer, program: Path, python_of_the_card: str
+    board: Board, sim: Running, signed: Signed
 ) -> None:
     until_ready(board)
-    for number, changes in (("9.0.0", {}), ("9.0.1", DEAD)):
-        new = board.share / f"{number}.pyz"
-        rebuilt(program, new, version(number) | changes, python_of_the_card)
-        signer.sign(new)
+    signed("9.0.0", {})
+    signed("9.0.1", DEAD)
     told = board.run("fieldagent update /mnt/9.0.0.pyz --steady 5", UPDATE)
     assert "9.0.0 runs" in told
     assert "fieldagent 9.0.0" in board.run("fieldagent status")
@@ -189,6 +210,68 @@ def test_a_program_that_nobody_trusted_has_signed_is_refused(
     code, told = board.ask("fieldagent update /mnt/stranger.pyz")
     assert (code, "nothing was changed" in told) == (65, True), told
     assert board.run("sha256sum </usr/lib/fieldagent/fieldagent.pyz") == before
+
+
+@pytest.fixture(scope="module")
+def linked(board: Board, signer: Signer) -> Board:
+    """With the hub that brings what `signer` has signed."""
+    board.run("cp /usr/lib/fieldagent/fieldagent.pyz /tmp/hub.pyz")
+    board.run(f"{HUB} init Alps {STORE}")
+    board.run(f"{HUB} user add ada {STORE}")
+    token = json.loads(board.run(f"{HUB} device add kit-ada --user ada {STORE}"))["hub-token"]
+    settings = r"listen=127.0.0.1\nport=9100\ndatabase=/tmp/hub.sqlite3\n"
+    board.run(f"printf '{settings}' >/tmp/hub.properties")
+    board.run(f"systemd-run --quiet --unit hub {HUB} run --config /tmp/hub.properties")
+    link = rf"hub-address=http://127.0.0.1:9100\nhub-token={token}\n"
+    kit = "/etc/fieldagent/agent.properties"
+    board.run(f"sed -i '/^hub-/d' {kit} && printf '{link}' >>{kit}")
+    board.run("systemctl restart fieldagent")
+    board.until("fieldagent status | grep -q 'Cellular: ready'")
+    until_ready(board)
+    return board
+
+
+def sent(board: Board, signer: Signer, settings: str) -> int:
+    """The number under which the hub brings these, once their operator has signed them."""
+    there = board.run(f"{HUB} device set kit-ada {settings} --file /tmp/change {STORE}")
+    file = board.share / "change"
+    file.write_text(board.run(f"cat {json.loads(there)['file']}") + "\n")
+    signer.sign(file)
+    given: Any = json.loads(board.run(f"{HUB} device set kit-ada --file /mnt/change {STORE}"))
+    return int(given["number"])
+
+
+def becomes(board: Board, told: str, seconds: float = UPDATE) -> None:
+    """What the hub tells of the settings that it has brought."""
+    board.until(f"{HUB} device list {STORE} | grep -q '{told}'", seconds)
+
+
+def test_settings_from_the_hub_are_put_in_place_by_their_unit(
+    linked: Board, signer: Signer
+) -> None:
+    number = sent(linked, signer, "sos-repeat=900")
+    becomes(linked, f"{number} taken")
+    assert "are in force" in linked.run("fieldagent settings")
+    kept = linked.run("cat /etc/fieldagent/agent.properties")
+    assert "sos-repeat=900" in kept
+    owner = linked.run("stat -c '%a %U:%G' /etc/fieldagent/agent.properties")
+    assert owner == "640 root:fieldagent"
+    # The unit was started once, by what waited, and not again and again.
+    assert linked.run("systemctl is-active fieldagent-settings.path") == "active"
+    assert linked.run("journalctl --boot --unit fieldagent-settings | grep -c Starting") == "1"
+
+
+def test_settings_with_which_the_link_does_not_return_are_taken_back(
+    linked: Board, signer: Signer
+) -> None:
+    before = linked.run("cat /etc/fieldagent/agent.properties")
+    drop_in = "/run/systemd/system/fieldagent-settings.service.d"
+    linked.run(f"mkdir -p {drop_in} && printf '{SOON}' >{drop_in}/soon.conf")
+    linked.run("systemctl daemon-reload")
+    number = sent(linked, signer, "cellular-interface=nosuch0 sos-repeat=")
+    becomes(linked, f"{number} back: Cellular was ready, and is absent")
+    assert linked.run("cat /etc/fieldagent/agent.properties") == before
+    until_ready(linked)
 
 
 def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running) -> None:
