@@ -29,6 +29,7 @@ from fieldagent.page import map_file
 from fieldagent.page.map_file import UnusableMap
 from fieldagent.system.directories import is_held
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.wording import reason_of
 
 TNC_MAX = 5.0
 """Seconds in which a KISS modem takes a connection."""
@@ -54,7 +55,7 @@ def check(given: argparse.Namespace) -> int:
     except FileNotFoundError as error:
         findings, code = [Finding(False, str(error))], MISSING
     except OSError as error:
-        findings = [Finding(False, f"the settings cannot be read: {error}")]
+        findings = [Finding(False, f"the settings cannot be read: {reason_of(error)}")]
     else:
         findings = [Finding(True, "the settings are understood"), *_findings(settings)]
     good = all(finding.good for finding in findings)
@@ -297,7 +298,9 @@ def _radio(place: str, protocol: str) -> Finding:
     try:
         socket.create_connection((where.hostname or "", where.port or 8001), TNC_MAX).close()
     except (OSError, ValueError) as error:
-        return Finding(False, f"{place} cannot be reached ({error}): does the KISS modem run?")
+        return Finding(
+            False, f"{place} cannot be reached ({reason_of(error)}): does the KISS modem run?"
+        )
     return Finding(True, f"{place} can be reached")
 
 

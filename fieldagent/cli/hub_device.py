@@ -19,13 +19,14 @@ from fieldagent.hub import directory, secret
 from fieldagent.hub.directory import Refused, Row
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.wording import reason_of
 
 
 def device_add(given: argparse.Namespace) -> int:
     try:
         beside = _beside(given)
     except (Unfit, OSError) as wrong:
-        complain(f"no device was added: {wrong}")
+        complain(f"no device was added: {reason_of(wrong)}")
         return REFUSED
 
     def add(db: Db, now: float) -> tuple[list[int], Row]:
@@ -94,4 +95,4 @@ def _put_on(folder: Path, settings: str, beside: Mapping[str, str]) -> str:
         cloud_init.write(folder, beside)
         return str(write_card(folder, settings))
     except OSError as error:
-        raise Refused(f"the card cannot be written: {error}") from None
+        raise Refused(f"the card cannot be written: {reason_of(error)}") from None

@@ -23,6 +23,7 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.hub.subject import Subject
 from fieldagent.system.folder import sync_folder
 from fieldagent.system.private import make_private_folder
+from fieldagent.system.wording import reason_of
 
 TOLD_EVERY = 10_000
 """Items between two words on how far it is."""
@@ -43,7 +44,7 @@ def write(given: argparse.Namespace) -> int:
             made.rename(target)
             sync_folder(target.absolute().parent)
         except OSError as error:
-            complain(f"the export stopped: {error}; remove {made}, and try again")
+            complain(f"the export stopped: {reason_of(error)}; remove {made}, and try again")
             return IO_FAILED
         return show(given, {"folder": str(target), "id": found.id, "name": found.name, **counts})
 

@@ -21,6 +21,7 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.minisign import NotSigned, read_signature
 from fieldagent.system.properties import WrongProperty
+from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import OFFER_MAX
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
 
@@ -96,7 +97,7 @@ def _write(file: Path, change: SettingsChange) -> None:
     except NotAChange as wrong:
         raise Refused(str(wrong)) from None
     except OSError as error:
-        raise Refused(f"{file} cannot be written: {error}") from None
+        raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
 
 
 def _to_be_signed(file: Path, device: str) -> dict[str, str]:
@@ -123,7 +124,9 @@ def _offer(db: Db, kit: _Kit, file: Path, now: float) -> SettingsChange:
         read_signature(signature)
         change = read_change(text)
     except OSError as error:
-        raise Refused(f"nothing was sent: {error}; `minisign -Sm {file}` signs it") from None
+        raise Refused(
+            f"nothing was sent: {reason_of(error)}; `minisign -Sm {file}` signs it"
+        ) from None
     except (NotSigned, NotAChange, UnicodeDecodeError) as wrong:
         raise Refused(f"nothing was sent: {file} or its signature: {wrong}") from None
     if change.kit != kit.kit:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fieldagent.cli.exit_codes import REFUSED, UNAVAILABLE
 from fieldagent.cli.http_exchange import exchange
 from fieldagent.cli.terminal import escaped, escaped_lines
+from fieldagent.system.wording import reason_of
 
 TIMEOUT = 150.0
 """Seconds; longer than a session, for whose end a cancel call waits."""
@@ -45,8 +46,8 @@ def call(
         reply = exchange(connection, method, path, content, headers)
     except (OSError, HTTPException) as error:
         raise CallFailed(
-            f"no agent answers on 127.0.0.1:{port} ({error}); start one with `fieldagent run`"
-            " or `fieldagent demo`, or name its port with --port",
+            f"no agent answers on 127.0.0.1:{port} ({reason_of(error)}); start one with"
+            " `fieldagent run` or `fieldagent demo`, or name its port with --port",
             UNAVAILABLE,
         ) from None
     answer = Answer(reply.status, _parsed(reply.body))

@@ -20,6 +20,7 @@ from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_ce
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.scrypt import hash_password
+from fieldagent.system.wording import reason_of
 
 SHORTEST = 12
 """Characters: whoever is in the network may guess at it for weeks."""
@@ -36,10 +37,10 @@ def page(given: argparse.Namespace) -> int:
         complain(str(invalid))
         return SETTINGS
     except FileNotFoundError as error:
-        complain(str(error))
+        complain(reason_of(error))
         return MISSING
     except (OSError, NoCertificate) as error:
-        complain(str(error))
+        complain(reason_of(error))
         return IO_FAILED
 
 

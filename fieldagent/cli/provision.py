@@ -18,6 +18,7 @@ from fieldagent.cli.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.cli.log_lines import complain
 from fieldagent.system.folder import put_file, rename_file, sync_folder
 from fieldagent.system.properties import InvalidSettings, read, read_file
+from fieldagent.system.wording import reason_of
 
 BOOT = (Path("/boot/firmware"), Path("/boot"))
 """Where Raspberry Pi OS and Debian have the boot partition."""
@@ -38,7 +39,7 @@ def provision(given: argparse.Namespace) -> int:
                 if (folder / name).is_file():
                     return _take(folder / name, given.config or INSTALLED, given.json)
     except OSError as error:
-        complain(f"the settings on the card were not taken: {error}")
+        complain(f"the settings on the card were not taken: {reason_of(error)}")
         return IO_FAILED
     _say(given.json, None, [])
     return OK

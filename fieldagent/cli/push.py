@@ -24,7 +24,7 @@ from fieldagent.cli.local_http import CallFailed, explain, report, show
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.http import tls
 from fieldagent.http.date import read_delay
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import counted, reason_of
 
 TIMEOUT = 30.0
 """Seconds for one attempt."""
@@ -147,8 +147,9 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
     try:
         answer = _post(given, body, headers)
     except (OSError, HTTPException) as error:
+        reason = tls.fault(error, "--ca-file") or reason_of(error)
         raise _Trouble(
-            f"no hub answers at {given.hub} ({tls.fault(error, '--ca-file') or error}; does one"
+            f"no hub answers at {given.hub} ({reason}; does one"
             " run there, and is --hub its address?)"
         ) from None
     if answer.status == 200:

@@ -14,6 +14,7 @@ from fieldagent.cli.run import refuse_settings
 from fieldagent.cli.settings_trial import SettingsPlace
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import OfferReport
 
 IN_WORDS = {
@@ -35,7 +36,7 @@ def settings(given: argparse.Namespace) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"settings from the hub wait: {error}")
+        complain(f"settings from the hub wait: {reason_of(error)}")
         return IO_FAILED
 
 

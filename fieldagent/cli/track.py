@@ -22,6 +22,7 @@ from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.cli.track_policy import Policy, Track
 from fieldagent.package.writing import clock_time
+from fieldagent.system.wording import reason_of
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
 
@@ -104,7 +105,9 @@ class _Tracker:
         except TimeoutError:
             raise Away(f"{where} says nothing: is a receiver plugged in? calling again") from None
         except (OSError, UnicodeError) as error:
-            raise Away(f"{where} cannot be reached ({error}): start it; calling again") from None
+            raise Away(
+                f"{where} cannot be reached ({reason_of(error)}): start it; calling again"
+            ) from None
         raise Away(f"{where} ended the connection; calling again")
 
     def _read(self, text: bytes, where: str) -> Iterator[Fix]:

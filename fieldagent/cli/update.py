@@ -31,6 +31,7 @@ from fieldagent.cli.trial import Place, Trial
 from fieldagent.system.folder import put_file
 from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import ProgramOffer
 
 MOST_BYTES = 20_000_000
@@ -66,7 +67,7 @@ def update(given: argparse.Namespace) -> int:
         complain(f"nothing was changed: {escaped_lines(str(refused))}")
         return refused.code
     except OSError as error:
-        complain(f"the update stopped: {error}{_as_root(error)}")
+        complain(f"the update stopped: {reason_of(error)}{_as_root(error)}")
         return IO_FAILED
     return follow(place, offered, as_json=given.json)
 
@@ -216,7 +217,7 @@ def fetched(what: str) -> bytes:
         away = ServerAway if error.code >= 500 else NotTaken
         raise away(f"{what} cannot be read: {error}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise ServerAway(f"{what} cannot be read: {error}") from None
+        raise ServerAway(f"{what} cannot be read: {reason_of(error)}") from None
     except ValueError as error:
         raise NotTaken(f"{what} cannot be read: {error}") from None
     if len(content) > MOST_BYTES:

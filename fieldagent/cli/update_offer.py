@@ -26,6 +26,7 @@ from fieldagent.cli.trial import Place
 from fieldagent.cli.update import NotTaken, ServerAway
 from fieldagent.system.folder import sync_folder
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.wording import reason_of
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import ProgramOffer, decode
 
@@ -48,7 +49,7 @@ def take(given: argparse.Namespace) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"what the hub has offered waits: {error}")
+        complain(f"what the hub has offered waits: {reason_of(error)}")
         return IO_FAILED
 
 

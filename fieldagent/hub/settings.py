@@ -86,7 +86,8 @@ def _addresses(value: str) -> tuple[str, ...]:
         try:
             ipaddress.ip_address(each)
         except ValueError:
-            raise WrongProperty(f"must be IP addresses with spaces between, not {each!r}") from None
+            text = f"must be IP addresses with spaces between, not {each!r}; `port` is the port"
+            raise WrongProperty(text) from None
     return tuple(value.split())
 
 

@@ -1,0 +1,31 @@
+"""What an error says to people."""
+
+from __future__ import annotations
+
+import errno
+import os
+from urllib.error import URLError
+
+import pytest
+
+from fieldagent.system.wording import reason_of
+
+REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (REFUSED, "connection refused"),
+        (URLError(REFUSED), "connection refused"),
+        (
+            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/nope"),
+            "/nope: no such file or directory",
+        ),
+        (TimeoutError("timed out"), "timed out"),
+        (FileNotFoundError("there is no settings file"), "there is no settings file"),
+        (ValueError("no port"), "no port"),
+    ],
+)
+def test_an_error_is_told_without_the_systems_number(error: Exception, text: str) -> None:
+    assert reason_of(error) == text
