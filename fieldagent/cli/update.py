@@ -146,20 +146,25 @@ class Programs(NamedTuple):
 
 def _programs(given: argparse.Namespace, place: Place) -> Programs:
     program: Path = given.program
-    if (program.parent / "__main__.py").exists():
-        try:
-            return _packaged(given.what, place.packages)
-        except NotAtHand as missing:
-            raise NotTaken(str(missing)) from None
-    if not program.is_file():
+    if program.is_file():
+        if not given.what:
+            raise NotTaken("name the program, a file or an address: `fieldagent update FILE|URL`")
+        return Programs(_verified(given.what, given.key), program.read_bytes())
+    if not (program.parent / "__main__.py").exists():
         raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
-    if not given.what:
-        raise NotTaken("name the new program, a file or an address: `fieldagent update FILE|URL`")
-    return Programs(_verified(given.what, given.key), program.read_bytes())
+    try:
+        return _packaged(given.what, place.packages)
+    except NotAtHand as missing:
+        raise NotTaken(str(missing)) from None
 
 
 def _packaged(version: str | None, folder: Path) -> Programs:
     """Raises NotAtHand, OSError."""
+    if version and ("/" in version or version.endswith((".deb", ".pyz"))):
+        raise NotAtHand(
+            "fieldagent is here as Debian packages, and apt's repositories alone are trusted with"
+            " those: name a version, or nothing (`build/repository` makes one, on a stick too)"
+        )
     now = debian_packages.installed()
     next_ = version or debian_packages.newest()
     if not version and next_ == now:

@@ -130,6 +130,12 @@ def test_a_package_that_is_damaged_is_told(at_hand: Path) -> None:
         update._packaged(None, at_hand)
 
 
+@pytest.mark.parametrize("what", ["new.pyz", "fieldagent_2_all.deb", "https://example.org/2"])
+def test_a_file_is_no_repository(at_hand: Path, what: str) -> None:
+    with pytest.raises(NotAtHand, match="name a version, or nothing"):
+        update._packaged(what, at_hand)
+
+
 def test_apt_knows_no_newer_one(at_hand: Path, tools: Path) -> None:
     put(tools, "apt-cache", "echo '  Candidate: 1'")
     with pytest.raises(NotAtHand, match="nothing newer than 1: `sudo apt update`"):

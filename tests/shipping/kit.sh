@@ -8,7 +8,8 @@ APT_CONFIG=$(mktemp)
 export APT_CONFIG
 printf 'Dir::Etc::SourceParts "%s";\n' "$parts" >"$APT_CONFIG"
 settings=/etc/fieldagent/agent.properties
-port=9191
+# Another Debian may run on this machine, and shares its network. Below those that systems give away.
+port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 10000))
 state=/var/lib/fieldagent
 trial=/var/lib/fieldagent-update/trial.json
 
@@ -77,7 +78,7 @@ start() {
 }
 
 until_answers() {
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         ! fieldagent status --port $port >/dev/null 2>&1 || return 0
         sleep 0.3
     done
