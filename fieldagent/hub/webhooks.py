@@ -34,7 +34,7 @@ from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE, post
-from fieldagent.webhook.schedule import SCHEDULE, delay
+from fieldagent.webhook.schedule import SCHEDULE, SOS_SCHEDULE, delay
 
 log = logging.getLogger(__name__)
 
@@ -202,8 +202,9 @@ def settle(
             where = f"webhook {webhook}"
             return note_posted(db, posting.item, where, sos_confirmed_by, now)
         return ""
+    schedule = SOS_SCHEDULE if posting.delivery.sos else SCHEDULE
     wait = delay(
-        attempts, schedule=SCHEDULE, retry_after=result.retry_after, chance=random.random()
+        attempts, schedule=schedule, retry_after=result.retry_after, chance=random.random()
     )
     dead = wait is None or result.outcome is HandoverOutcome.REFUSED
     gone = result.outcome is HandoverOutcome.GONE

@@ -20,6 +20,17 @@ SCHEDULE = (
 )
 """Seconds from each attempt to the one after; when the last has failed, it is a dead letter."""
 
+SOS_SCHEDULE = (
+    0.0,
+    5.0,
+    MINUTE,
+    *[5 * MINUTE] * 12,
+    *[30 * MINUTE] * 46,
+    *[2 * HOUR] * 24,
+)
+"""Of an SOS: every five minutes for an hour, each half hour of that day, and then every two hours
+for two days. Who was away for ten minutes is not told of it after half an hour more."""
+
 JITTER = 0.2
 """Share of the delay that is added at most, so that many kits do not call at one moment."""
 

@@ -217,6 +217,16 @@ async def test_an_sos_waits_for_nothing_that_a_webhook_did_not_take(store: Store
         assert there.contents() == ["first", "of Ben", "Leg broken", "it bleeds", "of Ben, too"]
 
 
+async def test_an_sos_is_posted_again_after_minutes_and_not_after_hours(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(503)] * 8
+        await alps.sends(1, Entry(1, Message("Leg broken"), int(START), sos=True))
+        for seconds in (0, 7, 73, *[361] * 5):
+            alps.now += seconds
+            await turn(alps)
+        assert there.contents() == ["Leg broken"] * 8
+
+
 async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store: Store) -> None:
     async with posting(store) as (alps, there):
         there.answers = [Response(500)] * len(SCHEDULE)

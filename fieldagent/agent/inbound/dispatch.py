@@ -16,7 +16,7 @@ import trio
 
 from fieldagent.system import waits
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall, Spool
-from fieldagent.webhook.schedule import SCHEDULE, delay, wait
+from fieldagent.webhook.schedule import SCHEDULE, SOS_SCHEDULE, delay, wait
 
 log = logging.getLogger(__name__)
 
@@ -105,14 +105,15 @@ class _Dispatch:
             await self.spool.postponed(delivery.request_id, self.clock(), result.reason)
 
     async def postpone(self, delivery: Delivery, result: HandoverResult) -> None:
+        schedule = SOS_SCHEDULE if delivery.sos else self.schedule
         seconds = delay(
             delivery.attempts + 1,
-            schedule=self.schedule,
+            schedule=schedule,
             retry_after=result.retry_after,
             chance=self.chance(),
         )
         if seconds is None:
-            await self.bury(delivery, f"{result.reason}; given up after {len(self.schedule)} tries")
+            await self.bury(delivery, f"{result.reason}; given up after {len(schedule)} tries")
             return
         log.warning(
             "%s did not take %s: %s; tried again in %.0f s",

@@ -63,6 +63,22 @@ async def test_an_sos_waits_for_nothing_that_the_hook_has_put_off(
         assert hook.order == ["a", "a", "sos", "later"]
 
 
+async def test_an_sos_is_tried_every_five_minutes_for_an_hour_and_for_three_days(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        hook = Hook({"sos": [FAILED]})
+        await s.arrive(("sos", "ada"), sos=True)
+        s.start(hook)
+        await trio.sleep(HOUR + 120)
+        gaps = [later - earlier for earlier, later in pairwise(hook.times("sos"))]
+        assert gaps == pytest.approx([5, 60, *[300] * 12], abs=1)
+        await trio.sleep(70 * HOUR)
+        assert s.states() == {"sos": "waiting"}
+        await trio.sleep(3 * HOUR)
+        assert s.states() == {"sos": "dead"}
+
+
 async def test_an_sos_is_ahead_of_all_who_wait_for_a_place(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
