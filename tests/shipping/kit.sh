@@ -25,10 +25,11 @@ fail() {
 
 clean() {
     rm -f /etc/dpkg/dpkg.cfg.d/cut
-    systemctl stop fieldagent.service 2>/dev/null || true
+    ! [ -e /usr/local/bin/systemctl ] || systemctl stop fieldagent.service
     dpkg --configure -a >/dev/null 2>&1 || true
     apt-get -qq purge fieldagent fieldagent-hub fieldagent-common >/dev/null 2>&1 || true
-    rm -rf "$list" /var/lib/apt/lists/*srv_* /etc/fieldagent "$state" "$state-update" /tmp/kit.log /tmp/*.pid
+    rm -rf "$list" /var/lib/apt/lists/*srv_* /etc/fieldagent "$state" "$state-update" /var/lib/fieldagent-hub
+    rm -rf /tmp/kit.log /tmp/*.pid
     rm -f /usr/local/bin/systemctl
 }
 

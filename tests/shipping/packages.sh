@@ -1,30 +1,8 @@
 #!/bin/sh
 # The life of the Debian packages on a minimal Debian, from the signed repository in /srv/with.
 set -eu
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
-# Of this run alone: a list that an interrupted one leaves in apt's own folder fails all that come after.
-parts=$(mktemp -d)
-list=$parts/fieldagent.list
-settings=/etc/fieldagent/agent.properties
+. tests/shipping/kit.sh
 wanted=/etc/systemd/system/multi-user.target.wants/fieldagent.service
-
-apt_get() {
-    apt-get -o Dir::Etc::SourceParts="$parts" "$@"
-}
-
-step() {
-    echo "== $1"
-}
-
-fail() {
-    echo "FAILED: $1" >&2
-    exit 1
-}
-
-clean() {
-    apt_get -qq purge fieldagent fieldagent-hub fieldagent-common >/dev/null 2>&1 || true
-    rm -rf "$list" /var/lib/apt/lists/*srv_* /etc/fieldagent /var/lib/fieldagent /var/lib/fieldagent-hub
-}
 
 # what an interrupted run left
 clean
@@ -34,15 +12,15 @@ cp -R /srv/with /srv/changed
 printf '\n' >>/srv/changed/Packages
 rm /srv/changed/Packages.gz
 echo "deb [signed-by=/srv/with/fieldagent.gpg] file:/srv/changed ./" >"$list"
-! apt_get -qq update 2>/tmp/told || fail "it was not refused"
+! apt-get -qq update 2>/tmp/told || fail "it was not refused"
 cat /tmp/told
 grep -q "Hash Sum mismatch" /tmp/told || fail "it was refused for something else"
 rm -rf /srv/changed
 
 step "installed from the repository"
 echo "deb [signed-by=/srv/with/fieldagent.gpg] file:/srv/with ./" >"$list"
-apt_get -qq update
-apt_get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
+apt-get -qq update
+apt-get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
 tag=$(python3 -c 'import sys; print(sys.implementation.cache_tag)')
 [ -d "/usr/lib/fieldagent/$tag/trio" ] || fail "nothing was compiled for $tag"
 [ "$(stat -c '%a %U:%G' $settings)" = "640 root:fieldagent" ] || fail "who reads the settings?"
@@ -50,27 +28,24 @@ fieldagent --version
 [ -e $wanted ] || fail "the unit is not enabled"
 
 step "the agent runs as its user, from what was compiled"
-printf 'api-port=9191\nsatellite-port=/dev/nobody\n' >>$settings
+printf 'api-port=%s\nsatellite-port=/dev/nobody\n' $port >>$settings
 install -d -o fieldagent -g fieldagent -m 700 /var/lib/fieldagent
 started=$(mktemp)
 STATE_DIRECTORY=/var/lib/fieldagent setpriv --reuid=fieldagent --regid=fieldagent --clear-groups \
     python3 -v /usr/lib/fieldagent run --config $settings >/dev/null 2>"$started" &
 agent=$!
 trap 'kill "$agent" 2>/dev/null || true' EXIT
-for _ in $(seq 100); do
-    ! fieldagent status --port 9191 >/dev/null 2>&1 || break
-    sleep 0.3
-done
-fieldagent status --port 9191
+until_answers
+fieldagent status --port $port
 grep -q "/usr/lib/fieldagent/$tag/fieldagent/agent/agent.pyc" "$started" || fail "it ran from its sources"
-fieldagent send message --port 9191 --no-wait "hello" || fail "nothing was accepted"
+fieldagent send message --port $port --no-wait "hello" || fail "nothing was accepted"
 kill "$agent"
 wait "$agent" || true
 
 step "an update keeps settings and queue, and a unit that was disabled stays so"
 systemctl --quiet --root / disable fieldagent.service
-apt_get -qq --reinstall install fieldagent fieldagent-common >/dev/null
-grep -q api-port=9191 $settings || fail "the settings are gone"
+apt-get -qq --reinstall install fieldagent fieldagent-common >/dev/null
+grep -q api-port=$port $settings || fail "the settings are gone"
 [ ! -e $wanted ] || fail "it was enabled again"
 
 step "another Python compiles it anew"
@@ -96,7 +71,7 @@ sh /var/lib/dpkg/info/fieldagent-common.postinst triggered
 [ -z "$(find /usr/lib/fieldagent -maxdepth 1 -name '*.new' -o -maxdepth 1 -name 'gone.*')" ] || fail "something is left over"
 
 step "removed, settings and journal stay; purged, nothing does"
-apt_get -qq remove fieldagent fieldagent-hub fieldagent-common >/dev/null
+apt-get -qq remove fieldagent fieldagent-hub fieldagent-common >/dev/null
 [ -e $settings ] || fail "the settings are gone"
 [ -s /var/lib/fieldagent/journal.sqlite3 ] || fail "the journal is gone"
 [ ! -e /usr/lib/fieldagent ] || fail "left: $(find /usr/lib/fieldagent | head -3)"
@@ -105,9 +80,9 @@ masked() {
 }
 masked
 [ "$(masked | wc -l)" = 3 ] || fail "removed, and a unit may still start"
-apt_get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
+apt-get -qq --no-install-recommends install fieldagent fieldagent-hub >/dev/null
 [ "$(find /etc/systemd/system -lname /dev/null | wc -l)" = 0 ] || fail "masked still: $(masked)"
-grep -q api-port=9191 $settings || fail "the settings are gone"
+grep -q api-port=$port $settings || fail "the settings are gone"
 clean
 [ ! -e /usr/bin/fieldagent ] || fail "the command is left"
 step "done"
