@@ -84,6 +84,8 @@ class Packet:
     """Its sender reads what acknowledges several."""
     items: list[Entry] = field(default_factory=list)
     """Those that are here whole by it."""
+    repeated: set[int] = field(default_factory=set)
+    """Of those, the numbers that were here before: what was said of them did not reach."""
 
 
 class PacketReception:
@@ -232,6 +234,8 @@ class PacketReception:
             ack = Ack(packet.station, by_hub=at_hub, digest=digest)
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
+        if came_again:
+            packet.repeated.add(entry.sequence)
         if packet.relay and self._relay is not None and not packet.namesake:
             accepted = self._relay.store(db, packet.station, entry, packet.taken.now)
             if accepted is not None:

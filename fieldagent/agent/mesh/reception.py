@@ -160,7 +160,10 @@ class RadioReception:
                 # Who sends a round waits for its answer.
                 twice = sequence in packet.again
                 patient = ack.whole and sequence not in urgent and not (ack.by_hub or twice)
-                self._piggyback.acknowledge(sequence, ack, patient=patient, twice=twice)
+                alone = sequence in packet.repeated
+                self._piggyback.acknowledge(
+                    sequence, ack, patient=patient, twice=twice, alone=alone
+                )
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
         for sequence, ack in packet.heard:

@@ -164,6 +164,19 @@ class HubPiggyback:
             self._reports = words.reports | self._reports
 
 
+@dataclass(slots=True)
+class _DueAck:
+    ack: Ack
+    patient: bool
+    """It need not go at once."""
+    twice: bool
+    """It goes in two packets, one after the other."""
+    alone: bool
+    """It is said for itself too, where others are said with it."""
+    until: float = -inf
+    """It waits so long for a packet to ride in."""
+
+
 class RadioPiggyback:
     """Acknowledgements of what was heard, our name, and the request to relay what goes out.
 
@@ -187,12 +200,8 @@ class RadioPiggyback:
         self._clock = clock
         self._introduced = -INTRODUCE_EVERY
         self._presents_itself = False
-        self._acks: dict[tuple[int, int], Ack] = {}
+        self._acks: dict[tuple[int, int], _DueAck] = {}
         """By the station whose item it is, and the number it gave the item."""
-        self._patient: dict[tuple[int, int], float] = {}
-        """Of those that need not go at once, until when they wait for a packet to ride in."""
-        self._twice: set[tuple[int, int]] = set()
-        """Those that go in two packets, one after the other."""
         self._repeats: list[Repeat] = []
         self.said: set[int] = set()
         """Numbers of our items that went on the air."""
@@ -215,40 +224,34 @@ class RadioPiggyback:
         self._presents_itself |= at_once
 
     def acknowledge(
-        self, sequence: int, ack: Ack, *, patient: bool = False, twice: bool = False
+        self,
+        sequence: int,
+        ack: Ack,
+        *,
+        patient: bool = False,
+        twice: bool = False,
+        alone: bool = False,
     ) -> None:
         """A `patient` one waits for company once another station has said the same; `twice`: it was
-        said before, and lost."""
+        said before, and lost. `alone`: whoever has forgotten one of several cannot tell that the
+        others are its own."""
         key = ack.station, sequence
-        self._acks[key] = ack
-        if twice:
-            self._twice.add(key)
-        self._patient.pop(key, None)
-        if patient:
-            self._patient[key] = -inf
+        if (before := self._acks.get(key)) is not None:
+            twice, alone = twice or before.twice, alone or before.alone
+        self._acks[key] = _DueAck(ack, patient, twice, alone)
         while len(self._acks) > ACKS_MAX:
-            self._forget(next(iter(self._acks)))
-
-    def _note_said(self, key: tuple[int, int]) -> None:
-        if key in self._twice:
-            self._twice.discard(key)
-        else:
-            self._forget(key)
-
-    def _forget(self, key: tuple[int, int]) -> None:
-        del self._acks[key]
-        self._patient.pop(key, None)
-        self._twice.discard(key)
+            del self._acks[next(iter(self._acks))]
 
     def patience(self) -> float:
         """Seconds until an acknowledgement has waited long enough."""
-        return min((at for at in self._patient.values() if at > -inf), default=inf) - self._clock()
+        waiting = (due.until for due in self._acks.values() if due.until > -inf)
+        return min(waiting, default=inf) - self._clock()
 
     def lose_patience(self) -> bool:
         """Let those that have waited long enough go at once; whether there are any."""
-        over = [key for key, at in self._patient.items() if -inf < at <= self._clock()]
-        for key in over:
-            self._patient[key] = -inf
+        over = [due for due in self._acks.values() if -inf < due.until <= self._clock()]
+        for due in over:
+            due.until = -inf
         return bool(over)
 
     def overhear(self, sequence: int, ack: Ack) -> None:
@@ -257,15 +260,17 @@ class RadioPiggyback:
         Who has it whole says so all the same: its sender wants to know who does.
         """
         key = ack.station, sequence
-        ours = self._acks.get(key)
-        if ours is not None and ours.whole and ack.whole and key in self._patient:
-            waits = PATIENCE * (0.75 + 0.5 * self._random())
-            self._patient[key] = self._clock() + waits
-        if ours is None or ours.whole or ours.count != ack.count:
+        due = self._acks.get(key)
+        if due is None:
+            return
+        ours = due.ack
+        if ours.whole and ack.whole and due.patient:
+            due.until = self._clock() + PATIENCE * (0.75 + 0.5 * self._random())
+        if ours.whole or ours.count != ack.count:
             return
         other = ours.arrived == ack.arrived and ours.digest != ack.digest != b""
         if ours.arrived <= ack.arrived and not other:
-            self._forget(key)
+            del self._acks[key]
 
     def look(self) -> None:
         pass
@@ -284,7 +289,7 @@ class RadioPiggyback:
 
     def _has_acks(self) -> bool:
         """That go at once."""
-        return any(self._patient.get(key, -inf) == -inf for key in self._acks)
+        return any(due.until == -inf for due in self._acks.values())
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         words = Piggybacked()
@@ -307,17 +312,28 @@ class RadioPiggyback:
         return words
 
     def _fill_acks(self, draft: Draft, room: int) -> None:
-        for key, ack in list(self._acks.items()):
-            several = self.holdings.several(key[0]) if key in self._patient else None
+        together: set[Entry] = set()
+        for key, due in list(self._acks.items()):
+            several = self.holdings.several(key[0]) if due.patient else None
             told = [] if several is None else [(key[0], each) for each in numbers_of(several)]
             if key not in self._acks:
                 continue
-            if several is not None and key in told:
-                if draft.add(several, room):
-                    for each in set(told) & self._patient.keys():
-                        self._forget(each)
-            elif draft.add(Entry(key[1], ack), room):
-                self._note_said(key)
+            fresh = several is not None and key in told and several not in together
+            if several is not None and fresh and draft.add(several, room):
+                together.add(several)
+                self._note_said_together(told)
+            alone = several is None or key not in told or due.alone
+            if alone and draft.add(Entry(key[1], due.ack), room):
+                if due.twice:
+                    due.twice = False
+                else:
+                    del self._acks[key]
+
+    def _note_said_together(self, told: Iterable[tuple[int, int]]) -> None:
+        for key in told:
+            due = self._acks.get(key)
+            if due is not None and due.patient and not due.alone:
+                del self._acks[key]
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         pass

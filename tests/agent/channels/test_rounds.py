@@ -421,6 +421,36 @@ async def test_what_acknowledges_several_of_ours_is_of_those_alone(
         assert kit.inbox.mismatches == 1, "the first alone: of what is forgotten nobody can tell"
 
 
+async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, clock: Any) -> None:
+    """Its sender may have forgotten the others by now, which ended: of several of which it knows
+    one no more it cannot tell that they are its own."""
+    items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 10)]
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        for item in items:
+            await kit.reception.receive(encode([item, READS], origin=5))
+        await said(kit)
+        for again in (items[1:2], items[:2]):
+            await kit.reception.receive(encode(again, origin=5))
+            acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
+            alone = [Entry(each.sequence, Ack(5, digest=digest_of(each))) for each in again]
+            assert sorted(acks, key=alone.count, reverse=True) == [*alone, several(5, *items)]
+
+
+async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any) -> None:
+    """A soak found a Package that nobody seemed to answer, for as long as its sender asked."""
+    async with on_air(tmp_path, topology="1 2") as sky, AsyncExitStack() as stack:
+        ada, ben = await team(stack, tmp_path, 2)
+        losses = sky.air.losses
+        assert losses is not None
+        losses[2, 1] = 1.0
+        note = await ada.post(message={"content": "tea?"})
+        await until(lambda: "tea?" in ben.messages())
+        await ada.journal.commit(outbound.forget(before=START + 1e6, keep=0))
+        losses[2, 1] = 0.0
+        with trio.fail_after(3600):
+            assert await ada.outcome(note) is Status.DELIVERED
+
+
 async def test_what_its_sender_cannot_repeat_whoever_has_it_does(
     tmp_path: Path, clock: Any
 ) -> None:
