@@ -24,6 +24,7 @@ TOP = ["simulator", "cli", "__main__"]
 PURE = {
     # It gives what stands beside the code and never changes, as an import does.
     "system.data_files",
+    "system.lazy_dataclass",
     "package",
     "wire",
     "webhook.schedule",

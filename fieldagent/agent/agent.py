@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -44,6 +43,7 @@ from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.signals import stop_at_signal
 from fieldagent.system.supervisor import Note, Part, Supervisor, brief
 from fieldagent.system.systemd_notify import notify

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from fieldagent.agent.outbound.piggyback import HubPiggyback, RadioPiggyback
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import derive_key
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory, xdg_directory
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,

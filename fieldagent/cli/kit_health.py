@@ -7,12 +7,13 @@ import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.settings import load
 from fieldagent.cli.local_http import CallFailed, call
+from fieldagent.system.lazy_dataclass import dataclass
 
 AGENT = "fieldagent.service"
 ANSWERS = 10.0

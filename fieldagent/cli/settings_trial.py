@@ -14,7 +14,7 @@ removed once its trial is on disk, or once it is told why it is none.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from fieldagent.agent import outcomes
@@ -27,6 +27,7 @@ from fieldagent.cli.log_lines import complain
 from fieldagent.cli.provision import GROUP
 from fieldagent.cli.root_units import alone, read_left
 from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.errors import RemoteProtocolError

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -22,6 +22,7 @@ from fieldagent.cli.local_http import CallFailed, call
 from fieldagent.cli.terminal import escaped_lines
 from fieldagent.cli.track_policy import Policy, Track
 from fieldagent.package.writing import clock_time
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line

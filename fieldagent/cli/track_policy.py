@@ -7,8 +7,9 @@ one that still waits. Time is the satellites': the gateway may not know it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.gpsd import Fix
 
 EARTH = 6_371_000.0

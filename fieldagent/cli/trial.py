@@ -17,7 +17,7 @@ import os
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from fieldagent.agent import outcomes
@@ -31,6 +31,7 @@ from fieldagent.cli.log_lines import complain
 from fieldagent.cli.root_units import alone
 from fieldagent.store.sqlite import copy_whole
 from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.lazy_dataclass import dataclass
 
 UNIT = "fieldagent-update.service"
 IN_WORDS = {

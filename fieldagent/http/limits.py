@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fieldagent.http.address import Network
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

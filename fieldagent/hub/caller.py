@@ -10,7 +10,6 @@ import base64
 import binascii
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from fieldagent.hub import secret
 from fieldagent.hub.attempts import too_many
 from fieldagent.hub.push import Push
 from fieldagent.hub.store.contract import Db, marks
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.rate import Rate
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)

@@ -10,11 +10,12 @@ disk.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import trio
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 NUMBER_MAX = 2**32 - 1
 """Of a user or workspace: a user's number is also an origin on air."""

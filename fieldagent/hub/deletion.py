@@ -12,7 +12,6 @@ What others hold stays with them: `plan` says what that is.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from fieldagent.hub.directory import Refused
 from fieldagent.hub.envelope_packing import forget_name
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.subject import Subject, devices_of, workspaces_of
+from fieldagent.system.lazy_dataclass import dataclass
 
 AT_ONCE = 500
 """Rows of a table in one transaction."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fieldagent.hub.contract import Device
 from fieldagent.hub.ledger import THE_HUB, WAITS, stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.payload import Identity
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import (
     Contact,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import Caller, Purpose
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreUnavailable
+from fieldagent.system.lazy_dataclass import dataclass
 
 K = TypeVar("K")
 V = TypeVar("V")

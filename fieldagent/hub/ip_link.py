@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import trio
@@ -20,6 +20,7 @@ from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
 from fieldagent.hub.lease import Lease
 from fieldagent.hub.not_now import not_now
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
 
 log = logging.getLogger(__name__)

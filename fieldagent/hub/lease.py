@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import count
 from math import inf
@@ -27,6 +27,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 
 LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from fieldagent.hub import ring_alerts, sos
@@ -17,6 +17,7 @@ from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.store.contract import Db, Overtaken, insert, marks
 from fieldagent.package.package import CALLED_OFF, Item, Message, Waypoint
 from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
 
 THE_HUB = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b
 
 from fieldagent.hub import check_in, contact, dead_letters, numbering, slices
@@ -30,6 +30,7 @@ from fieldagent.package.package import SOS_PRIORITY, CheckIn, Item, Location, Wa
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
 from fieldagent.store.group import NOT_STORED
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.supervisor import brief
 from fieldagent.system.wording import counted
 from fieldagent.wire.envelope import (

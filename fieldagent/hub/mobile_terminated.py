@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +29,7 @@ from fieldagent.hub.envelope_packing import (
 from fieldagent.hub.lease import IS_LINKED
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
     Entry,

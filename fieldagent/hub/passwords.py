@@ -11,13 +11,14 @@ import hashlib
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import trio
 
 from fieldagent.hub import attempts
 from fieldagent.hub.contract import number_of
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.scrypt import password_matches
 
 AT_ONCE = 2

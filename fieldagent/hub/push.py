@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +29,7 @@ from fieldagent.package.reading import (
 )
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

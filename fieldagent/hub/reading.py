@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from fieldagent.package.package import Item, Location, recorded
 from fieldagent.package.payload import Identity, estimated_position, event
 from fieldagent.package.tracks import Placed
 from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_dataclass import dataclass
 
 END = 2**63 - 1
 """The place before which everything is."""

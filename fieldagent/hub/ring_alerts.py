@@ -8,10 +8,10 @@ credit, so rings become ever rarer and end. There is one for a modem however man
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.lazy_dataclass import dataclass
 
 PAUSES = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 """Seconds before each ring, by how many there were; the last repeats."""

@@ -6,13 +6,13 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.system.directories import state_directory, xdg_directory
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,

@@ -13,7 +13,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, estimated_position, payload_json
 from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE, post

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 from fieldagent.package.package import Channel, Package, Status
+from fieldagent.system.lazy_dataclass import dataclass
 
 CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
 

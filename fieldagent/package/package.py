@@ -5,9 +5,11 @@ Names and defaults are those of the interface document, "Local Package".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 SOS_PRIORITY = 100
 CALLED_OFF = "SOS called off"

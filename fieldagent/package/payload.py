@@ -6,13 +6,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.package.writing import write_timestamp
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +23,7 @@ from fieldagent.package.package import (
     Waypoint,
 )
 from fieldagent.package.strict_json import load_document
+from fieldagent.system.lazy_dataclass import dataclass
 
 ITEM_BYTES_MAX = 65_000
 """Longest text or data: it fits one message of the IP link, with the name of who sent it."""

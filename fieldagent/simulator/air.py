@@ -5,11 +5,13 @@ Who transmits hears nothing; where two that a listener hears transmit at once, i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from math import inf
 from random import Random
 from typing import NamedTuple
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 TURNAROUND = 0.005
 """Seconds in which a radio does not notice that another has begun."""

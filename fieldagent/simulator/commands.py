@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.simulator.sbd_state import NextStatus
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 from fieldagent.wire.sbd_status import SessionVerdict, mo_status
 

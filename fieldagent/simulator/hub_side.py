@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import inf
 
@@ -17,6 +17,7 @@ import trio
 from fieldagent.hub.operator.directip import receive
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 from fieldagent.wire.directip import (
     Confirmation,

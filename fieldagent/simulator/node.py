@@ -6,11 +6,12 @@ field goes wrong by command.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from random import Random
 
 from fieldagent.simulator.air import SharedAir
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import node
 
 GIVE_UP = 30.0

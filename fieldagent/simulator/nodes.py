@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +12,7 @@ import trio
 from fieldagent.simulator.air import SharedAir
 from fieldagent.simulator.node import SimulatedNode
 from fieldagent.simulator.pty_port import open_pty
+from fieldagent.system.lazy_dataclass import dataclass
 
 Say = Callable[[str], None]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fieldagent.simulator.sbd_state import ModemFaults, ModemState
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sbd
 
 SUM_BYTES = 2

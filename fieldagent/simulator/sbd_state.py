@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

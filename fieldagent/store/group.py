@@ -7,10 +7,11 @@ one by one, so that one of them cannot fail the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import trio
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 C = TypeVar("C")
 """What an operation gets: a connection with a transaction open."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 class TooNew(sqlite3.DatabaseError):

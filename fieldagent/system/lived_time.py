@@ -12,10 +12,11 @@ import ctypes
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

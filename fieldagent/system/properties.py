@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import pairs as pairs_in
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 class InvalidSettings(Exception):

@@ -6,7 +6,8 @@ ITU-T I.371: `tat` is the theoretical arrival time of the next call. Pure; `now`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
 
 from fieldagent.system import waits
 from fieldagent.system.error_groups import all_errors, first_error
+from fieldagent.system.lazy_dataclass import dataclass
 
 Part = Callable[[], Awaitable[None]]
 Note = Callable[[BaseException, str], None]

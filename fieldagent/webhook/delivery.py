@@ -8,13 +8,13 @@ lane only the oldest is ever shown, so memory does not grow with what waits.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 import trio
 
 from fieldagent.package.payload import SOS_MARK, UNAUTHENTICATED_MARK
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

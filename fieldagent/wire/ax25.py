@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 UI = 0x03

@@ -7,9 +7,9 @@ over. Names and numbers are those of the SBD DirectIP interface description.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntFlag
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import cbor2
 
 from fieldagent.package.package import CheckIn, Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError

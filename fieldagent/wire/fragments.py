@@ -8,8 +8,8 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Fragment, decode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 

@@ -7,9 +7,9 @@ import binascii
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 _DIGEST_INFO = bytes.fromhex("3031300d060960864801650304020105000420")

@@ -7,12 +7,12 @@ long as it holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import cbor2
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
 

@@ -8,12 +8,12 @@ acknowledged is sent again over the next, and the numbers within the envelope ma
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import cbor2
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 

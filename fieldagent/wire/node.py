@@ -9,13 +9,13 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
 from typing import Any, NamedTuple
 
 import cbor2
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import cobs, strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 

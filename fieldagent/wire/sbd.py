@@ -8,9 +8,9 @@ recognised outside binary windows only: a payload may hold anything, `OK` on a l
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 MO_BYTES = 340

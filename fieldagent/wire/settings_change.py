@@ -16,7 +16,8 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 HEAD = "fieldagent settings"
 _FORM = re.compile(

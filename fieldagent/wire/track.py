@@ -8,8 +8,9 @@ Described in `docs/on-air.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 UNIT = 100
 """Of the 1e-7 degree that a position has otherwise: 1e-5 degree, at most 1.1 m."""

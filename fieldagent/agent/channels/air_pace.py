@@ -7,9 +7,11 @@ there are, the longer. While one sends a round of fragments the others keep quie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import NamedTuple
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 WINDOW = 4
 """Packets that wait to be answered; what is urgent may join them."""

@@ -11,7 +11,7 @@ import logging
 import random as randomness
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import NoReturn
 
@@ -35,6 +35,7 @@ from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.date import read_date
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import BODY_BYTES, Close
 from fieldagent.wire.outcome import Outcome

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from math import inf
 from typing import Protocol
 
 import trio
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.outcome import Outcome
 
 

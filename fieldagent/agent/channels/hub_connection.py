@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.http import tls
 from fieldagent.http.secure import secured
 from fieldagent.http.web_socket import Closed, HandshakeRefused, WebSocket, connect
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.link import BODY_BYTES, CHECK_PATH, OVERHEAD, PATH
 
 ADDRESS_MAX = 15.0

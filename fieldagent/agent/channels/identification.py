@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from math import inf
 from typing import NoReturn
 
 import trio
 
 from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
+from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -18,6 +18,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.from_afar import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
 from fieldagent.system.folder import put_file
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,

@@ -11,7 +11,7 @@ import random as randomness
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import NoReturn
 
@@ -30,6 +30,7 @@ from fieldagent.agent.channels.radio_modem import (
 from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import subprocess
-from dataclasses import dataclass
 
 import trio
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.process_group import end_group
 
 log = logging.getLogger(__name__)

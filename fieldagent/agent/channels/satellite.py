@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import random as randomness
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import NoReturn
 
@@ -36,6 +36,7 @@ from fieldagent.agent.channels.satellite_pace import GatewayMailbox, LinkRest
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome

@@ -7,9 +7,9 @@ something waits at the gateway makes the next one wait, ever longer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 from fieldagent.wire.sbd import SessionResult
 from fieldagent.wire.sbd_status import MoStatus, retry_after

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 import trio
@@ -14,6 +14,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sbd
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import trio
 
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall, Spool
 from fieldagent.webhook.schedule import SCHEDULE, SOS_SCHEDULE, delay, wait
 

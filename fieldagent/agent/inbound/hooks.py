@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -17,6 +16,7 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
 from fieldagent.store.group import StoreFailed
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.system.wording import counted
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ from fieldagent.package.payload import (
     payload_json,
     stranger,
 )
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import (
     Ack,
     Beside,

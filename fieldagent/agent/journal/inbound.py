@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import LANE
 from fieldagent.package.payload import Identity
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

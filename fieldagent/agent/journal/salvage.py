@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
@@ -20,6 +20,7 @@ from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import InvalidPackage, read_package
 from fieldagent.store.pages import Pages, Row, Value
+from fieldagent.system.lazy_dataclass import dataclass
 
 STATES: dict[str, dict[str, set[Value]]] = {
     "package": {"status": {None, *Status}},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.schema import LATENCY_BOUNDS as BOUNDS
+from fieldagent.system.lazy_dataclass import dataclass
 
 __all__ = ["BOUNDS", "Latency", "ended", "hook_results", "latencies", "spent"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
+
+from fieldagent.system.lazy_dataclass import dataclass
 
 STATIONS_MAX = 1000
 """Stations that are remembered. Anybody on the air may claim any number of names."""

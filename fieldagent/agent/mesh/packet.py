@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
 from fieldagent.agent.journal import history, inbound, on_air, outbound
@@ -20,6 +20,7 @@ from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.holdings import numbers_of
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Channel, CheckIn, Item
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import (
     Ack,
     Beside,

@@ -20,11 +20,12 @@ kits than allowed; it names the stations that lack it, and only those answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 from fieldagent.agent.mesh.neighbours import REACHED_FOR, Neighbours
 from fieldagent.agent.outbound.piggyback import Repeat
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Ack, Entry, RelayRequest, Source, digest_of
 
 ITEMS_MAX = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from fieldagent.agent.channels.contract import ChannelLink
@@ -29,6 +29,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Introduction, encode
 
 log = logging.getLogger(__name__)

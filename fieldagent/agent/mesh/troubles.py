@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from math import inf
 
 from fieldagent.package.writing import clock_time
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.seldom import Seldom
 
 log = logging.getLogger(__name__)

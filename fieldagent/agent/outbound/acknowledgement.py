@@ -7,12 +7,13 @@ Package in it; one of a later transmission shows that an earlier one was missed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 import trio
 
 from fieldagent.agent.journal.records import Piece
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Ack
 
 KNOWN_TO_HEAR = 60.0

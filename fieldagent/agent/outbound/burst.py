@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fieldagent.agent.journal.records import Piece
+from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

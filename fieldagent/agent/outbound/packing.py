@@ -8,7 +8,7 @@ kept.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fieldagent.agent.channels.air_pace import ROUND, WINDOW
 from fieldagent.agent.journal import outbound
@@ -24,6 +24,7 @@ from fieldagent.agent.outbound.room import Room, TooLarge
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Package, Status
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import Entry, RelayRequest, Source, encode
 from fieldagent.wire.fragments import lacking

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from random import Random
 from typing import Protocol
@@ -21,6 +21,7 @@ from fieldagent.agent.outbound.holdings import Holdings, numbers_of
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import Channel, Item
 from fieldagent.package.payload import Identity
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import (
     Ack,

@@ -8,7 +8,6 @@ more than twice the live entries plus 64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from fieldagent.agent.outbound.collapse import CollapseIndex, Kind, yields
 from fieldagent.agent.outbound.swept_heap import SweptHeap
 from fieldagent.agent.outbound.timers import Timers
+from fieldagent.system.lazy_dataclass import dataclass
 
 SLACK = 64
 

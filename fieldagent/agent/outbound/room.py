@@ -7,10 +7,9 @@ repeats an item cuts it as its sender did, so nothing here depends on who cuts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import cbor2
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Fragment, encode
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.fragments import COUNT_MAX, cut, guarded, split

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 import trio
@@ -25,6 +25,7 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Status
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.outcome import Outcome
 
 

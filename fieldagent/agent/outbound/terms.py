@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MAX
 from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.sbd import MO_BYTES

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from fieldagent.hub.contract import Estimate
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.outcome import Outcome
 
 

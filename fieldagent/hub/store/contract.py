@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import trio
 
 from fieldagent.store.group import StoreFailed, StoreUnavailable
+from fieldagent.system.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 A = TypeVar("A")

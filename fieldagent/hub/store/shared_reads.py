@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import trio
 
 from fieldagent.hub.store.contract import Db
 from fieldagent.store.group import StoreUnavailable
+from fieldagent.system.lazy_dataclass import dataclass
 
 Operation = Callable[[Db, Sequence[Any]], Sequence[Any]]
 

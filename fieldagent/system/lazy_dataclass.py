@@ -1,0 +1,51 @@
+"""The library's `dataclass` with slots, worked out when the first of a class is made.
+
+The library writes six functions for each class as text and compiles them, half a millisecond
+together. An agent loads some ninety such classes at its start, which took a third of what it takes
+to import trio, and makes something of a few of them until it listens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+
+def _slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
+    """As `dataclass`, which type checkers take it for; no base may have members.
+    `dataclasses.replace` and the like take what was made of it, and not the class."""
+    if plain is None:
+        return partial(_slotted, **options)
+    if not options.get("slots"):
+        # It may have more than its members.
+        return dataclasses.dataclass(plain, **options)
+    kind: Any = type(plain)
+    given = {name: value for name, value in vars(plain).items() if name not in _OF_PLAIN}
+    given["__qualname__"] = plain.__qualname__
+    names = [name for name, text in plain.__annotations__.items() if "ClassVar" not in text]
+    # What stands there under a member's name is its default.
+    body = {name: value for name, value in given.items() if name not in names}
+    slotted = kind(plain.__name__, plain.__bases__, {**body, "__slots__": tuple(names)})
+
+    def first(self: Any, *values: Any, **members: Any) -> None:
+        # Of its own for each thread that comes here at one moment: they find the same.
+        worked_out = kind(plain.__name__, plain.__bases__, dict(given))
+        # Else the library works out a text of the signature.
+        worked_out.__doc__ = plain.__doc__ or plain.__name__
+        dataclasses.dataclass(worked_out, **{**options, "slots": False})
+        for name, value in vars(worked_out).items():
+            if name == "__hash__" or name not in {*given, *_OF_PLAIN}:
+                setattr(slotted, name, value)
+        slotted.__init__(self, *values, **members)
+
+    slotted.__init__ = first
+    return slotted
+
+
+_OF_PLAIN = {"__dict__", "__weakref__"}
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+    dataclass = _slotted

@@ -1,0 +1,112 @@
+"""What the library's `dataclass` with slots does, and nothing of it before it is needed."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from fieldagent.system.lazy_dataclass import dataclass
+
+PROGRAM = Path(__file__).parents[2] / "fieldagent"
+
+
+def made(decorate: Any, **options: Any) -> Any:
+    @decorate(**options)
+    class Fix:
+        """Where somebody was."""
+
+        latitude: float
+        name: str = "camp"
+        heard: list[int] = dataclasses.field(default_factory=list, compare=False)
+        source: ClassVar[str] = "gps"
+
+        def __post_init__(self) -> None:
+            self.heard.append(7)
+
+        def moved(self, by: float) -> Any:
+            this: Any = self
+            return dataclasses.replace(this, latitude=self.latitude + by)
+
+    return Fix
+
+
+OPTIONS: list[dict[str, bool]] = [
+    {"frozen": True},
+    {},
+    {"eq": False},
+    {"frozen": True, "order": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_it_does_what_the_library_does(options: dict[str, bool]) -> None:
+    def told(fix: Any) -> list[Any]:
+        one = fix(47.0)
+        other = fix(latitude=47.0, name="camp", heard=[1])
+        found: list[Any] = [repr(one), one == other, one != fix(47.5), one == 47.0, one.source]
+        found += [repr(other.moved(1)), dataclasses.asdict(other), dataclasses.astuple(one)]
+        found += [[each.name for each in dataclasses.fields(fix)], fix.__match_args__, fix.__doc__]
+        found += [fix.__qualname__, fix.__slots__, hasattr(one, "__dict__")]
+        for act in (
+            lambda: fix(),
+            lambda: fix(47.0, height=3),
+            lambda: setattr(one, "latitude", 1.0),
+            lambda: hash(one) == hash(other),
+            lambda: one < fix(48.0),
+            lambda: setattr(one, "height", 3),
+        ):
+            try:
+                found.append(act())
+            except (TypeError, AttributeError) as error:
+                found.append(AttributeError if isinstance(error, AttributeError) else str(error))
+        return found
+
+    lazy = told(made(dataclass, slots=True, **options))
+    eager = told(made(dataclasses.dataclass, slots=True, **options))
+    assert lazy == eager
+
+
+def test_nothing_is_worked_out_before_the_first() -> None:
+    fix = made(dataclass, frozen=True, slots=True)
+    assert not dataclasses.is_dataclass(fix)
+    fix(1.0)
+    assert dataclasses.is_dataclass(fix)
+
+
+def test_without_slots_it_is_the_librarys() -> None:
+    fix = made(dataclass)(1.0)
+    fix.height = 3
+    assert vars(fix) == {"latitude": 1.0, "name": "camp", "heard": [7], "height": 3}
+
+
+def test_two_threads_may_make_the_first() -> None:
+    for _ in range(50):
+        fix = made(dataclass, frozen=True, slots=True)
+        begin = threading.Barrier(4)
+        seen: list[Any] = []
+
+        def make(fix: Any = fix, begin: Any = begin, seen: Any = seen) -> None:
+            begin.wait()
+            seen.append(fix(1.0))
+
+        threads = [threading.Thread(target=make) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert seen == [fix(1.0)] * 4
+
+
+def test_the_program_has_no_other_kind() -> None:
+    others = []
+    for file in PROGRAM.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
+                others += [file.name for name in node.names if name.name == "dataclass"]
+    # Type checkers take one for the other.
+    assert others == ["lazy_dataclass.py"]
