@@ -42,6 +42,7 @@ FIRST = [
         "soak/test_soak.py",
         "simulation/test_seeds.py",
         "shipping/test_packages.py",
+        "shipping/test_package_update.py",
         "hub/test_foreign_modems.py",
         "http/test_openapi.py",
         "hub/test_deletion.py",
