@@ -70,6 +70,7 @@ def pushed(database: str, devices: int) -> Pushed:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(_webhook(database))
         running = stack.enter_context(hub(home, _settings(database)))
+        _warm_up([running], proof, database)
         for _ in range(ROUNDS):
             before = _statements(database)
             own = _push_all(running.port, proof)
@@ -108,6 +109,17 @@ def _webhook(database: str) -> Iterator[None]:
         finally:
             receiver.shutdown()
             thread.join()
+
+
+def _warm_up(hubs: list[Hub], proof: Proof, database: str) -> None:
+    """With nothing known of its tables PostgreSQL looks for a push's devices the longer, the more
+    items there are."""
+    for each in hubs:
+        _push_all(each.port, proof)
+    if is_postgres(database):
+        with psycopg.connect(database) as connection:
+            # As autovacuum does within a minute.
+            connection.execute("ANALYZE")
 
 
 def _webhook_has_all(database: str) -> None:
@@ -229,6 +241,8 @@ def three_over_one(postgres: Server) -> float:
             stack.enter_context(hub(home, _settings(database)))
             for home, database in zip(homes, (lone, shared, shared, shared), strict=True)
         )
+        for hubs, proof, database in (([one], proofs[0], lone), (three, proofs[1], shared)):
+            _warm_up(hubs, proof, database)
         for _ in range(ROUNDS):
             alone = _spent([one], proofs[0], postgres)
             ratios.append(_spent(three, proofs[1], postgres) / alone)
