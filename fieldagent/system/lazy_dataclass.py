@@ -34,8 +34,9 @@ def _slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
         # Else the library works out a text of the signature.
         worked_out.__doc__ = plain.__doc__ or plain.__name__
         dataclasses.dataclass(worked_out, **{**options, "slots": False})
+        kept = (given.keys() | _OF_PLAIN) - {"__hash__"}
         for name, value in vars(worked_out).items():
-            if name == "__hash__" or name not in {*given, *_OF_PLAIN}:
+            if name not in kept:
                 setattr(slotted, name, value)
         slotted.__init__(self, *values, **members)
 

@@ -409,14 +409,19 @@ async def test_what_the_link_delivered_meanwhile_is_not_called_in(store: Store) 
         assert await alps.rows("SELECT * FROM mobile_terminated") == []
 
 
+async def too_much_for_today(alps: Field, store: Store) -> None:
+    """Two messages are due, and the credits that are for no SOS are enough for one."""
+    await store.commit(
+        lambda db: db.execute("UPDATE device SET credits_per_day = 6, sos_reserve = 3")
+    )
+    await alps.push(Message("x" * 100), target=2)
+    await alps.push(Message("y" * 100), target=2)
+    alps.now += GRACE
+
+
 async def test_the_day_s_credits_hold_and_the_reserve_is_for_an_sos(store: Store) -> None:
     async with field(store) as alps:
-        await store.commit(
-            lambda db: db.execute("UPDATE device SET credits_per_day = 6, sos_reserve = 3")
-        )
-        await alps.push(Message("x" * 100), target=2)
-        await alps.push(Message("y" * 100), target=2)
-        alps.now += GRACE
+        await too_much_for_today(alps, store)
         for _ in range(3):
             await alps.satellite()
         assert len(alps.sky.taken) == 1
@@ -451,12 +456,7 @@ async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credi
     store: Store,
 ) -> None:
     async with field(store) as alps:
-        await store.commit(
-            lambda db: db.execute("UPDATE device SET credits_per_day = 6, sos_reserve = 3")
-        )
-        await alps.push(Message("x" * 100), target=2)
-        await alps.push(Message("y" * 100), target=2)
-        alps.now += GRACE
+        await too_much_for_today(alps, store)
         await alps.sends(2, Entry(9, CheckIn(3600), TIME), way=Bearer.SATELLITE)
         await alps.satellite()
         await alps.satellite()

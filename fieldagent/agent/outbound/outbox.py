@@ -126,7 +126,7 @@ class ChannelOutbox:
         first = self._queue.foremost(now)
         urgent = first is not None and self._queue.is_sos(first)
         ordinary = self.budget.affordable(room)
-        room = self.budget.affordable(room, urgent=urgent)
+        room = self.budget.affordable(room, urgent=True) if urgent else ordinary
         packed = self.packing.pack(now, room, ordinary, self._piggyback)
         if packed is None:
             return None

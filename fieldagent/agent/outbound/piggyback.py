@@ -319,12 +319,11 @@ class RadioPiggyback:
             told = [] if several is None else [(key[0], each) for each in numbers_of(several)]
             if key not in self._acks:
                 continue
-            fresh = several is not None and key in told and several not in together
+            fresh = key in told and several not in together
             if several is not None and fresh and draft.add(several, room):
                 together.add(several)
                 self._note_said_together(told)
-            alone = several is None or key not in told or due.alone
-            if alone and draft.add(Entry(key[1], due.ack), room):
+            if (due.alone or key not in told) and draft.add(Entry(key[1], due.ack), room):
                 if due.twice:
                     due.twice = False
                 else:
