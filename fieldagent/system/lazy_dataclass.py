@@ -28,11 +28,12 @@ def _slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
     body = {name: value for name, value in given.items() if name not in names}
     slotted = kind(plain.__name__, plain.__bases__, {**body, "__slots__": tuple(names)})
 
+    # It names `slotted` alone: `plain` has done its work and goes.
     def first(self: Any, *values: Any, **members: Any) -> None:
         # Of its own for each thread that comes here at one moment: they find the same.
-        worked_out = kind(plain.__name__, plain.__bases__, dict(given))
+        worked_out = kind(slotted.__name__, slotted.__bases__, dict(given))
         # Else the library works out a text of the signature.
-        worked_out.__doc__ = plain.__doc__ or plain.__name__
+        worked_out.__doc__ = slotted.__doc__ or slotted.__name__
         dataclasses.dataclass(worked_out, **{**options, "slots": False})
         kept = (given.keys() | _OF_PLAIN) - {"__hash__"}
         for name, value in vars(worked_out).items():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -76,6 +78,18 @@ def test_nothing_is_worked_out_before_the_first() -> None:
     assert not dataclasses.is_dataclass(fix)
     fix(1.0)
     assert dataclasses.is_dataclass(fix)
+
+
+def test_the_class_as_it_was_written_goes() -> None:
+    class Fix:
+        latitude: float
+
+    written = weakref.ref(Fix)
+    slotted = dataclass(slots=True)(Fix)
+    del Fix
+    gc.collect()
+    assert written() is None
+    assert slotted(1.0).latitude == 1.0  # type: ignore[call-arg]
 
 
 def test_without_slots_it_is_the_librarys() -> None:
