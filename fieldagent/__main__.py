@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Sequence
 
-from fieldagent.cli.arguments import dispatch
+from fieldagent.cli.plain_run import plain_run
 
 YOUNG_MAX = 10_000
 """Objects made before the next look for cycles: ours are few, and each look has a price, at the
@@ -14,7 +15,25 @@ start most of all."""
 
 def main() -> int:
     gc.set_threshold(YOUNG_MAX)
-    return dispatch(sys.argv[1:])
+    try:
+        return _carry_out(sys.argv[1:])
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain at exit either.
+        sys.stdout = None
+        return 141
+
+
+def _carry_out(words: Sequence[str]) -> int:
+    given = plain_run(words)
+    if given is None:
+        from fieldagent.cli.arguments import dispatch
+
+        return dispatch(words)
+    from fieldagent.cli.run import run
+
+    return run(given)
 
 
 if __name__ == "__main__":

@@ -44,14 +44,7 @@ def dispatch(arguments: Sequence[str]) -> int:
     carry_out: Callable[[argparse.Namespace], int] = getattr(
         importlib.import_module(f"fieldagent.cli.{module}"), function
     )
-    try:
-        return carry_out(given)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not complain at exit either.
-        sys.stdout = None
-        return 141
+    return carry_out(given)
 
 
 def build_parser(called: str | None = None) -> CommandParser:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from fieldagent.agent.only_one import AlreadyRunning
 from fieldagent.agent.settings import default_path, load
 from fieldagent.cli.exit_codes import IO_FAILED, MISSING, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
 from fieldagent.cli.log_lines import complain, has_room, start_logging
+from fieldagent.cli.plain_run import RunArguments
 from fieldagent.cli.terminal import escaped
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
@@ -38,7 +38,7 @@ def emit(line: str) -> None:
         print(flush=True)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: RunArguments) -> int:
     start_logging(given.verbose)
     try:
         settings = load(given.config)
