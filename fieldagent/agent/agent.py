@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import logging
-import random
 import socket
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import trio
 
 from fieldagent import __version__
-from fieldagent.agent import gps_time
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
-from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
-from fieldagent.agent.channels.radio_modem import RadioModem
+from fieldagent.agent.drivers import DRIVERS
 from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
@@ -240,7 +237,8 @@ async def _run_parts(
             nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
         for channel, outbox in agent.parts.outboxes.items():
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
-            drive = partial(_drive, outbox.link, DRIVERS[channel](agent))
+            driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress)
+            drive = partial(_drive, outbox.link, driver)
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the rounds on the air", agent.parts.station.repeating.run)
@@ -305,93 +303,6 @@ def _network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: 
     from fieldagent.agent import network_page
 
     return partial(network_page.run, agent.settings, judge, stopping, note_fault)
-
-
-# Each returns what runs the driver, again after it failed.
-
-
-def _satellite(agent: Agent) -> Part:
-    settings, outbox = agent.settings, agent.parts.outboxes[Channel.SATELLITE]
-    assert settings.satellite_port is not None
-    return partial(
-        satellite.run,
-        settings.satellite_port,
-        outbox,
-        agent.parts.receptions[Channel.SATELLITE],
-        outbox.link,
-        satellite.Pace(random.Random(), settings.satellite_mailbox_check),
-        baud=settings.satellite_baud,
-        progress=agent.progress.watch("satellite"),
-    )
-
-
-def _cellular(agent: Agent) -> Part:
-    # An agent without a hub does without the memory that TLS and WebSockets take.
-    from fieldagent.agent.channels import cellular
-    from fieldagent.agent.channels.hub_connection import HubAddress
-    from fieldagent.agent.channels.kit_notes import KitNotes
-    from fieldagent.agent.channels.recovery import Recovery
-
-    settings, outbox = agent.settings, agent.parts.outboxes[Channel.CELLULAR]
-    assert settings.hub_address is not None
-    assert settings.hub_token is not None
-    hub = HubAddress(
-        settings.hub_address,
-        settings.hub_token,
-        settings.hub_ca_file,
-        settings.cellular_interface,
-    )
-    links = {name.lower(): each.link for name, each in agent.parts.outboxes.items()}
-    command, after = settings.cellular_recovery_command, settings.cellular_recovery_after
-    return partial(
-        cellular.run,
-        hub,
-        outbox,
-        agent.parts.receptions[Channel.CELLULAR],
-        outbox.link,
-        KitNotes(settings.state_directory, links),
-        random=random.Random(),
-        ping=settings.cellular_ping,
-        journal=outbound.journal_number(agent.parts.journal),
-        recovery=None if command is None else Recovery(command, after),
-        progress=agent.progress.watch("cellular"),
-    )
-
-
-def _radio(agent: Agent) -> Part:
-    from fieldagent.agent.channels import radio
-
-    settings, outbox = agent.settings, agent.parts.outboxes[Channel.RADIO]
-    place, baud, link = settings.radio_port, settings.radio_baud, outbox.link
-    station = agent.parts.station
-    assert place is not None
-    assert station is not None
-    owed = None
-    if settings.radio_callsign and settings.radio_protocol == "node":
-        from fieldagent.agent.channels.identification import OwedIdentification, identified
-
-        owed = OwedIdentification(station.identification(settings.radio_callsign))
-
-    def open_air() -> AbstractAsyncContextManager[RadioModem]:
-        if settings.radio_protocol == "kiss":
-            from fieldagent.agent.channels.tnc import open_tnc
-
-            return open_tnc(place, baud, settings.radio_callsign, link)
-        from fieldagent.agent.channels.node import open_node
-
-        node = partial(open_node, place, baud, link, settings.radio_packet_bytes)
-        return node() if owed is None else identified(node, owed)
-
-    return partial(
-        radio.run,
-        open_air,
-        outbox,
-        station.reception,
-        link,
-        random=random.Random(),
-        packet_bytes=settings.radio_packet_bytes,
-        progress=agent.progress.watch("radio"),
-    )
 
 
 async def _keep_house(agent: Agent) -> None:
@@ -471,6 +382,8 @@ async def _show_life(agent: Agent) -> None:
 
 async def _take_time(agent: Agent) -> None:
     if agent.settings.gpsd is not None:
+        from fieldagent.agent import gps_time
+
         await gps_time.keep_told(agent.parts.journal.clock, agent.settings.gpsd)
 
 
@@ -492,8 +405,3 @@ KEEPERS = {
     "the repeating of SOS": _keep_sos_going,
 }
 """What runs beside channels and hooks, by the names that people are told."""
-DRIVERS = {
-    Channel.SATELLITE: _satellite,
-    Channel.CELLULAR: _cellular,
-    Channel.RADIO: _radio,
-}

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import calendar
 import re
 import time
+from datetime import UTC, datetime
 from functools import lru_cache
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -28,10 +28,12 @@ def read_date(text: str) -> float | None:
     if found is None or found[2] not in _MONTHS:
         return None
     day, month, year = int(found[1]), _MONTHS.index(found[2]) + 1, int(found[3])
-    clock = tuple(int(found[number]) for number in (4, 5, 6))
+    clock = hour, minute, second = int(found[4]), int(found[5]), int(found[6])
     if not 1 <= day <= 31 or not year >= 1970 or clock > (23, 59, 60):
         return None
-    return float(calendar.timegm((year, month, day, *clock)))
+    # A leap second is the one after, as in `calendar.timegm`, which takes 0.1 MB.
+    midnight = datetime(year, month, 1, tzinfo=UTC).timestamp() + (day - 1) * 86_400
+    return midnight + hour * 3600 + minute * 60 + second
 
 
 def read_delay(text: str) -> float | None:

@@ -6,8 +6,8 @@ The files of this folder are parts of both pages, the kit's and the hub's consol
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import zlib
 from collections.abc import Collection
 from functools import partial
 
@@ -27,6 +27,8 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 
+GZIP = 31
+"""The window of zlib's that makes gzip (https://zlib.net/manual.html, deflateInit2)."""
 _SHARED = {
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),
@@ -78,6 +80,6 @@ def _served(request: Request, policy: str, package: str, name: str) -> Response:
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
     if packed:
-        content = gzip.compress(content, 6, mtime=0)
+        content = zlib.compress(content, 6, GZIP)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))

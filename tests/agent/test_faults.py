@@ -160,7 +160,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
 
 def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) -> None:
     broken = [
-        Break(f"{INBOUND}.hooks:run_script"),
+        Break(f"{INBOUND}.script:run_script"),
         Break(f"{INBOUND}.hooks:JournalSpool.heads"),
         Break(f"{INBOUND}.dispatch:_Dispatch.start_due", after=3),
         Break("fieldagent.webhook.post:request"),

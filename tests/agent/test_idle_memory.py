@@ -5,19 +5,31 @@ from __future__ import annotations
 import subprocess
 import sys
 
-AGENT = "import fieldagent.cli.run, fieldagent.agent.agent, sys; print(*sys.modules)"
+AGENT = (
+    "import fieldagent.__main__, fieldagent.cli.run, fieldagent.agent.channels.satellite, sys;"
+    "print(*sys.modules)"
+)
 HEAVY = {
+    "argparse": "for other commands than a unit's",
+    "calendar": "for a date of HTTP's",
     "difflib": "for who has a typo in the settings",
     "email.message": "in xml.sax.saxutils and urllib.request",
     "email.utils": "for a webhook that tells when it is back as a date",
+    "gzip": "for a page that a browser asks for",
     "http.client": "in xml.sax.saxutils and urllib.request",
     "importlib.resources": "in importlib.abc",
+    "uuid": "for what comes in",
     "urllib.request": "in xml.sax.saxutils",
     "websockets": "for who has a hub",
     "xml": "in javaproperties",
     "fieldagent.agent.channels.cellular": "for who has a hub",
+    "fieldagent.agent.gps_time": "for who has gpsd",
+    "fieldagent.agent.inbound.script": "for who has inbound-hook",
+    "fieldagent.agent.journal.salvage": "for who had a damaged journal",
     "fieldagent.agent.network_page": "for who has page-listen",
     "fieldagent.http.link_session": "for who has a hub",
+    "fieldagent.store.pages": "for who had a damaged journal",
+    "fieldagent.webhook.post": "for who has webhook-address",
 }
 """Of some hundred kilobytes each, with where it comes in."""
 

@@ -171,7 +171,8 @@ def zipapp_ratio(zipapp: Path) -> float:
 
 def _imports(paths: list[str]) -> float:
     """Seconds."""
-    source = f"import sys; sys.path[:0] = {paths!r}; import fieldagent.agent.agent"
+    modules = "fieldagent.agent.agent, fieldagent.agent.channels.satellite"
+    source = f"import sys; sys.path[:0] = {paths!r}; import {modules}"
     began = time.perf_counter()
     subprocess.run([sys.executable, "-I", "-S", "-c", source], check=True)
     return time.perf_counter() - began

@@ -11,6 +11,18 @@ def test_what_is_written_is_read(second: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "second"),
+    [
+        ("Sat, 31 Dec 2016 23:59:60 GMT", 1_483_228_800),
+        ("Thu, 31 Apr 2026 00:00:00 GMT", 1_777_593_600),
+        ("Thu, 29 Feb 2024 12:30:05 GMT", 1_709_209_805),
+    ],
+)
+def test_a_second_or_day_too_many_is_the_next(text: str, second: int) -> None:
+    assert read_date(text) == second
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -23,6 +23,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent import agent as shipped
+from fieldagent.agent import drivers
 from fieldagent.agent.channels import cellular, node, radio, reopening, satellite, sbd_modem
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import Unreachable
@@ -215,9 +216,10 @@ class World:
                     async with trio.open_nursery() as nursery:
                         for outbox in agent.parts.outboxes.values():
                             nursery.start_soon(outbox.run)
-                        for channel, driver in shipped.DRIVERS.items():
+                        for channel, driver in drivers.DRIVERS.items():
                             outbox = agent.parts.outboxes[channel]
-                            nursery.start_soon(self._keep_driver, driver(agent), outbox)
+                            run = driver(agent.settings, agent.parts, agent.progress)
+                            nursery.start_soon(self._keep_driver, run, outbox)
                         for part in PARTS:
                             nursery.start_soon(part, agent)
                 last.cancel_scope.cancel()
@@ -678,7 +680,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(gaps, "ASK_AFTER", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)
-        put(shipped, "random", world)
+        put(drivers, "random", world)
         put(sbd_modem, "open_serial", world.lines.open_serial)
         put(node, "open_serial", world.lines.open_serial)
         put(pty_port, "open_pty", world.lines.open_pty)

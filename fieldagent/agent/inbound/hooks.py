@@ -11,7 +11,6 @@ import trio
 
 from fieldagent.agent.inbound.dispatch import dispatch
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.inbound.script import run_script
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
@@ -20,7 +19,6 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.system.wording import counted
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall
-from fieldagent.webhook.post import post
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +36,10 @@ class Hook:
 def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     """Both may be set; each gets every payload. `emit` takes the lines that a script prints."""
     hooks = []
+    # An agent without one of them does without the memory that it takes.
     if (command := settings.inbound_hook) is not None:
+        from fieldagent.agent.inbound.script import run_script
+
         deadline = settings.inbound_hook_deadline
 
         async def run(delivery: Delivery) -> HandoverResult:
@@ -46,6 +47,8 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
 
         hooks.append(Hook("script", run))
     if (address := settings.webhook_address) is not None:
+        from fieldagent.webhook.post import post
+
         secrets = settings.webhook_secret
         hooks.append(Hook("webhook", partial(post, address, secrets=secrets, clock=time.time)))
     return hooks

@@ -12,18 +12,21 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
-from fieldagent.agent.journal.salvage import Saved, salvage
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.agent.journal.untouched import use_note
-from fieldagent.store.pages import Pages
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.folder import sync_folder
 from fieldagent.system.private import make_private_folder
+
+if TYPE_CHECKING:
+    # Where nothing was damaged, an agent does without the memory that saving takes.
+    from fieldagent.agent.journal.salvage import Saved
+    from fieldagent.store.pages import Pages
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +161,8 @@ def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
 def _mend(path: Path, mark: HighWater, why: str) -> None:
     """Leaves a whole journal at `path`, with all that could be saved. Raises sqlite3.Error,
     OSError."""
+    from fieldagent.store.pages import Pages
+
     log.error("the journal %s is damaged (%s): what is whole in it is being saved", path, why)
     new = _beside(path, "-mending")
     for suffix in FILES:
@@ -183,6 +188,8 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
 def _save(
     path: Path, pages: Pages, connection: sqlite3.Connection, mark: HighWater, why: str, bad: Path
 ) -> Saved:
+    from fieldagent.agent.journal.salvage import salvage
+
     now = time.time() - _ahead(path)
     connection.execute("PRAGMA foreign_keys=OFF")
     connection.execute("BEGIN IMMEDIATE")
