@@ -47,10 +47,17 @@ NEWER = (
 )
 """What touches TLS, SQLite, subprocesses and the zipapp."""
 IMAGE = [f"tests/shipping/test_{name}.py" for name in ("image", "pi_card")]
+MARKED = (PYTHON, "-m", "pytest", "-m")
+QUARTER = ("timeout", "--signal=INT", "--kill-after=60", "900")
+"""Of an hour."""
 KINDS = {
-    "ci": (("Debian 13", "build/debian", "trixie", "tests/run", *NEWER), *CHECKS),
-    "long": (ZIPAPP, ("long tests", PYTHON, "-m", "pytest", "-m", "long")),
-    "image": (("image", PYTHON, "-m", "pytest", "-m", "long", *IMAGE),),
+    "ci": (
+        ("Debian 13", "build/debian", "trixie", "tests/run", *NEWER),
+        ("card", *QUARTER, *MARKED, "card", "--durations=10", IMAGE[0]),
+        *CHECKS,
+    ),
+    "long": (ZIPAPP, ("long tests", *MARKED, "long or card")),
+    "image": (("image", *MARKED, "long or card", *IMAGE),),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }

@@ -1,5 +1,7 @@
 """The image of a kit's card, booted: what only a real kernel, a real systemd and a real cut of the
-power show. Each walk goes on where the one before has ended, as the life of a kit does."""
+power show. Each walk goes on where the one before has ended, as the life of a kit does.
+
+Those marked `card` are a step of CI's own."""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.shipping.conftest import build
 from tests.shipping.update_kit import rebuilt, version
 from tests.signer import Signer
 
-pytestmark = pytest.mark.long
+card = pytest.mark.card
+long = pytest.mark.long
 
 TOKEN = "the-token-of-a-link-that-nobody-answers"
 HOOK = "cat >>/var/lib/fieldagent/came; echo >>/var/lib/fieldagent/came"
@@ -117,6 +120,7 @@ def arrived(sim: Running, text: str) -> list[str]:
     return [line for line in sim.output() if text in line and "message" in line]
 
 
+@card
 def test_the_first_start_takes_the_settings_from_the_card(board: Board) -> None:
     assert board.run("systemctl --failed --quiet") == ""
     assert board.run("systemctl is-active fieldagent") == "active"
@@ -131,6 +135,7 @@ def test_the_first_start_takes_the_settings_from_the_card(board: Board) -> None:
     assert not board.shows(TOKEN.encode())
 
 
+@card
 def test_the_unit_holds_what_it_promises(board: Board) -> None:
     board.until("systemctl show fieldagent --property WatchdogTimestamp | grep -q 20")
     board.until("systemctl show fieldagent --property StatusText | grep -q 'Satellite ready'")
@@ -141,6 +146,7 @@ def test_the_unit_holds_what_it_promises(board: Board) -> None:
     assert board.run(f"stat -c %U /proc/{pid(board)}") == "fieldagent"
 
 
+@card
 def test_the_clock_that_the_network_sets_is_trusted(board: Board) -> None:
     """As timesyncd and chrony tell the kernel; the agent may ask, and not set."""
     (board.share / "set_by_network.py").write_text(SET_BY_NETWORK)
@@ -159,6 +165,7 @@ assert ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(bytes(told), 512))
 """
 
 
+@card
 def test_a_message_leaves_and_a_hook_gets_one(board: Board, sim: Running) -> None:
     assert "Delivered" in board.run("fieldagent send message 'the kit is up' --channel Satellite")
     assert len(arrived(sim, "the kit is up")) == 1
@@ -166,6 +173,7 @@ def test_a_message_leaves_and_a_hook_gets_one(board: Board, sim: Running) -> Non
     board.until("grep -q 'hello kit' /var/lib/fieldagent/came")
 
 
+@card
 def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running) -> None:
     until_ready(board)
     sim.type("latency 60")
@@ -182,6 +190,7 @@ def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running)
     assert "Delivered" in board.run("fieldagent sent")
 
 
+@card
 def test_a_newer_program_takes_over_and_another_gives_way(
     board: Board, sim: Running, signed: Signed
 ) -> None:
@@ -204,6 +213,7 @@ def test_a_newer_program_takes_over_and_another_gives_way(
     assert len(arrived(sim, "over two updates")) == 1
 
 
+@card
 def test_a_program_that_nobody_trusted_has_signed_is_refused(
     board: Board, signer: Signer, program: Path, tmp_path: Path
 ) -> None:
@@ -251,6 +261,7 @@ def becomes(board: Board, told: str, seconds: float = UPDATE) -> None:
     board.until(f"{HUB} device list {STORE} | grep -q '{told}'", seconds)
 
 
+@long
 def test_settings_from_the_hub_are_put_in_place_by_their_unit(
     linked: Board, signer: Signer
 ) -> None:
@@ -266,6 +277,7 @@ def test_settings_from_the_hub_are_put_in_place_by_their_unit(
     assert linked.run("journalctl --boot --unit fieldagent-settings | grep -c Starting") == "1"
 
 
+@long
 def test_settings_with_which_the_link_does_not_return_are_taken_back(
     linked: Board, signer: Signer
 ) -> None:
@@ -279,6 +291,7 @@ def test_settings_with_which_the_link_does_not_return_are_taken_back(
     until_ready(linked)
 
 
+@long
 def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running) -> None:
     until_ready(board)
     before = pid(board)
@@ -293,6 +306,7 @@ def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running)
     assert len(arrived(sim, "alive again")) == 1
 
 
+@long
 def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
     until_ready(board)
     before = pid(board)
@@ -308,6 +322,7 @@ def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
     assert len(arrived(sim, "room again")) == 1
 
 
+@long
 def test_who_has_a_key_on_the_card_may_log_in(board: Board) -> None:
     board.run("ssh-keygen -q -t ed25519 -N '' -f /tmp/key")
     reach = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no -i /tmp/key root@127.0.0.1"
@@ -316,6 +331,7 @@ def test_who_has_a_key_on_the_card_may_log_in(board: Board) -> None:
     assert "Satellite" in board.run(f"{reach} fieldagent status")
 
 
+@long
 def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
     """Somebody types them at a laptop, and puts the card back."""
     board.shut_down()
