@@ -8,6 +8,7 @@ for `PATIENCE` more, the alarm is raised: on the list of SOS, and to webhooks.
 from __future__ import annotations
 
 import logging
+from math import inf
 from typing import Any, NamedTuple
 
 from fieldagent.hub import ledger, sos
@@ -162,10 +163,15 @@ def look(db: Db, now: float) -> list[str]:
     return told
 
 
-def is_late(db: Db, now: float) -> bool:
-    """Whether `look` may find something."""
-    late = "SELECT 1 FROM check_in WHERE sos IS NULL AND due <= ? LIMIT 1"
-    return bool(db.execute(late, now))
+def next_late(db: Db) -> float:
+    """When `look` finds something."""
+    ((soonest,),) = db.execute(
+        "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"
+        " JOIN device ON device.id = device WHERE sos IS NULL AND disabled IS NULL",
+        PATIENCE,
+        PATIENCE,
+    )
+    return inf if soonest is None else float(soonest)
 
 
 def _words(

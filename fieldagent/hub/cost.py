@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from fieldagent.hub.account import ACCOUNT, Account, account_of
 from fieldagent.hub.envelope_packing import Waiting, named
 from fieldagent.hub.lease import IS_LINKED
 from fieldagent.hub.ledger import Posting
-from fieldagent.hub.mobile_terminated import ACCOUNT, Account, account_of, allowance, sizes
+from fieldagent.hub.mobile_terminated import allowance, sizes
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Contact, Entry

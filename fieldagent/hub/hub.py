@@ -28,6 +28,7 @@ from fieldagent.hub import (
     audit,
     dead_letters,
     directory,
+    idle,
     kept_letters,
     kit_watch,
     lease,
@@ -38,6 +39,7 @@ from fieldagent.hub import (
     reading,
     ring_alerts,
     sessions,
+    slices,
     webhooks,
 )
 from fieldagent.hub.access import AccessLog
@@ -63,7 +65,7 @@ from fieldagent.hub.reach import open_public
 from fieldagent.hub.read_api import ReadApi
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.sos_api import SosApi
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
@@ -82,11 +84,10 @@ CONNECTIONS_OF_ONE = 256
 BODIES = 67_108_864
 """Bytes of bodies at one moment."""
 
-EXPIRY = 5.0
-"""Seconds between two looks for items whose time is over."""
-
-HOUSEKEEPING = 3600.0
-"""Seconds between two looks at what may be forgotten."""
+HOUSEKEEPING = 300.0
+"""Seconds between two looks at what may be forgotten, while something is written."""
+AT_REST = 3600.0
+"""The same while nothing is."""
 
 
 class Hub:
@@ -419,8 +420,13 @@ async def _in_slices(hub: Hub, some: Callable[[Db], int]) -> None:
 
 async def _expire(hub: Hub) -> None:
     while True:
-        await _in_slices(hub, lambda db: ledger.expire(db, time.time()))
-        await trio.sleep(EXPIRY)
+        written = hub.store.heard(ANYTHING)
+        soonest = 0.0
+        with told_once():
+            soonest = await hub.store.read(ledger.next_expiry)
+        if soonest <= time.time():
+            await _in_slices(hub, lambda db: ledger.expire(db, time.time()))
+        await idle.until_due(written, soonest - time.time())
 
 
 async def _watch_kits(hub: Hub) -> None:
@@ -434,11 +440,16 @@ def _claim_dead_letters(hub: Hub, db: Db) -> None:
 
 async def _keep_house(hub: Hub) -> None:
     while True:
+        written = hub.store.heard(ANYTHING)
         await _patiently(hub, partial(_claim_dead_letters, hub))
         await _forget(hub)
         await _patiently(hub, lambda db: sessions.forget(db, time.time()))
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
-        await trio.sleep(HOUSEKEEPING / 12)
+        asks = True
+        with told_once():
+            asks = await hub.store.read(slices.may_lack)
+        again = HOUSEKEEPING if asks else AT_REST
+        await idle.until_due(written, again, beat=HOUSEKEEPING, net=again)
 
 
 async def _forget(hub: Hub) -> None:

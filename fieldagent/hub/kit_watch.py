@@ -7,29 +7,30 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-import trio
-
-from fieldagent.hub import check_in, update_offers
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub import check_in, idle, update_offers
+from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
 
 log = logging.getLogger(__name__)
 
 EVERY = 15.0
-"""Seconds between two looks: what is late is not so by a second."""
+"""Seconds between two looks at the least: what is late is not so by a second."""
 WATCHED = (
-    (check_in.is_late, check_in.look),
-    (update_offers.is_due, update_offers.look),
+    (check_in.next_late, check_in.look),
+    (update_offers.next_due, update_offers.look),
 )
-"""Whether there is something, and what is done about it; that tells what to warn of."""
+"""When there is something, and what is done about it; that tells what to warn of."""
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
     while True:
+        written = store.heard(ANYTHING)
+        soonest = 0.0
         with told_once():
-            for is_due, look in WATCHED:
-                now = clock()
-                if await store.read(partial(is_due, now=now)):
-                    for text in await store.commit(partial(look, now=now)):
+            times = [await store.read(when) for when, _ in WATCHED]
+            for at, (_, look) in zip(times, WATCHED, strict=True):
+                if at <= clock():
+                    for text in await store.commit(partial(look, now=clock())):
                         log.warning("%s", text)
-        await trio.sleep(EVERY)
+            soonest = min(times)
+        await idle.until_due(written, soonest - clock(), beat=EVERY)

@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from math import inf
 from typing import NamedTuple
 
 from fieldagent.hub import ring_alerts, sos
@@ -378,6 +379,13 @@ def expire(db: Db, now: float) -> int:
             AT_ONCE,
         )
     )
+
+
+def next_expiry(db: Db) -> float:
+    """When `expire` finds something."""
+    sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
+    ((soonest,),) = db.execute(sql)
+    return inf if soonest is None else float(soonest)
 
 
 def forget(db: Db, *, before: float) -> int:

@@ -10,10 +10,11 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from fieldagent.hub import ring_alerts
-from fieldagent.hub.contract import Device
+from fieldagent.hub.account import ACCOUNT, Account, account_of
 from fieldagent.hub.envelope_packing import (
     LOOK_AT,
     Load,
@@ -76,33 +77,29 @@ def pack(db: Db, now: float) -> int:
     return sum(_pack_for(db, device, now) for device in _due(db, now, lock=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A device with what its messages may cost."""
-
-    device: Device
-    key: bytes | None
-    budget: int | None
-    reserve: int
-    packs_text: bool
-
-
-ACCOUNT = (
-    "device.id, device.workspace, device.member, device.name, device.imei, device.air_key,"
-    " device.credits_per_day, device.sos_reserve, device.packs_text"
-)
-"""The columns of which `account_of` makes one."""
-
-
-def account_of(row: Sequence[Any]) -> Account:
-    *device, key, budget, reserve, packs_text = row
-    secret = None if key is None else derive_key(bytes(key), "MT")
-    return Account(Device(*device), secret, budget, reserve, bool(packs_text))
-
-
 def is_due(db: Db, now: float) -> bool:
     """Whether `pack` or `claim` would find something."""
     return bool(_due(db, now, lock=False) or _callable(db, now, lock=False))
+
+
+_REACHED = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
+"""Of a device: by satellite."""
+
+
+def next_due(db: Db) -> float:
+    """When `is_due` may come to hold by itself, at the soonest; 0 for a moment that nobody knows:
+    for what waits until its device is linked no more, or has credits."""
+    ((soonest,),) = db.execute(
+        "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"
+        " WHERE delivery.device = device.id AND state = 'waiting' AND satellite_from IS NOT NULL)"
+        f" AS at FROM device WHERE {_REACHED} UNION ALL SELECT 0 FROM device WHERE {_REACHED}"
+        " AND EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
+        " AND state = 'waiting' AND urgent = 1)"
+        " UNION ALL SELECT CASE WHEN claimed_until > not_before THEN claimed_until"
+        " ELSE not_before END FROM mobile_terminated JOIN device ON device.id = device"
+        f" WHERE {_REACHED}) AS times"
+    )
+    return inf if soonest is None else float(soonest)
 
 
 _DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
@@ -112,7 +109,7 @@ def _due(db: Db, now: float, *, lock: bool) -> list[Account]:
     """With `lock`, only those that no other process packs for at this moment."""
     rows = db.execute(
         f"SELECT {ACCOUNT} FROM device"
-        " WHERE imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
+        f" WHERE {_REACHED}"
         " AND (EXISTS (SELECT 1 FROM delivery JOIN item ON item.id = delivery.item"
         f" WHERE delivery.device = device.id AND {_DUE}"
         " AND (delivery.expires IS NULL OR delivery.expires > ?)"

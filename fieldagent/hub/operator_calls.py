@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 import trio
 
-from fieldagent.hub import ring_alerts
+from fieldagent.hub import idle, ring_alerts
 from fieldagent.hub.mobile_terminated import (
     BACKOFF,
     CALL_SECONDS,
@@ -17,12 +18,13 @@ from fieldagent.hub.mobile_terminated import (
     drop,
     is_due,
     needed,
+    next_due,
     pack,
     settle,
 )
 from fieldagent.hub.operator.contract import Operator, Verdict
 from fieldagent.hub.ring_alerts import RingAlert
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
@@ -31,10 +33,6 @@ from fieldagent.system.wording import counted
 from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
-
-LOOK_AGAIN = 5.0
-"""Seconds between two looks for what has fallen due by itself."""
-
 
 NoteCall = Callable[[str, str, int], None]
 """The operator, how a call of it ended, and of how many bytes it was."""
@@ -50,15 +48,18 @@ async def run(
 ) -> None:
     """Send what is due over satellite until cancelled."""
     while True:
-        news = store.heard("satellite")
+        news, written = store.heard("satellite"), store.heard(ANYTHING)
         calls: list[OperatorCall] = []
         rings: list[RingAlert] = []
+        soonest = 0.0
         with told_once():
-            if await store.read(lambda db: is_due(db, clock())):
+            found = await store.read(lambda db: _look(db, clock()))
+            if found.calls:
                 await store.commit(lambda db: pack(db, clock()))
                 calls = await store.commit(lambda db: claim(db, clock()))
-            if await store.read(lambda db: ring_alerts.is_due(db, clock())):
+            if found.rings:
                 rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
+            soonest = found.soonest
         async with trio.open_nursery() as nursery:
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
@@ -66,8 +67,19 @@ async def run(
             for ring in rings:
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
         if not calls:
-            with trio.move_on_after(LOOK_AGAIN):
-                await news.wait()
+            await idle.until_due(written, soonest - clock(), news=news)
+
+
+class _Found(NamedTuple):
+    calls: bool
+    rings: bool
+    soonest: float
+    """When there may be something by itself; what is there now is past."""
+
+
+def _look(db: Db, now: float) -> _Found:
+    soonest = min(next_due(db), ring_alerts.next_due(db))
+    return _Found(is_due(db, now), ring_alerts.is_due(db, now), soonest)
 
 
 async def carry_out(

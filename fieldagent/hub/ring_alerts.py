@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_dataclass import dataclass
@@ -100,6 +101,12 @@ _DUE = (
 
 def is_due(db: Db, now: float) -> bool:
     return bool(db.execute(f"SELECT 1{_DUE} LIMIT 1", now, now))
+
+
+def next_due(db: Db) -> float:
+    """When `is_due` may come to hold by itself, at the soonest."""
+    ((soonest,),) = db.execute("SELECT min(due) FROM ring_alert WHERE until > due")
+    return inf if soonest is None else float(soonest)
 
 
 def claim(db: Db, now: float) -> list[RingAlert]:

@@ -40,3 +40,8 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
         count,
         but,
     )
+
+
+def may_lack(db: Db) -> bool:
+    """Whether a device may have to be asked for some, now or later."""
+    return bool(db.execute("SELECT 1 FROM slice WHERE origin = 0 LIMIT 1"))

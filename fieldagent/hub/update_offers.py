@@ -8,6 +8,7 @@ over its IP link. What is no kit of the present wave is not told of the offer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from fieldagent.hub import audit, kit_report, lease
@@ -157,9 +158,10 @@ def note(db: Db, device: int, report: OfferReport, now: float) -> None:
         )
 
 
-def is_due(db: Db, now: float) -> bool:
-    """Whether `look` may find something."""
-    return bool(db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY))
+def next_due(db: Db) -> float:
+    """When `look` may find something: at once while one is under way."""
+    found = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
+    return 0.0 if found else inf
 
 
 def look(db: Db, now: float) -> list[str]:

@@ -16,16 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 import trio
 
 from fieldagent.http.client import Opener
+from fieldagent.hub import idle
 from fieldagent.hub.audit import HUB, note
 from fieldagent.hub.envelope_packing import identity_of
 from fieldagent.hub.ledger import stored_entry
 from fieldagent.hub.sos_desk import note_posted
-from fieldagent.hub.store.contract import Db, Store, marks
+from fieldagent.hub.store.contract import ANYTHING, Db, Store, marks
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.package import Item, Message, recorded
 from fieldagent.package.payload import Identity, estimated_position, payload_json
@@ -45,8 +47,6 @@ AT_ONCE_EACH = 4
 """Posts under way to one webhook, in all processes: one that never answers holds up no other."""
 CLAIM = 3 * DEADLINE
 """Seconds after which a post that nobody has settled is made again."""
-LOOK_AGAIN = 5.0
-"""Seconds between two looks for what has fallen due by itself."""
 PATIENCE = 5 * 86_400.0
 """Seconds without a success after which a webhook is disabled."""
 REMEDY = "correct the URL with `fieldagent hub webhook`"
@@ -103,7 +103,7 @@ _FIRST = (
     " first (webhook, item) AS MATERIALIZED (SELECT webhook, (SELECT min(d.item)"
     " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.sender = whose.sender"
     " AND d.state = 'waiting') FROM whose WHERE sender IS NOT NULL)"
-    " SELECT d.webhook, d.item, d.not_before <= ?, d.claimed_until > ? FROM first"
+    " SELECT d.webhook, d.item, d.not_before, d.claimed_until FROM first"
     " CROSS JOIN webhook_delivery d WHERE d.webhook = first.webhook AND d.item = first.item"
     " ORDER BY d.sender >= 0, d.item"
 )
@@ -112,30 +112,43 @@ _FIRST = (
 where a webhook was down for days, is not looked at."""
 
 
-def _due(db: Db, now: float) -> dict[int, list[int]]:
+class _Due(NamedTuple):
+    now: dict[int, list[int]]
     """Items that may be posted now, by webhook; that with the oldest comes first."""
+    next: float
+    """When others fall due by themselves."""
+
+
+def _due(db: Db, now: float) -> _Due:
     live: Counter[int] = Counter()
-    due: dict[int, list[int]] = {}
-    for webhook, item, ripe, claimed in db.execute(_FIRST, now, now):
-        live[webhook] += bool(claimed)
-        if ripe and not claimed:
-            due.setdefault(webhook, []).append(item)
-    return {
+    ripe: dict[int, list[int]] = {}
+    soonest = inf
+    for webhook, item, not_before, claimed_until in db.execute(_FIRST):
+        live[webhook] += claimed_until > now
+        at = max(not_before, claimed_until)
+        if at <= now:
+            ripe.setdefault(webhook, []).append(item)
+        else:
+            soonest = min(soonest, at)
+    free = {
         webhook: items[: AT_ONCE_EACH - live[webhook]]
-        for webhook, items in due.items()
+        for webhook, items in ripe.items()
         if live[webhook] < AT_ONCE_EACH
     }
+    return _Due(free, soonest)
 
 
-def is_due(db: Db, now: float) -> bool:
-    return bool(_due(db, now))
+def next_due(db: Db, now: float) -> float:
+    """When `claim` finds something."""
+    found = _due(db, now)
+    return now if found.now else found.next
 
 
 def claim(db: Db, now: float, limit: int) -> list[WebhookPost]:
     """The oldest that waits of each sender and webhook, for this process alone; every webhook with
     something due has its turn."""
     claimed: list[WebhookPost] = []
-    for webhook, items in _due(db, now).items():
+    for webhook, items in _due(db, now).now.items():
         if some := items[: limit - len(claimed)]:
             claimed += _claim_of(db, webhook, some, now)
     return claimed
@@ -296,19 +309,26 @@ class _Posts:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                news = self.store.heard("webhooks")
-                for posting in await self.due():
-                    self.under_way += 1
-                    nursery.start_soon(waits.let_finish, partial(self.carry_out, posting))
-                with trio.move_on_after(LOOK_AGAIN) as self.pause:
-                    await news.wait()
+                news, written = self.store.heard("webhooks"), self.store.heard(ANYTHING)
+                self.pause = trio.CancelScope()
+                free = AT_ONCE - self.under_way
+                soonest = inf
+                if free:
+                    soonest, postings = await self.due(free)
+                    for posting in postings:
+                        self.under_way += 1
+                        nursery.start_soon(waits.let_finish, partial(self.carry_out, posting))
+                with self.pause:
+                    await idle.until_due(written, soonest - self.clock(), news=news)
 
-    async def due(self) -> list[WebhookPost]:
-        free = AT_ONCE - self.under_way
+    async def due(self, free: int) -> tuple[float, list[WebhookPost]]:
+        """When something is due, and what of it this process may post now."""
         with told_once():
-            if free and await self.store.read(lambda db: is_due(db, self.clock())):
-                return await self.store.commit(lambda db: claim(db, self.clock(), free))
-        return []
+            soonest = await self.store.read(lambda db: next_due(db, self.clock()))
+            if soonest > self.clock():
+                return soonest, []
+            return soonest, await self.store.commit(lambda db: claim(db, self.clock(), free))
+        return 0.0, []
 
     async def carry_out(self, posting: WebhookPost) -> None:
         """Where the hub is killed before its end is written down, its claim runs out, and it is

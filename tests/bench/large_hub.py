@@ -191,6 +191,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
             db, Subject("user", 9, "kit 9"), items // 2
         ),
         "empty a device": lambda db: deletion.empty_device(db, 9),
+        "when the next expires": ledger.next_expiry,
         "expire": lambda db: ledger.expire(db, newest),
         "forget items": lambda db: ledger.forget(db, before=since),
         "forget what items are recognised by": lambda db: ledger.forget_remembered(
@@ -202,17 +203,18 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "figures: webhook deliveries that wait": lambda db: count_some(db, WEBHOOKS, ()),
         "figures: dead webhook deliveries": lambda db: count_some(db, DEAD, ()),
         "satellite: what is due": lambda db: mobile_terminated.is_due(db, newest),
+        "satellite: when more is due": mobile_terminated.next_due,
         "satellite: pack": lambda db: mobile_terminated.pack(db, newest),
         "satellite: fragments that are missing": lambda db: mobile_terminated.ask_for_fragments(
             db, newest
         ),
         "ring alerts: what is due": lambda db: ring_alerts.is_due(db, newest),
-        "webhooks: what is due": lambda db: webhooks.is_due(db, newest),
+        "webhooks: what is due": lambda db: webhooks.next_due(db, newest),
         "webhooks: claim": lambda db: webhooks.claim(db, newest, 64),
         "webhooks: listing": lambda db: webhook_directory.listing(db, 1),
         "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, "r500", now=newest),
         "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1),
-        "check-ins": lambda db: check_in.is_late(db, newest),
+        "check-ins": check_in.next_late,
         "dead letters that have an owner": lambda db: dead_letters.claimable(db),
         "kinds of items of before": reading.note_kinds,
         "list: newest": find(),

@@ -23,8 +23,7 @@ SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
     Put(f"{HUB}.mobile_terminated:BACKOFF", [0.05]),
     Put(f"{HUB}.mobile_terminated:CALL_SECONDS", 2.0),
-    Put(f"{HUB}.operator_calls:LOOK_AGAIN", 0.2),
-    Put(f"{HUB}.webhooks:LOOK_AGAIN", 0.2),
+    Put(f"{HUB}.idle:BEAT", 0.2),
     Put(f"{HUB}.webhooks:CLAIM", 2.0),
 ]
 """What failed starts again at once."""
@@ -151,7 +150,7 @@ def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Pat
         tmp_path,
         *SOON,
         Put("fieldagent.system.supervisor:DOWN_AFTER", 0.5),
-        Break(f"{HUB}.webhooks:is_due", times=0),
+        Break(f"{HUB}.webhooks:next_due", times=0),
     )
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
         until(lambda: get(running, "/healthz")[0] == 503)

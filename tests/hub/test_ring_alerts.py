@@ -128,7 +128,7 @@ def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
     soon = environment(
         tmp_path,
         Put("fieldagent.hub.ring_alerts:PAUSES", [3.0]),
-        Put("fieldagent.hub.operator_calls:LOOK_AGAIN", 0.2),
+        Put("fieldagent.hub.idle:BEAT", 0.2),
     )
     settings = behind_directip(database, mo_port, mt_port)
     peer = [sys.executable, str(PEER), str(lines), str(mo_port), str(mt_port), f"0:{IMEI}:unheard"]

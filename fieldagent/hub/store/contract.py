@@ -49,6 +49,11 @@ class Db(Protocol):
         """After the commit, set `heard(topic)` in every process of the hub."""
 
 
+ANYTHING = "anything"
+"""The topic of all that is written, also of what nobody announces; of that, by another process,
+some seconds later."""
+
+
 ROWS = 1_000
 """In one statement: SQLite takes 32 766 parameters, PostgreSQL 65 535."""
 
@@ -131,7 +136,7 @@ class Topics:
         return self._events.setdefault(topic, trio.Event())
 
     def announce(self, topics: set[str]) -> None:
-        for topic in topics:
+        for topic in (*topics, ANYTHING):
             if (event := self._events.pop(topic, None)) is not None:
                 event.set()
 

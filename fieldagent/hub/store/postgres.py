@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import psycopg
 import trio
 
-from fieldagent.hub.store.contract import DatabaseOptions, Db, Overtaken, Topics
+from fieldagent.hub.store.contract import ANYTHING, DatabaseOptions, Db, Overtaken, Topics
 from fieldagent.hub.store.postgres_connections import Connection, Connections
 from fieldagent.hub.store.postgres_schema import migrate, require
 from fieldagent.hub.store.shared_reads import SharedReads
@@ -146,8 +146,7 @@ class PostgresStore:
 
         self._raise_if_gone()
         result, topics = await self._group.commit(carry_out)
-        if not self._listens:
-            self._topics.announce(topics)
+        self._topics.announce(set() if self._listens else topics)
         return result
 
     async def commit_together(
@@ -157,8 +156,7 @@ class PostgresStore:
             self._shared[operation] = partial(_run_together, operation)
         self._raise_if_gone()
         result, topics = await self._group.commit_together(self._shared[operation], argument)
-        if not self._listens:
-            self._topics.announce(topics)
+        self._topics.announce(set() if self._listens else topics)
         answer: T = result
         return answer
 
@@ -237,7 +235,8 @@ class PostgresStore:
                 with trio.move_on_after(POLL) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
                 if quiet.cancelled_caught and await self._in_time(ear.ping):
-                    _announce(self._topics, [EVERYTHING])
+                    # Where it cannot listen, that is all that is told of it.
+                    _announce(self._topics, [ANYTHING if self._listens else EVERYTHING])
                 _announce(self._topics, ear.announced())
 
     async def _in_time(self, ask: Callable[[], T]) -> T:
@@ -272,7 +271,7 @@ class PostgresStore:
 def _announce(topics: Topics, payloads: Sequence[str]) -> None:
     if EVERYTHING in payloads:
         topics.announce_all()
-    else:
+    elif payloads:
         topics.announce({topic for each in payloads for topic in each.split("\n")})
 
 
@@ -307,10 +306,10 @@ class _Ear:
             self.close()
 
     def ping(self) -> bool:
-        """Whether everybody must look: something was written, and it tells nothing of that."""
+        """Whether something was written since the last one."""
         # One more than the last transaction that has got a number, and so has written.
         before, self._written = self._written, self._ask("SELECT pg_current_snapshot()::text")
-        return not self._listens and before != self._written
+        return before != self._written
 
     def _ask(self, sql: str) -> str:
         assert self._connection is not None

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.hub.store.contract import Db, OtherVersion, Topics
+from fieldagent.hub.store.contract import ANYTHING, Db, OtherVersion, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
 from fieldagent.store.schema import TooNew
 from fieldagent.store.sqlite import LOCKED, connect, copy_whole, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.system.file_writes import FileWrites
 from fieldagent.system.folder import sync_folder
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -31,8 +35,11 @@ TYPES = {
     "blob": "BLOB",
 }
 
-POLL = 2.0
-"""Seconds after which everyone looks again: administration writes from other processes."""
+POLL = 1.0
+"""Seconds between two looks for what other processes have written, while somebody writes all the
+time or the kernel does not tell."""
+NET = 60.0
+"""Seconds after which it is looked where the kernel has told nothing."""
 
 
 class _SqliteDb:
@@ -41,13 +48,19 @@ class _SqliteDb:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self.topics: set[str] = set()
+        self._before = connection.total_changes
+        self._announced: set[str] = set()
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()
 
     def announce(self, topic: str) -> None:
-        self.topics.add(topic)
+        self._announced.add(topic)
+
+    def topics(self) -> set[str]:
+        """What is to be announced; none where nothing is and nothing was written."""
+        written = self._connection.total_changes != self._before
+        return self._announced | {ANYTHING} if written else self._announced
 
 
 class SqliteStore:
@@ -90,10 +103,10 @@ class SqliteStore:
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(connection: sqlite3.Connection) -> tuple[T, set[str]]:
             db = _SqliteDb(connection)
-            return operation(db), db.topics
+            return operation(db), db.topics()
 
         result, topics = await self._group.commit(carry_out)
-        self._topics.announce(topics)
+        self._announce(topics)
         return result
 
     async def commit_together(
@@ -102,7 +115,7 @@ class SqliteStore:
         if operation not in self._shared:
             self._shared[operation] = partial(_run_together, operation)
         result, topics = await self._group.commit_together(self._shared[operation], argument)
-        self._topics.announce(topics)
+        self._announce(topics)
         answer: T = result
         return answer
 
@@ -126,20 +139,43 @@ class SqliteStore:
             nursery.cancel_scope.cancel()
         return self._group.failed
 
+    def _announce(self, topics: set[str]) -> None:
+        if topics:
+            self._topics.announce(topics)
+
     async def _look_for_others(self) -> None:
+        with _writes_to(self._file) as writes:
+            while True:
+                asked = await self._ask_writer()
+                await trio.sleep(POLL)
+                if asked:
+                    await self._written(writes)
+
+    async def _written(self, writes: FileWrites | None) -> None:
+        """Wait until somebody has begun to commit something, here or elsewhere."""
         while True:
-            await trio.sleep(POLL)
+            if writes is None:
+                await trio.sleep(POLL)
+            else:
+                with trio.move_on_after(NET):
+                    await writes.wait()
+                    return
             if (version := _data_version(self._reader)) != self._changes:
                 self._changes = version
-                with suppress(StoreUnavailable):
-                    await self._ask_writer()
+                return
 
-    async def _ask_writer(self) -> None:
-        """To the reader, what is written here is another's too: the writer can tell them apart."""
-        version = await self._group.commit(_data_version)
+    async def _ask_writer(self) -> bool:
+        """To the reader, what is written here is another's too: the writer can tell them apart.
+        While somebody else commits it waits, and so misses nothing. False where that took too
+        long."""
+        try:
+            version = await self._group.commit(_data_version)
+        except StoreUnavailable:
+            return False
         if version != self._changes_of_others:
             self._changes_of_others = version
             self._topics.announce_all()
+        return True
 
     def once(self, operation: Callable[[Db], T]) -> T:
         order: Order[sqlite3.Connection] = Order(lambda writer: operation(_SqliteDb(writer)))
@@ -169,7 +205,26 @@ def _run_together(
     arguments: Sequence[A],
 ) -> list[tuple[T, set[str]]]:
     db = _SqliteDb(connection)
-    return [(result, db.topics) for result in operation(db, arguments)]
+    return [(result, db.topics()) for result in operation(db, arguments)]
+
+
+@contextmanager
+def _writes_to(file: Path) -> Iterator[FileWrites | None]:
+    """To its write-ahead log, which is there while anybody has the file open."""
+    try:
+        writes = FileWrites(file.with_name(f"{file.name}-wal"))
+    except OSError as error:
+        log.warning(
+            "the kernel does not tell what other programs write to %s (inotify: %s): the hub looks"
+            " every %g s, which is all that changes; raise the limit and restart it",
+            file,
+            error,
+            POLL,
+        )
+        yield None
+        return
+    with closing(writes):
+        yield writes
 
 
 def _data_version(connection: sqlite3.Connection) -> int:

@@ -1,0 +1,41 @@
+"""Tells when a file is written to, by whatever program, without looking at it: inotify(7)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+
+_MODIFY = 0x2
+"""IN_MODIFY of <sys/inotify.h>."""
+
+
+class FileWrites:
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where the kernel tells nothing of it, or has told too many already."""
+        kernel = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = kernel.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise _error("fs.inotify.max_user_instances")
+        if kernel.inotify_add_watch(self._descriptor, os.fsencode(path), _MODIFY) < 0:
+            error = _error("fs.inotify.max_user_watches")
+            self.close()
+            raise error
+
+    async def wait(self) -> None:
+        """Until something is written, or was since the last time."""
+        await trio.lowlevel.wait_readable(self._descriptor)
+        with suppress(BlockingIOError):
+            # Equal events in a row are one to the kernel.
+            os.read(self._descriptor, 65_536)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _error(limit: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"{os.strerror(number)}; its limit is {limit}")

@@ -1,0 +1,239 @@
+"""A hub at rest does next to nothing, and is no later for that."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.hub import hub as program
+from fieldagent.hub import idle
+from fieldagent.hub.settings import load
+from fieldagent.hub.store import sqlite
+from fieldagent.hub.store.contract import ANYTHING, Db
+from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.store.sqlite import SqliteStore
+from tests.breaking import Put, environment
+from tests.hub.alps import Alps
+from tests.hub.test_cluster import push
+from tests.hub.test_journey import IMEI, folder, receiver
+from tests.processes import MODULE, PATIENCE, Hub, administer, administer_from_shell, hub, until
+from tests.running import running
+
+T = TypeVar("T")
+NEVER = 1e6
+"""Seconds."""
+NO_NET = [
+    Put("fieldagent.hub.idle:BEAT", 0.2),
+    Put("fieldagent.hub.idle:NET", NEVER),
+    Put("fieldagent.hub.store.sqlite:NET", NEVER),
+    Put("fieldagent.hub.webhooks:SCHEDULE", [0.0, 4.0]),
+]
+"""Nothing is looked at without a reason."""
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock(autojump_threshold=0.01)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written", "news", "over"),
+    [
+        (17.0, None, None, 17.0),
+        (2.0, None, None, idle.BEAT),  # as it was when it was looked every five seconds
+        (-1.0, None, None, idle.BEAT),
+        (NEVER, None, None, idle.NET),
+        (NEVER, 1.0, None, idle.BEAT),
+        (NEVER, 30.0, None, 30.0),
+        (NEVER, 1.0, 2.0, 2.0),
+        (NEVER, 30.0, 30.0, 30.0),
+    ],
+)
+async def test_it_rests_until_something_is_due_or_may_be(
+    seconds: float,
+    written: float | None,
+    news: float | None,
+    over: float,
+    clock: trio.testing.MockClock,
+) -> None:
+    events = {name: trio.Event() for name in ("written", "news")}
+
+    async def set_after(name: str, after: float | None) -> None:
+        if after is not None:
+            await trio.sleep(after)
+            events[name].set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(set_after, "written", written)
+        nursery.start_soon(set_after, "news", news)
+        began = trio.current_time()
+        await idle.until_due(events["written"], seconds, news=events["news"])
+        assert trio.current_time() - began == pytest.approx(over)
+        nursery.cancel_scope.cancel()
+
+
+class Counted(SqliteStore):
+    """Counts what is asked of it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.asked: Counter[str] = Counter()
+
+    async def commit(self, operation: Callable[[Db], T]) -> T:
+        self.asked["commits"] += 1
+        return await super().commit(operation)
+
+    async def read(self, operation: Callable[[Db], T]) -> T:
+        self.asked["reads"] += 1
+        return await super().read(operation)
+
+
+async def test_where_nothing_happens_it_looks_once_a_minute_and_writes_nothing(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    Alps(database)
+    config = tmp_path / "hub.properties"
+    config.write_text(f"database={database}\n")
+    store = Counted(database)
+    subject = program.Hub(load(config), store)
+    async with running(store), trio.open_nursery() as nursery:
+        for part in program.PARTS.values():
+            nursery.start_soon(part, subject)
+        await trio.sleep(600)
+        store.asked.clear()
+        began = _written(database)
+        await trio.sleep(5 * idle.NET)
+        # What expires, calls to operators, webhooks, check-ins, updates.
+        assert store.asked == {"reads": 5 * 5}
+        assert _written(database) == began
+        nursery.cancel_scope.cancel()
+    store.close()
+
+
+def _written(database: str) -> list[tuple[int, int]]:
+    files = [Path(database), Path(f"{database}-wal")]
+    return [(each.stat().st_size, each.stat().st_mtime_ns) for each in files]
+
+
+async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
+    """Also what nobody announces."""
+
+    def write(db: Db) -> None:
+        db.execute("INSERT INTO workspace (name, created) VALUES ('w', 0)")
+
+    one, other = open_store(database), open_store(database)
+    async with running(one), running(other):
+        here, there = one.heard(ANYTHING), other.heard(ANYTHING)
+        await one.commit(write)
+        with trio.fail_after(PATIENCE):
+            await here.wait()
+            await there.wait()
+    one.close()
+    other.close()
+
+
+async def test_what_only_looks_wakes_nobody(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "hub.sqlite3"))
+    async with running(store):
+        written = store.heard(ANYTHING)
+        await store.commit(lambda db: db.execute("SELECT 1 FROM device"))
+        assert not written.is_set()
+    store.close()
+
+
+def _refuse(path: Path) -> Any:
+    raise OSError(24, "as a test")
+
+
+async def test_where_the_kernel_tells_nothing_it_says_so_once_and_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite, "FileWrites", _refuse)
+    monkeypatch.setattr(sqlite, "POLL", 0.01)
+    store = open_store(str(tmp_path / "hub.sqlite3"))
+    with caplog.at_level(logging.WARNING):
+        async with running(store):
+            for name in ("one", "two"):
+                news = store.heard("news")
+                other = open_store(str(tmp_path / "hub.sqlite3"))
+                other.once(partial(_add, name))
+                other.close()
+                with trio.fail_after(PATIENCE):
+                    await news.wait()
+    store.close()
+    assert len(caplog.messages) == 1
+    assert "the kernel does not tell what other programs write" in caplog.text
+
+
+def _add(name: str, db: Db) -> None:
+    db.execute("INSERT INTO workspace (name, created) VALUES (?, 0)", name)
+
+
+@contextmanager
+def sleeper(home: Path, database: str, **settings: str) -> Iterator[Hub]:
+    """A hub that looks at nothing without a reason."""
+    settings |= {"database": database, "webhook-allow": "127.0.0.0/8"}
+    with hub(folder(home / "hub"), settings, MODULE, **environment(home, *NO_NET)) as running:
+        yield running
+
+
+def test_a_push_expires_though_nobody_looks(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    alps = Alps(database)
+    with sleeper(tmp_path, database) as running:
+        push(running.port, alps.proof, {**alps.body, "data": {"payload": "AA=="}, "timeToLive": 3})
+        until(lambda: states(database) == ["expired"])
+
+
+def states(database: str) -> list[str]:
+    """Of deliveries; nothing is written to find out."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as look:
+        return [state for (state,) in look.execute("SELECT state FROM delivery")]
+
+
+def test_a_satellite_message_leaves_after_its_grace_though_nobody_looks(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    alps = Alps(database)
+    member = administer(database, "user", "add", "Ada")["id"]
+    imei = ("--imei", IMEI, "--operator", "directip")
+    administer(database, "device", "add", "far", "--user", str(member), *imei)
+    alps.body["targetUserId"] = member
+    with sleeper(tmp_path, database, **{"satellite-grace": "3"}) as running:
+        alps.push(running.port, "over satellite")
+        running.expect("the hub has no settings for the operator 'directip'")
+
+
+def test_a_post_that_failed_is_made_again_though_nobody_looks(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    alps = Alps(database)
+    fails = iter([True])
+
+    def fail_once() -> None:
+        if next(fails, False):
+            raise ConnectionAbortedError("as a test")
+
+    with receiver(before_answer=fail_once) as hooked, sleeper(tmp_path, database) as running:
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        with alps.kit(tmp_path, running.address) as kit:
+            kit.call("POST", "/api/package", {"message": {"content": "to the webhook"}})
+        until(lambda: len(hooked.got) == 2)
+
+
+def test_what_the_command_line_changes_reaches_a_kit_that_rests(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    alps = Alps(database)
+    with sleeper(tmp_path, database) as running, alps.kit(tmp_path, running.address):
+        running.expect("kit is linked")
+        administer_from_shell(database, "device", "disable", "1")
+        running.expect("the link to kit must end: the device was disabled")
