@@ -62,7 +62,6 @@ UNUSED = (
     "xstatic/pkg/leaflet/data/*.map",
     "xstatic/pkg/leaflet/data/leaflet-src*",
     # Nobody's command is called, and no host name is a codec.
-    "cbor2/tool.py",
     "idna/cli.py",
     "idna/codec.py",
     "idna/compat.py",
@@ -74,7 +73,6 @@ UNUSED = (
         f"{name}-*.dist-info/METADATA"
         for name in [
             "attrs",
-            "cbor2",
             "h11",
             "idna",
             "outcome",
