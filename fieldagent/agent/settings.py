@@ -197,8 +197,8 @@ KEYS = (
         "satellite-sos-reserve",
         whole(0, 1_000_000, "credits"),
         0,
-        "credits of these that only priority 100 and above may use, half of them also to fetch the"
-        " answer (0)",
+        "credits of these that only priority 100 and above may use, and the word that it is over;"
+        " half of them also to fetch the answer (0)",
     ),
     Key(
         "satellite-mailbox-check",

@@ -90,6 +90,13 @@ class Package:
     def sos(self) -> bool:
         return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
 
+    @property
+    def urgent(self) -> bool:
+        """An SOS, or the word that it is over: whoever got that sets out. Each takes every channel,
+        waits for no budget, and never expires."""
+        calls_off = isinstance(self.item, Message) and self.item.content == CALLED_OFF
+        return self.sos or calls_off
+
     def stamped(self, now: float) -> Package:
         """A position without a time gets `now`: a queued fix must not look fresh hours later."""
         item = self.item

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.test_agent import command
 from tests.hub.test_journey import folder
 from tests.processes import Agent, administer, agent, free_port, hub, sky, until
 
@@ -66,6 +67,19 @@ def test_what_is_kept_for_an_sos_is_there_when_the_budget_is_spent(tmp_path: Pat
         leg = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
         assert leg["status"] is None
         assert "2 of 3 credits, 2 of them kept for an SOS" in leg["reason"]
+
+
+def test_who_got_an_sos_is_told_that_it_is_over_though_the_budget_is_spent(tmp_path: Path) -> None:
+    budget = {"satellite-credits-per-day": "4", "satellite-sos-reserve": "3"}
+    with sky(tmp_path) as above, agent(tmp_path, budget) as kit:
+        assert kit.post("the only one").body["status"] == "Delivered"
+        waits = later(kit, "too much " * 100, priority=99)
+        assert kit.post("help", priority=100).body["status"] == "Delivered"
+        done = command(kit, "sos", "--cancel")
+        assert done.stdout == "1 called off; those who may have got it are told so\n"
+        above.expect('message {"content": "SOS called off"}')
+        leg = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
+        assert leg["status"] is None
 
 
 def test_the_same_text_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None:

@@ -84,12 +84,12 @@ class ChannelQueue:
         package, sequence = accepted.package, accepted.sequence
         now = trio.current_time()
         expires = inf if life is None else now + life
-        gathers = package.gather is not None and not package.sos
+        gathers = package.gather is not None and not package.urgent
         if gathers and delay > 0:
             self.gathering.add(sequence)
         replaced = self._queue.add(
             sequence,
-            priority=package.priority,
+            priority=max(package.priority, SOS_PRIORITY) if package.urgent else package.priority,
             collapse_key=package.collapse_key,
             sos=package.sos,
             expires=expires,
@@ -151,7 +151,7 @@ class ChannelQueue:
             keys.append(waiting)
         return min(keys, key=self._queue.place, default=None)
 
-    def is_sos(self, sequence: int) -> bool:
+    def is_urgent(self, sequence: int) -> bool:
         return -self._queue.place(sequence)[0] >= SOS_PRIORITY
 
     def next_change(self, now: float) -> float:

@@ -52,8 +52,8 @@ class Endings:
 
     def fan_out_of(self, accepted: Accepted) -> FanOut:
         """What becomes of the other channels once one has it: nothing is paid twice for a
-        neighbour, and an SOS takes every channel."""
-        if accepted.package.sos:
+        neighbour, and what is urgent takes every channel."""
+        if accepted.package.urgent:
             return FanOut.EVERY
         return FanOut.CHEAPEST if accepted.origin else self._fan_out
 

@@ -109,7 +109,7 @@ class Intake:
         return known
 
     async def _store(self, package: Package, key: str | None) -> Standing:
-        if not package.sos:
+        if not package.urgent:
             self._journal.require_room()
         now = self._endings.clock()
         legs = legs_of(package.channels, self._configured)
@@ -117,7 +117,7 @@ class Intake:
         id_ = self._id_for(package)
         dated = self._journal.clock.date(now)
         stamped = package.stamped(dated)
-        life = None if package.sos else package.time_to_live or self._time_to_live
+        life = None if package.urgent else package.time_to_live or self._time_to_live
         expires = None if life is None else now + life
         body = canonical(package)
         identity = digest(body)

@@ -112,7 +112,7 @@ class ChannelOutbox:
         sequence = self._queue.foremost(trio.current_time())
         if sequence is None:
             return self._piggyback.is_worth_sending() and not urgent and self.allowance() != 0
-        if urgent and not self._queue.is_sos(sequence):
+        if urgent and not self._queue.is_urgent(sequence):
             return False
         return self._fits_budget(sequence)
 
@@ -124,7 +124,7 @@ class ChannelOutbox:
         if self._queue.foremost(now) is not None:
             gather(self._queue)
         first = self._queue.foremost(now)
-        urgent = first is not None and self._queue.is_sos(first)
+        urgent = first is not None and self._queue.is_urgent(first)
         ordinary = self.budget.affordable(room)
         room = self.budget.affordable(room, urgent=True) if urgent else ordinary
         packed = self.packing.pack(now, room, ordinary, self._piggyback)
@@ -249,7 +249,7 @@ class ChannelOutbox:
         return self.budget.in_words()
 
     def _fits_budget(self, sequence: int) -> bool:
-        allowance = self.allowance(urgent=self._queue.is_sos(sequence))
+        allowance = self.allowance(urgent=self._queue.is_urgent(sequence))
         return allowance is None or self.packing.credits(sequence) <= allowance
 
     async def spend(self, credit: int) -> None:

@@ -141,7 +141,7 @@ class Packing:
             except TooLarge as error:
                 self.queue.finish(key, Leg(Status.ERROR, f"too large: {error}"))
                 continue
-            most = room if self.queue.is_sos(key) else _beside(draft, room, ordinary)
+            most = room if self.queue.is_urgent(key) else _beside(draft, room, ordinary)
             if found.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)
@@ -183,7 +183,7 @@ class Packing:
         foremost = self.queue.foremost(now)
         if foremost is None:
             return False
-        return None if self.queue.is_sos(foremost) else True
+        return None if self.queue.is_urgent(foremost) else True
 
     def _pack_repeat(self, repeat: Repeat, room: int) -> Packed | None:
         """Who lacks it is told whole or not at all: whoever is not named is silent. Where not even

@@ -83,7 +83,7 @@ class WaitReasons:
             return "the agent has just started, and takes up what waits", None
         if sequence in queue.taken():
             return "it is being sent", None
-        look = hindrance.next_urgent if queue.is_sos(sequence) else hindrance.next_try
+        look = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
         if hindrance.is_away:
             return hindrance.reason, look
         moment = due(queue, sequence)

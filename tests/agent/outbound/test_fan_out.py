@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from fieldagent.package.delivery import FanOut
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import CALLED_OFF, SOS_PRIORITY, Channel, Status
 from fieldagent.wire.outcome import Outcome
 from tests.kit import HEAD_START, Kit, kit
 
@@ -106,9 +106,13 @@ async def test_the_rest_of_a_head_start_outlives_a_restart(
     assert trio.current_time() - began == pytest.approx(HEAD_START / 2)
 
 
-async def test_an_sos_takes_every_channel_at_once_and_to_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["help", CALLED_OFF])
+async def test_an_sos_takes_every_channel_at_once_and_to_the_end(
+    content: str, tmp_path: Path
+) -> None:
+    priority = SOS_PRIORITY - (content == CALLED_OFF)
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
-        id_ = await k.post(priority=100)
+        id_ = await k.post(message={"content": content}, priority=priority)
         await k.send(channel=CELLULAR)
         await k.send(channel=SATELLITE)
         assert {status for status, _ in legs(k, id_).values()} == {Status.DELIVERED}

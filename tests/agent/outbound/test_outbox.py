@@ -20,7 +20,7 @@ from fieldagent.agent.journal.records import Piece
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
 from fieldagent.agent.outbound.standing import Standing, UnknownPackage
-from fieldagent.package.package import Channel, Message, Status
+from fieldagent.package.package import CALLED_OFF, Channel, Message, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.store.group import StoreFull
@@ -266,10 +266,11 @@ async def test_a_package_expires_and_an_sos_does_not(tmp_path: Path, clock: Any)
     async with kit(tmp_path) as k:
         plain = await k.post(timeToLive=60)
         sos = await k.post(priority=100, timeToLive=60)
+        off = await k.post(message={"content": CALLED_OFF}, priority=99)
         outcome = await k.endings.outcome(outbound.by_id(k.journal, plain).sequence)  # type: ignore[union-attr]
         assert (outcome.status, k.reason(plain)) == (Status.ERROR, "expired")
         await trio.sleep(80_000)
-        assert k.status(sos) is None
+        assert k.status(sos) is k.status(off) is None
 
 
 async def test_a_refused_transmission_fails_the_one_that_cannot_be_sent(tmp_path: Path) -> None:
