@@ -20,7 +20,7 @@ from fieldagent.hub.directory import Refused
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.minisign import NotSigned, read_signature
-from fieldagent.system.properties import WrongProperty
+from fieldagent.system.properties import WrongProperty, no_setting
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import OFFER_MAX
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
@@ -77,7 +77,7 @@ def _change(kit: _Kit, settings: list[str], now: float) -> SettingsChange:
         if not between:
             raise Refused(f"{each!r} sets nothing: write NAME=VALUE, or NAME= to take it away")
         if name not in known:
-            raise Refused(f"{name!r} is not a setting; docs/settings.md has all of them")
+            raise Refused(no_setting(name, known))
         if name in NEVER:
             raise Refused(f"{name} is set on the kit alone: {NEVER[name]}")
         try:

@@ -137,7 +137,7 @@ def read(
             pairs.setdefault(key.name, value)
     for name, value in pairs.items():
         if name not in known:
-            faults.append(_unknown(name, known))
+            faults.append(no_setting(name, known))
             continue
         try:
             values[known[name].attribute] = known[name].read(value)
@@ -146,7 +146,8 @@ def read(
     return values, pairs, faults
 
 
-def _unknown(name: str, known: Mapping[str, Key]) -> str:
+def no_setting(name: str, known: Mapping[str, Key]) -> str:
+    """Of a name that is unknown, in words."""
     import difflib  # who has no typo does without it
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0)

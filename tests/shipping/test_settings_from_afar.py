@@ -93,7 +93,7 @@ def test_what_an_operator_mistypes_is_told_at_once(tmp_path: Path) -> None:
     administer(database, "user", "add", "ada")
     administer(database, "device", "add", "kit-ada", "--user", "ada")
     for words, told in (
-        (["sos-repaet=5"], "'sos-repaet' is not a setting"),
+        (["sos-repaet=5"], "'sos-repaet' is not a setting; the nearest is sos-repeat"),
         (["sos-repeat=soon"], "sos-repeat must be a whole number"),
         (["inbound-hook=rm"], "inbound-hook is set on the kit alone: the kit runs it"),
     ):
