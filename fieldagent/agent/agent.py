@@ -21,6 +21,7 @@ from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
+from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.only_one import only_one
@@ -61,6 +62,7 @@ class Agent:
     parts: Parts
     progress: Progress
     supervisor: Supervisor
+    left_overs: LeftOvers
     started: float
 
     def status(self) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class Agent:
         trouble, station = self.parts.inbox.key_trouble, self.parts.station
         journal = self.parts.journal
         heard = [] if station is None else station.notices(journal.clock.date)
-        kept = hooks.notices(self.parts.hooks, journal)
+        kept = hooks.notices(self.parts.hooks, self.left_overs.listing())
         return [*([trouble] if trouble else []), *heard, *kept]
 
     def _clock(self) -> dict[str, Any]:
@@ -183,7 +185,7 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
     supervisor = Supervisor(
         fatal=(StoreFailed, StoreFull), outside=(ListenFailed,), clock=time.time
     )
-    return Agent(settings, parts, Progress(now), supervisor, now())
+    return Agent(settings, parts, Progress(now), supervisor, LeftOvers(journal), now())
 
 
 async def run(

@@ -12,6 +12,7 @@ import trio
 from fieldagent.agent.inbound.dispatch import dispatch
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.inbound import LeftOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
 from fieldagent.store.group import StoreFailed
@@ -54,7 +55,7 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     return hooks
 
 
-def notices(hooks: Collection[Hook], journal: Journal) -> list[str]:
+def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> list[str]:
     """What of what came in no hook has, for people."""
     told = [
         f"the {hook.name} is not used any more: {hook.gone}; correct it, and restart the agent"
@@ -62,7 +63,7 @@ def notices(hooks: Collection[Hook], journal: Journal) -> list[str]:
         if hook.gone is not None
     ]
     configured = {hook.name for hook in hooks}
-    for each in inbound.not_taken(journal):
+    for each in left_overs:
         if each.hook not in configured:
             continue
         payloads = counted(each.payloads, "payload")

@@ -209,15 +209,33 @@ class LeftOver(NamedTuple):
     reason: str
 
 
-def not_taken(journal: Journal) -> list[LeftOver]:
-    """Of each hook that has failed with something that is not handed over."""
-    # Beside max(), a bare column is of the row that has the maximum (sqlite.org/lang_select.html,
-    # 2.5).
-    rows = journal.read(
-        "SELECT hook, state, count(*), reason, max(CASE WHEN reason <> '' THEN number END)"
-        " FROM handover WHERE state <> 'handed' GROUP BY hook, state ORDER BY hook, state"
-    )
-    return [LeftOver(*row) for *row, last in rows if last is not None]
+class LeftOvers:
+    """Of each hook that has failed with something that is not handed over.
+
+    It takes a look at every payload that is kept, and a page asks each second: so it is kept until
+    something is committed.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._found: list[LeftOver] = []
+        self._commits = -1
+        """How many there were before the look."""
+
+    def listing(self) -> list[LeftOver]:
+        commits = self._journal.commits
+        if commits != self._commits:
+            self._found, self._commits = self._look(), commits
+        return self._found
+
+    def _look(self) -> list[LeftOver]:
+        # Beside max(), a bare column is of the row that has the maximum
+        # (sqlite.org/lang_select.html, 2.5).
+        rows = self._journal.read(
+            "SELECT hook, state, count(*), reason, max(CASE WHEN reason <> '' THEN number END)"
+            " FROM handover WHERE state <> 'handed' GROUP BY hook, state ORDER BY hook, state"
+        )
+        return [LeftOver(*row) for *row, last in rows if last is not None]
 
 
 _OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"

@@ -13,7 +13,7 @@ import trio.testing
 from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
-from fieldagent.agent.journal.inbound import Received
+from fieldagent.agent.journal.inbound import LeftOver, LeftOvers, Received
 from fieldagent.agent.journal.journal import FULL_PAUSE, Journal, Operation
 from fieldagent.agent.settings import parse
 from fieldagent.store.group import StoreFailed, StoreFull
@@ -137,3 +137,35 @@ async def test_a_failed_journal_ends_the_hook_and_leaves_the_agent_to_stop_in_or
         nursery.cancel_scope.cancel()
     assert "the script stops" in caplog.text
     journal.close()
+
+
+async def test_what_is_not_taken_is_looked_up_once_until_something_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    inbox = Inbox(journal, ["script"], clock=lambda: 0.0)
+    looks = 0
+    read = journal.read
+
+    def counted(sql: str, *parameters: object) -> list[object]:
+        nonlocal looks
+        looks += 1
+        return read(sql, *parameters)
+
+    monkeypatch.setattr(journal, "read", counted)
+    left_overs = LeftOvers(journal)
+    steps: list[tuple[Operation[None], list[LeftOver]]] = [
+        (inbound.postponed("script", "a", 5.0, "busy"), [LeftOver("script", "waiting", 2, "busy")]),
+        (inbound.handed("script", "a"), []),
+        (inbound.dead("script", "b", "bad"), [LeftOver("script", "dead", 1, "bad")]),
+    ]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        await arrive(journal, inbox, "a", "b")
+        assert left_overs.listing() == []
+        for operation, left in steps:
+            await journal.commit(operation)
+            before = looks
+            assert [left_overs.listing() for _ in range(3)] == [left] * 3
+            assert looks == before + 1
+        nursery.cancel_scope.cancel()
