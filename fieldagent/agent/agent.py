@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from fieldagent import __version__
+from fieldagent.agent import gps_time
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
@@ -384,8 +385,6 @@ async def _show_life(agent: Agent) -> None:
 
 async def _take_time(agent: Agent) -> None:
     if agent.settings.gpsd is not None:
-        from fieldagent.agent import gps_time
-
         await gps_time.keep_told(agent.parts.journal.clock, agent.settings.gpsd)
 
 

@@ -16,6 +16,7 @@ from fieldagent.agent.journal import outbound
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
+from fieldagent.system.put_off import put_off
 from fieldagent.system.supervisor import Part
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def _satellite(settings: Settings, parts: Parts, progress: Progress) -> Part:
 
 
 def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
+    # `websockets` imports it, and a release asks it for nothing; with e-mail and zip files, which
+    # it reads, it takes 1 MB.
+    put_off("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.hub_connection import HubAddress
     from fieldagent.agent.channels.kit_notes import KitNotes

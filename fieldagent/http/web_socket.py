@@ -19,7 +19,6 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request as Handshake
 from websockets.http11 import Response as Answer
 from websockets.protocol import Protocol, State
-from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from fieldagent.http.date import read_delay
@@ -186,6 +185,8 @@ def accept(
     request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
 ) -> Response:
     """The server's answer to a handshake; `use` gets the WebSocket. Raises Problem."""
+    from websockets.server import ServerProtocol  # here: who only calls does without e-mail
+
     if request.method != "GET":
         raise Problem(
             405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)

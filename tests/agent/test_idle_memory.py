@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+from tests.processes import agent
 
 AGENT = (
     "import fieldagent.__main__, fieldagent.cli.run, fieldagent.agent.channels.satellite, sys;"
@@ -24,7 +27,6 @@ HEAVY = {
     "websockets": "for who has a hub",
     "xml": "in javaproperties",
     "fieldagent.agent.channels.cellular": "for who has a hub",
-    "fieldagent.agent.gps_time": "for who has gpsd",
     "fieldagent.agent.inbound.script": "for who has inbound-hook",
     "fieldagent.agent.journal.salvage": "for who had a damaged journal",
     "fieldagent.agent.network_page": "for who has page-listen",
@@ -41,3 +43,14 @@ def test_an_idle_agent_does_without_what_it_does_not_need() -> None:
     ).stdout.split()
     assert "fieldagent.agent.agent" in loaded
     assert HEAVY.keys() & set(loaded) == set()
+
+
+def test_one_with_a_hub_does_without_what_its_library_imports_and_does_not_use(
+    tmp_path: Path,
+) -> None:
+    settings = {"hub-address": "http://127.0.0.1:1", "hub-token": "0" * 64}
+    command = [sys.executable, "-X", "importtime", "-m", "fieldagent"]
+    with agent(tmp_path, settings, command) as kit:
+        loaded = {line.rpartition("|")[2].strip() for line in kit.lines}
+    assert "websockets.client" in loaded
+    assert {"email", "email.utils", "importlib.metadata", "zipfile"} & loaded == set()

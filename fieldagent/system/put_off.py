@@ -1,0 +1,28 @@
+"""Modules that a library imports and does not use."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+
+def put_off(name: str) -> None:
+    """Load this module of a package when somebody first asks it for something.
+
+    `importlib.util.LazyLoader` loads it as soon as anybody imports it, until Python 3.12.
+    """
+    if name in sys.modules:
+        return
+    stands_in: Any = ModuleType(name)
+    package, _, last = name.rpartition(".")
+
+    def load(asked: str) -> Any:
+        if sys.modules.get(name) is stands_in:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), asked)
+
+    stands_in.__getattr__ = load
+    sys.modules[name] = stands_in
+    setattr(sys.modules[package], last, stands_in)

@@ -1,0 +1,38 @@
+"""A module that is put off is there for who asks it for something, and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import sys
+from fieldagent.system.put_off import put_off
+put_off("importlib.metadata")
+import importlib.metadata
+assert "zipfile" not in sys.modules
+{asks}
+assert "zipfile" in sys.modules
+assert sys.modules["importlib.metadata"] is importlib.metadata
+assert importlib.metadata.__spec__.name == "importlib.metadata"
+put_off("importlib.metadata")
+assert importlib.metadata.version("trio")
+"""
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        'assert importlib.metadata.version("trio")',
+        'from importlib.metadata import version; assert version("trio")',
+        "assert importlib.metadata.__file__",
+        'later = importlib.metadata; assert later.version("h11") and later.version("trio")',
+        "assert not hasattr(importlib.metadata, 'nothing')",
+    ],
+)
+def test_it_is_loaded_when_it_is_asked(asks: str) -> None:
+    code = CODE.format(asks=asks)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
