@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fieldagent.hub import ring_alerts, sos
 from fieldagent.hub.contract import Bearer, Estimate
-from fieldagent.hub.store.contract import Db, Overtaken, insert, marks
+from fieldagent.hub.store.contract import Db, Overtaken, insert, marks, one_of
 from fieldagent.package.package import CALLED_OFF, Item, Message, Waypoint
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
@@ -163,21 +163,22 @@ def _deliver_to_devices(
     """Two steps: devices are locked as they count on the numbers that items have on air to them,
     and in the order of their own, so that who locks several does so without a deadlock."""
     items = [each.item for each in entered]
-    these = f"item.id IN ({marks(items)})"
+    among, numbers = one_of(db, items)
+    these = f"item.id {among}"
     targets = {posting.target for posting in postings}
-    among: tuple[str, set[int | None]] = ("member", targets)
+    column, whose = "member", targets
     if None in targets:
-        among = ("workspace", {posting.workspace for posting in postings})
+        column, whose = "workspace", {posting.workspace for posting in postings}
     numbered = db.execute(
         "UPDATE device SET next_sequence = next_sequence +"
         f" (SELECT count(*) FROM item WHERE {these} AND {_ADDRESSED}) WHERE id IN"
-        f" (SELECT id FROM device WHERE {among[0]} IN ({marks(among[1])}) AND disabled IS NULL"
+        f" (SELECT id FROM device WHERE {column} IN ({marks(whose)}) AND disabled IS NULL"
         f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER})"
         f" AND EXISTS (SELECT 1 FROM item WHERE {these} AND {_ADDRESSED})"
         f" ORDER BY id{db.for_update}) RETURNING id",
-        *items,
-        *among[1],
-        *items,
+        *numbers,
+        *whose,
+        *numbers,
     )
     if not numbered:
         return
@@ -193,7 +194,7 @@ def _deliver_to_devices(
         f" WHERE {these} AND device.disabled IS NULL RETURNING device, satellite_from",
         now,
         now + grace,
-        *items,
+        *numbers,
     )
     if {device for device, _ in delivered} != {device for (device,) in numbered}:
         raise Overtaken("who is in the workspace has changed meanwhile")
@@ -240,15 +241,16 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
         if posting.collapse_key is not None
     }
     if newest:
+        among, items = one_of(db, newest.values())
         db.execute(
             "UPDATE delivery SET state = 'collapsed', ended = ?,"
             " reason = 'replaced by a newer item' WHERE state = 'waiting' AND item IN"
             " (SELECT older.id FROM item AS newest"
             " JOIN item AS older ON older.workspace = newest.workspace"
             " AND older.sender = newest.sender AND older.collapse_key = newest.collapse_key"
-            f" AND older.id <> newest.id WHERE newest.id IN ({marks(newest)}))",
+            f" AND older.id <> newest.id WHERE newest.id {among})",
             now,
-            *newest.values(),
+            *items,
         )
 
 

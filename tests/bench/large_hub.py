@@ -67,6 +67,7 @@ class _Timed:
     def __init__(self, db: Db) -> None:
         self._db = db
         self.skip_locked, self.for_update = db.skip_locked, db.for_update
+        self.takes_lists = db.takes_lists
         self.announce = db.announce
         self.took: list[tuple[str, float]] = []
 

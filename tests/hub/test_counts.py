@@ -22,6 +22,7 @@ class Counted:
     def __init__(self, db: Db) -> None:
         self._db = db
         self.skip_locked, self.for_update = db.skip_locked, db.for_update
+        self.takes_lists = db.takes_lists
         self.announce = db.announce
         self.statements: list[str] = []
 

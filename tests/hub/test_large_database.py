@@ -36,6 +36,7 @@ class _Counting:
     """Implements `Db`."""
 
     skip_locked = for_update = ""
+    takes_lists = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

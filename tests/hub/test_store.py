@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from fieldagent.hub import audit, secret, sessions
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, insert, one_of
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import StoreFailed, StoreUnavailable
@@ -92,6 +92,35 @@ async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store
             for _ in range(20):
                 callers.start_soon(store.commit_together, _count_runs, runs)
         assert len(runs) - begun <= 3
+
+
+def test_rows_are_found_as_they_were_inserted_and_by_one_of_many(store: Store) -> None:
+    """Whichever way they go to the database: bytes, no value, and text with all that is quoted."""
+    columns = ("imei", "device", "way", "body", "reason", "received")
+    rows = [
+        (
+            "1",
+            None,
+            "ip",
+            bytes(range(256)),
+            "a \"quoted\" 'reason' \\x41 \n \u20ac \U0001f6f0",
+            1.5,
+        ),
+        ("2", None, "", b"", "\\u0041", 1_700_000_000.123456),
+        ("3", None, "radio", b"\\x00", "{}", 0.1 + 0.2),
+    ]
+
+    def fill(db: Db) -> list[tuple[Any, ...]]:
+        assert insert(db, "dead_letter", columns, []) == []
+        return insert(db, "dead_letter", columns, rows, "imei")
+
+    def found(db: Db) -> list[tuple[Any, ...]]:
+        among, values = one_of(db, ["3", "1", "9"])
+        sql = f"SELECT {', '.join(columns)} FROM dead_letter WHERE imei {among} ORDER BY id"
+        return [(*row[:3], bytes(row[3]), *row[4:]) for row in db.execute(sql, *values)]
+
+    assert sorted(store.once(fill)) == [("1",), ("2",), ("3",)]
+    assert store.once(found) == [rows[0], rows[2]]
 
 
 def _count_runs(db: Db, runs: Sequence[list[int]]) -> Sequence[list[int]]:

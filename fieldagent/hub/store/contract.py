@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -38,6 +39,9 @@ class Db(Protocol):
     skip_locked: str
     """Ends a SELECT that claims rows: it locks them, and leaves out what others have locked."""
 
+    takes_lists: bool
+    """Whether one parameter may be a list of values, and one the JSON of many rows."""
+
     for_update: str
     """Ends a SELECT of rows that are then changed: nobody else may change them meanwhile."""
 
@@ -55,7 +59,7 @@ some seconds later."""
 
 
 ROWS = 1_000
-"""In one statement: SQLite takes 32 766 parameters, PostgreSQL 65 535."""
+"""In one statement of SQLite, which takes 32 766 parameters."""
 
 
 def insert(
@@ -66,15 +70,35 @@ def insert(
     returning: str = "",
 ) -> list[tuple[Any, ...]]:
     """Insert many rows by few statements."""
-    mark = f"({marks(columns)})"
-    into = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
+    if not rows:
+        return []
+    names = ", ".join(columns)
     ending = f" RETURNING {returning}" if returning else ""
-    returned = []
+    if db.takes_lists:
+        # The same text for any number of rows: psycopg reads it once, PostgreSQL plans it once.
+        return db.execute(
+            f"INSERT INTO {table} ({names}) SELECT {names}"
+            f" FROM json_populate_recordset(NULL::{table}, ?::json){ending}",
+            json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=_bytea),
+        )
+    mark, returned = f"({marks(columns)})", []
     for first in range(0, len(rows), ROWS):
         some = rows[first : first + ROWS]
-        values = [value for row in some for value in row]
-        returned += db.execute(into + ", ".join([mark] * len(some)) + ending, *values)
+        into = f"INSERT INTO {table} ({names}) VALUES {', '.join([mark] * len(some))}{ending}"
+        returned += db.execute(into, *(value for row in some for value in row))
     return returned
+
+
+def _bytea(value: bytes) -> str:
+    """As PostgreSQL reads it (its manual, 8.4.1)."""
+    return f"\\x{value.hex()}"
+
+
+def one_of(db: Db, values: Collection[Any]) -> tuple[str, Sequence[Any]]:
+    """What stands behind a column that is to be one of these, and its parameters."""
+    if db.takes_lists:
+        return "= ANY (?)", [[*values]]
+    return f"IN ({marks(values)})", [*values]
 
 
 def marks(values: Collection[Any]) -> str:

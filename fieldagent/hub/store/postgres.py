@@ -50,6 +50,7 @@ _CONFLICTS = (Overtaken, psycopg.errors.SerializationFailure, psycopg.errors.Dea
 class _PostgresDb:
     skip_locked = " FOR UPDATE SKIP LOCKED"
     for_update = " FOR UPDATE"
+    takes_lists = True
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

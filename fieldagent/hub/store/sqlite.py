@@ -45,6 +45,7 @@ NET = 60.0
 class _SqliteDb:
     skip_locked = ""
     for_update = ""
+    takes_lists = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
