@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import trio
 from websockets.client import ClientProtocol
-from websockets.datastructures import Headers
 from websockets.exceptions import InvalidState, InvalidStatus
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request as Handshake
 from websockets.http11 import Response as Answer
 from websockets.protocol import Protocol, State
 from websockets.uri import parse_uri
 
 from fieldagent.http.date import read_delay
-from fieldagent.http.message import Request, Response
-from fieldagent.http.problem import Problem
 
-_QUIET = logging.getLogger(f"{__name__}.protocol")
+QUIET = logging.getLogger(f"{__name__}.protocol")
 """For `websockets`, which would log headers with tokens at DEBUG, and every end at INFO."""
-_QUIET.setLevel(logging.WARNING)
+QUIET.setLevel(logging.WARNING)
 
 _READ_SIZE = 16_384
-_ASKED = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
 
 
 class Closed(Exception):
@@ -160,7 +155,7 @@ async def connect(
 
     Raises HandshakeRefused, Closed.
     """
-    protocol = ClientProtocol(parse_uri(url), max_size=max_size, logger=_QUIET)
+    protocol = ClientProtocol(parse_uri(url), max_size=max_size, logger=QUIET)
     handshake = protocol.connect()
     for name, value in headers.items():
         handshake.headers[name] = value
@@ -179,34 +174,3 @@ async def connect(
             raise Closed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
         case trouble:
             raise HandshakeRefused(0, f"no WebSocket: {trouble}")
-
-
-def accept(
-    request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
-) -> Response:
-    """The server's answer to a handshake; `use` gets the WebSocket. Raises Problem."""
-    from websockets.server import ServerProtocol  # here: who only calls does without e-mail
-
-    if request.method != "GET":
-        raise Problem(
-            405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)
-        )
-    protocol = ServerProtocol(max_size=max_size, logger=_QUIET)
-    asked = {name: request.headers[name] for name in _ASKED if name in request.headers}
-    protocol.receive_data(Handshake("/", Headers(asked)).serialize())
-    (handshake,) = protocol.events_received()
-    assert isinstance(handshake, Handshake)
-    answer = protocol.accept(handshake)
-    if answer.status_code != 101:
-        text = answer.headers.get("Upgrade")
-        also = (("upgrade", text), ("connection", "upgrade")) if text else ()
-        raise Problem(answer.status_code, "this is for WebSockets (RFC 6455)", headers=also)
-    protocol.send_response(answer)
-    protocol.data_to_send()  # the server writes the answer itself
-    key = answer.headers["Sec-WebSocket-Accept"]
-
-    async def serve(stream: trio.abc.Stream) -> None:
-        await use(WebSocket(protocol, stream))
-
-    switch = (("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-accept", key))
-    return Response(101, headers=switch, upgrade=serve)

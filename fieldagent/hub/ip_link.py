@@ -15,7 +15,8 @@ from fieldagent.http.link_session import GOODBYE, LinkEnd, LinkSession, NotNow
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.http.web_socket import WebSocket, accept
+from fieldagent.http.web_socket import WebSocket
+from fieldagent.http.web_socket_server import accept
 from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
 from fieldagent.hub.lease import Lease
 from fieldagent.hub.not_now import not_now

@@ -1,0 +1,46 @@
+"""The server's end of a WebSocket's handshake. A client does without what it loads, such as the
+library's parts for e-mail."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+from websockets.datastructures import Headers
+from websockets.http11 import Request as Handshake
+from websockets.server import ServerProtocol
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.web_socket import QUIET, WebSocket
+
+_ASKED = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
+
+
+def accept(
+    request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
+) -> Response:
+    """The server's answer to a handshake; `use` gets the WebSocket. Raises Problem."""
+    if request.method != "GET":
+        raise Problem(
+            405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)
+        )
+    protocol = ServerProtocol(max_size=max_size, logger=QUIET)
+    asked = {name: request.headers[name] for name in _ASKED if name in request.headers}
+    protocol.receive_data(Handshake("/", Headers(asked)).serialize())
+    (handshake,) = protocol.events_received()
+    assert isinstance(handshake, Handshake)
+    answer = protocol.accept(handshake)
+    if answer.status_code != 101:
+        text = answer.headers.get("Upgrade")
+        also = (("upgrade", text), ("connection", "upgrade")) if text else ()
+        raise Problem(answer.status_code, "this is for WebSockets (RFC 6455)", headers=also)
+    protocol.send_response(answer)
+    protocol.data_to_send()  # the server writes the answer itself
+    key = answer.headers["Sec-WebSocket-Accept"]
+
+    async def serve(stream: trio.abc.Stream) -> None:
+        await use(WebSocket(protocol, stream))
+
+    switch = (("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-accept", key))
+    return Response(101, headers=switch, upgrade=serve)
