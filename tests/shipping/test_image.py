@@ -15,7 +15,7 @@ import pytest
 
 from tests.machine import lacking
 from tests.processes import Running, sky
-from tests.shipping.board import ANSWER, BOOT, Board
+from tests.shipping.board import ANSWER, BOOT, ENTRY, Board
 from tests.shipping.conftest import build
 from tests.shipping.update_kit import rebuilt, version
 from tests.signer import Signer
@@ -341,3 +341,14 @@ def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
     told = board.read("::/fieldagent-result.txt")
     assert "'satelite-port' is not a setting; the nearest is satellite-port" in told
     assert "::/fieldagent.properties" in board.files()
+
+
+@long
+def test_a_start_that_fails_is_tried_again(board: Board) -> None:
+    board.shut_down()
+    entry = board.read(ENTRY)
+    board.write(ENTRY, f"{entry.rstrip()} systemd.unit=emergency.target\n".encode())
+    board.boot_in_vain()
+    board.write(ENTRY, entry.encode())
+    board.boot()
+    until_ready(board)
