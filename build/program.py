@@ -62,6 +62,7 @@ UNUSED = (
     "xstatic/pkg/leaflet/data/*.map",
     "xstatic/pkg/leaflet/data/leaflet-src*",
     # Nobody's command is called, and no host name is a codec.
+    "cbor2/tool.py",
     "idna/cli.py",
     "idna/codec.py",
     "idna/compat.py",
@@ -73,6 +74,7 @@ UNUSED = (
         f"{name}-*.dist-info/METADATA"
         for name in [
             "attrs",
+            "cbor2",
             "h11",
             "idna",
             "outcome",

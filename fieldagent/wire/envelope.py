@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import cbor2
+
 from fieldagent.package.package import CheckIn, Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
@@ -233,8 +235,8 @@ def encode(
     written = _write_packed(entries, base) if packed else [_write_entry(e, base) for e in entries]
     items = [VERSION, base - EPOCH, origin, *written]
     if key is None:
-        return strict_cbor.dumps(items)
-    plain = strict_cbor.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
+        return cbor2.dumps(items)
+    plain = cbor2.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
     return plain + tag(plain, key)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import cbor2
+
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
@@ -96,7 +98,7 @@ class KitReport:
         later = [None if program is None else program.row(), self.installed, modems]
         while later and not later[-1]:
             later.pop()
-        return strict_cbor.dumps(told + later)
+        return cbor2.dumps(told + later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class SettingsOffer:
     signature: str
 
     def encode(self) -> bytes:
-        return strict_cbor.dumps([NoteKind.OFFER, self.text, self.signature])
+        return cbor2.dumps([NoteKind.OFFER, self.text, self.signature])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class ProgramOffer:
     url: str
 
     def encode(self) -> bytes:
-        return strict_cbor.dumps([NoteKind.PROGRAM, self.number, self.version, self.url])
+        return cbor2.dumps([NoteKind.PROGRAM, self.number, self.version, self.url])
 
 
 Offer = SettingsOffer | ProgramOffer

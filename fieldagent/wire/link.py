@@ -11,6 +11,8 @@ from collections import deque
 from enum import IntEnum
 from typing import Any
 
+import cbor2
+
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -127,7 +129,7 @@ class IpLink:
         ours = self._hello
         known = [ours.lowest, ours.highest, ours.features, ours.size, ours.window, ours.silence]
         named = [ours.journal] if ours.journal else []
-        return strict_cbor.dumps([LinkKind.HELLO, *known, *named])
+        return cbor2.dumps([LinkKind.HELLO, *known, *named])
 
     @property
     def free(self) -> int:
@@ -143,7 +145,7 @@ class IpLink:
         self._sent += 1
         self._unacknowledged.append(self._sent)
         message = [LinkKind.MESSAGE, self._sent, body] if body else [LinkKind.MESSAGE, self._sent]
-        return self._sent, strict_cbor.dumps(message)
+        return self._sent, cbor2.dumps(message)
 
     def ping(self) -> tuple[int, bytes]:
         """A message without a body: acknowledged by an end that is alive to its disk."""
@@ -155,14 +157,14 @@ class IpLink:
             raise LocalProtocolError("the peer takes no notes")
         if len(body) > BODY_BYTES:
             raise LocalProtocolError(f"{len(body)} bytes, where a note has {BODY_BYTES} at most")
-        return strict_cbor.dumps([LinkKind.NOTE, body])
+        return cbor2.dumps([LinkKind.NOTE, body])
 
     def acknowledge(self, number: int) -> bytes:
         """`number` and all before it are on disk."""
         if not self._answered < number <= self._arrived:
             raise LocalProtocolError(f"{number} is not there to be acknowledged")
         self._answered = number
-        return strict_cbor.dumps([LinkKind.ACKNOWLEDGEMENT, number])
+        return cbor2.dumps([LinkKind.ACKNOWLEDGEMENT, number])
 
     def receive(self, message: bytes) -> LinkEvent | None:
         """Read what the peer sent; None for a kind that is not known here.

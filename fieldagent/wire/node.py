@@ -13,6 +13,8 @@ from enum import IntEnum
 from math import inf
 from typing import Any, NamedTuple
 
+import cbor2
+
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import cobs, strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -323,7 +325,7 @@ class NodeLink:
 
 def encode_frame(head: bytes, members: list[Any]) -> bytes:
     """One frame with its delimiter; `head` is version and type, flags, sequence, acknowledged."""
-    plain = head + strict_cbor.dumps(members)
+    plain = head + cbor2.dumps(members)
     return cobs.encode(plain + zlib.crc32(plain).to_bytes(_SUM)) + cobs.DELIMITER
 
 

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
-from fieldagent.wire import strict_cbor
+import cbor2
 
 TAG_BYTES = 8
 """HMAC 256/64, RFC 9053 section 3.1."""
@@ -14,7 +14,7 @@ TAG_BYTES = 8
 
 def tag(plain: bytes, key: bytes) -> bytes:
     # The protected header says algorithm 4.
-    structure = strict_cbor.dumps(["MAC0", b"\xa1\x01\x04", b"", plain])
+    structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", plain])
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
 
 

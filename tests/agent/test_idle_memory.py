@@ -15,7 +15,6 @@ AGENT = (
 HEAVY = {
     "argparse": "for other commands than a unit's",
     "calendar": "for a date of HTTP's",
-    "cbor2": "which has more of CBOR than a format here",
     "difflib": "for who has a typo in the settings",
     "email.message": "in xml.sax.saxutils and urllib.request",
     "email.utils": "for a webhook that tells when it is back as a date",

@@ -286,7 +286,7 @@ def test_it_starts_without_trio() -> None:
         "import sys, fieldagent.__main__ as m; "
         " sys.argv = ['fieldagent', 'track', '--gpsd', 'none'];"
         " assert m.main() == 2; assert 'fieldagent.cli.track' in sys.modules;"
-        " found = {'trio', 'h11', 'serial', 'sqlite3'} & sys.modules.keys();"
+        " found = {'trio', 'h11', 'serial', 'cbor2', 'sqlite3'} & sys.modules.keys();"
         " assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

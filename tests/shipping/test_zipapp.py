@@ -35,8 +35,8 @@ import importlib, sys
 sys.path[:0] = [f"{sys.argv[1]}/{sys.implementation.cache_tag}", sys.argv[1]]
 for name in sys.argv[2:]:
     importlib.import_module(name)
-import fieldagent, trio, h11, serial
-for module in (fieldagent, trio, h11, serial):
+import fieldagent, trio, h11, serial, cbor2
+for module in (fieldagent, trio, h11, serial, cbor2):
     assert module.__file__.startswith(sys.argv[1]), module.__file__
 import idna
 assert idna.encode("H\N{LATIN SMALL LETTER U WITH DIAERESIS}b", uts46=True) == b"xn--hb-xka"

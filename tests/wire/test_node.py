@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import cbor2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldagent.wire import cobs, node
+from fieldagent.wire import node
 from fieldagent.wire.errors import LocalProtocolError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "docs" / "node-link-vectors.json").read_text())
@@ -81,8 +79,7 @@ def test_drops_what_is_damaged_and_reads_the_next(vector: dict[str, Any]) -> Non
 def test_a_numbered_frame_that_cannot_be_read_holds_up_nothing_behind_it() -> None:
     link = opened()
     head = [node.VERSION << 4 | node.NodeKind.HEARD, 0, 1, 0]
-    plain = bytes(head) + cbor2.dumps([b"packet", -97.5, "loud"])
-    unreadable = cobs.encode(plain + zlib.crc32(plain).to_bytes(4)) + cobs.DELIMITER
+    unreadable = node.encode_frame(bytes(head), [b"packet", -97.5, "loud"])
     head[2] = 2
     link.receive_data(unreadable + node.encode_frame(bytes(head), [b"next", None, None]), 0)
     events = list(iter(link.next_event, None))

@@ -7,8 +7,9 @@ repeats an item cuts it as its sender did, so nothing here depends on who cuts.
 
 from __future__ import annotations
 
+import cbor2
+
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import strict_cbor
 from fieldagent.wire.envelope import Entry, Fragment, encode
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.fragments import COUNT_MAX, cut, guarded, split
@@ -80,4 +81,4 @@ class Room:
 
 def _width(number: int) -> int:
     """Bytes of a whole number."""
-    return len(strict_cbor.dumps(number))
+    return len(cbor2.dumps(number))
