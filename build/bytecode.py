@@ -28,14 +28,17 @@ COMMANDS = (
     *("hub_database", "hub_deletion", "hub_device", "hub_export", "hub_settings", "hub_sos"),
     *("cloud_init", "debian_packages", "hub_update", "root_units", "update_offer"),
     *("settings", "settings_trial", "simulate", "simulate_node", "trial", "update"),
+    *("push", "watch", "webhook"),
 )
 """Of `fieldagent.cli`: what people and units start now and then."""
 SELDOM = (
     *("idna/uts46data.py", "fieldagent/simulator/"),
+    "fieldagent/agent/journal/salvage.py",
     *(f"fieldagent/cli/{name}.py" for name in COMMANDS),
 )
 """What no agent or hub loads as it runs: a table for host names that are not ASCII, the simulator,
-and commands. Of these the source does, compiled when it is asked for."""
+what reads a damaged journal, and commands. Of these the source does, compiled when it is asked
+for."""
 FROM_SOURCE = b"""\
 import sys
 place, _, name = __file__.rpartition(sys.implementation.cache_tag + "/")

@@ -169,3 +169,4 @@ async def test_what_is_not_taken_is_looked_up_once_until_something_is_committed(
             assert [left_overs.listing() for _ in range(3)] == [left] * 3
             assert looks == before + 1
         nursery.cancel_scope.cancel()
+    journal.close()
