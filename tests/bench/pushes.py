@@ -1,4 +1,5 @@
 """Pushes that a hub accepts, on disk before their answer, in a workspace with kits and a webhook.
+Webhooks are told of what kits post, and of no push: what one costs is none of this.
 
 Run as `python -m tests.bench.pushes`. They are counted against bare INSERTs of a row of a push's
 size, a commit for each, into the same database in the same run: from one connection, and from 32 by
@@ -16,10 +17,9 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from tests.bench.drive import accepted
 from tests.bench.process import family_processor, processor
 from tests.bench.table import row
 from tests.postgres import Server, binaries, new_database, server
-from tests.processes import Hub, administer, agent, hub, until
+from tests.processes import Hub, administer, agent, hub
 
 PUSHES, CALLERS, MANY = 1_000, 64, 1_000
 """How many items, by how many callers at one moment; and how many devices are many."""
@@ -62,20 +62,19 @@ class Pushed(NamedTuple):
 
 
 def pushed(database: str, devices: int) -> Pushed:
-    """Speed of pushes to so many devices and a webhook."""
+    """Speed of pushes to so many devices."""
     proof = admitted(database)
     equip(database, devices)
+    administer(database, "webhook", "add", "http://127.0.0.1:9/", "--untried")
     found = []
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        stack.enter_context(_webhook(database))
         running = stack.enter_context(hub(home, _settings(database)))
         _warm_up([running], proof, database)
         for _ in range(ROUNDS):
             before = _statements(database)
             own = _push_all(running.port, proof)
             spent = _statements(database) - before
-            _webhook_has_all(database)
             crowd = own / _pgbench(database) if is_postgres(database) else 0.0
             found.append(Pushed(own / _inserts(database), crowd, spent / PUSHES))
     return Pushed(*(statistics.median(each) for each in zip(*found, strict=True)))
@@ -83,32 +82,6 @@ def pushed(database: str, devices: int) -> Pushed:
 
 def _settings(database: str) -> dict[str, str]:
     return {"database": database, "webhook-allow": "127.0.0.0/8"}
-
-
-@contextmanager
-def _webhook(database: str) -> Iterator[None]:
-    """One that takes everything, in a thread: while pushes come few posts leave."""
-
-    class Taken(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Taken) as receiver:
-        thread = threading.Thread(target=receiver.serve_forever)
-        thread.start()
-        url = f"http://127.0.0.1:{receiver.server_port}/"
-        administer(database, "webhook", "add", url, "--untried")
-        try:
-            yield
-        finally:
-            receiver.shutdown()
-            thread.join()
 
 
 def _warm_up(hubs: list[Hub], proof: Proof, database: str) -> None:
@@ -120,13 +93,6 @@ def _warm_up(hubs: list[Hub], proof: Proof, database: str) -> None:
         with psycopg.connect(database) as connection:
             # As autovacuum does within a minute.
             connection.execute("ANALYZE")
-
-
-def _webhook_has_all(database: str) -> None:
-    store = open_store(database)
-    waiting = "SELECT count(*) FROM webhook_delivery WHERE state = 'waiting'"
-    until(lambda: store.once(lambda db: db.execute(waiting)) == [(0,)])
-    store.close()
 
 
 def equip(database: str, devices: int) -> None:
