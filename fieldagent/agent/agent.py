@@ -43,7 +43,7 @@ from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.signals import stop_at_signal
+from fieldagent.system.signals import Asks, stop_at_signal
 from fieldagent.system.supervisor import Note, Part, Supervisor, brief
 from fieldagent.system.systemd_notify import notify
 
@@ -192,10 +192,11 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
 async def run(
     settings: Settings,
     emit: Callable[[str], None],
+    asks: Asks,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the local API.
+    """Run until one of `asks` comes, or until cancelled; started with the port of the local API.
 
     Raises AlreadyRunning, OSError (the port is taken), StoreFailed, Unusable.
     """
@@ -208,7 +209,7 @@ async def run(
                 nursery.start_soon(_run_journal, journal, stopping)
                 agent = assembled(settings, journal, emit)
                 try:
-                    await _run_parts(agent, listeners, stopping, task_status)
+                    await _run_parts(agent, listeners, asks, stopping, task_status)
                 except* StoreFull:
                     log.error("stopped with a full disk: what is not on it happens again")
                 nursery.cancel_scope.cancel()
@@ -228,12 +229,13 @@ async def _run_journal(journal: Journal, stopping: trio.Event) -> None:
 async def _run_parts(
     agent: Agent,
     listeners: list[socket.socket],
+    asks: Asks,
     stopping: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
     keep = agent.supervisor.keep
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stop_at_signal, stopping)
+        nursery.start_soon(stop_at_signal, asks, stopping)
         for name, part in KEEPERS.items():
             nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.parts.hooks:

@@ -16,6 +16,7 @@ from fieldagent.cli.log_lines import start_logging
 from fieldagent.cli.run import ended
 from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.commands import Bench
+from fieldagent.system.signals import Asks
 
 WELCOME = """
 The agent is up, with a simulated satellite modem on a serial line. Try, in another terminal:
@@ -43,25 +44,25 @@ def demo(given: argparse.Namespace) -> int:
             "inbound-hook=printf 'hook: '; cat\n"
         )
         settings = parse(text, home / "agent.properties")
-        return ended(partial(trio.run, _run, settings, bench))
+        return ended(partial(_run, settings, bench))
 
 
 def _emit(line: str) -> None:
     print(f"[kit] {escaped(line)}", flush=True)
 
 
-async def _run(settings: Settings, bench: Bench) -> None:
+async def _run(settings: Settings, bench: Bench, asks: Asks) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(bench.port.run)
         async with trio.open_nursery() as inner:
-            port = await inner.start(_run_agent, settings, inner.cancel_scope)
+            port = await inner.start(_run_agent, settings, asks, inner.cancel_scope)
             print(WELCOME.format(port=port), flush=True)
             await simulate.listen(bench)
         nursery.cancel_scope.cancel()
 
 
 async def _run_agent(
-    settings: Settings, all_of_it: trio.CancelScope, task_status: trio.TaskStatus[int]
+    settings: Settings, asks: Asks, all_of_it: trio.CancelScope, task_status: trio.TaskStatus[int]
 ) -> None:
-    await agent.run(settings, _emit, task_status=task_status)
+    await agent.run(settings, _emit, asks, task_status=task_status)
     all_of_it.cancel()

@@ -9,9 +9,11 @@ import argparse
 import base64
 import getpass
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fieldagent.cli.ask_password import ask_password
@@ -79,15 +81,14 @@ def once(
 
 def run(given: argparse.Namespace) -> int:
     """Until it is stopped by a signal."""
-    import trio
-
     from fieldagent.hub import hub
+    from fieldagent.system.signals import run_heeding
 
     start_logging(given.verbose)
 
     def serve(settings: HubSettings, store: Store) -> int:
         try:
-            trio.run(hub.run, settings, store, emit)
+            run_heeding(partial(hub.run, settings, store, emit), signal.SIGHUP)
         except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
             error = first_error(group)
             complain(str(error))

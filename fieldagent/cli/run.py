@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-
-import trio
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from fieldagent.agent import agent
 from fieldagent.agent.only_one import AlreadyRunning
@@ -20,6 +19,7 @@ from fieldagent.store.group import StoreFailed
 from fieldagent.store.trouble import Newer, Unusable
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.signals import Asks, run_heeding
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def run(given: RunArguments) -> int:
         keys = "satellite-port, radio-port or hub-address"
         where = given.config or default_path()
         log.warning("no channel is configured: set %s in %s", keys, where)
-    return ended(lambda: trio.run(agent.run, settings, emit))
+    return ended(partial(agent.run, settings, emit))
 
 
 def refuse_settings(error: InvalidSettings | OSError) -> int:
@@ -59,10 +59,10 @@ def refuse_settings(error: InvalidSettings | OSError) -> int:
     return MISSING if isinstance(error, FileNotFoundError) else SETTINGS
 
 
-def ended(start: Callable[[], None]) -> int:
+def ended(program: Callable[[Asks], Awaitable[None]]) -> int:
     """Run it, and turn what may stop an agent into a message and an exit code."""
     try:
-        start()
+        run_heeding(program)
     except* (AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = first_error(group)
         complain(str(error))

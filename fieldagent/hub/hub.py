@@ -69,6 +69,7 @@ from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
+from fieldagent.system.signals import Asks
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.system.systemd_notify import notify, watchdog_interval
 from fieldagent.wire.jwt import PublicKey, read_public_key
@@ -220,11 +221,12 @@ class Hub:
 async def run(
     settings: HubSettings,
     store: Store,
-    emit: Callable[[str], None] = print,
+    emit: Callable[[str], None],
+    asks: Asks,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until SIGTERM or SIGINT, or until cancelled; started with the port of the hub. `emit`
+    """Run until `asks` tell it to end, or until cancelled; started with the port of the hub. `emit`
     takes the lines of the access log, where they are JSON.
 
     Raises ListenFailed, OSError (a certificate that cannot be read), StoreFailed.
@@ -236,7 +238,7 @@ async def run(
         nursery.start_soon(_run_store, hub)
         with _mo_listeners(settings) as brought:
             async with trio.open_nursery() as parts:
-                parts.start_soon(_obey_signals, hub, certificate)
+                parts.start_soon(_obey, asks, hub, certificate)
                 parts.start_soon(_drain, hub)
                 keep = hub.supervisor.keep
                 if certificate is not None:
@@ -252,16 +254,15 @@ async def run(
         raise hub.failed
 
 
-async def _obey_signals(hub: Hub, certificate: Certificate | None) -> None:
+async def _obey(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
     """SIGTERM and SIGINT stop it, the second at once; SIGHUP reads the certificate again."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            if number != signal.SIGHUP:
-                (hub.closing if hub.stopping.is_set() else hub.stopping).set()
-            elif certificate is not None:
-                certificate.read_again()
-            else:
-                log.info("there is no certificate to read again; settings are read at the start")
+    async for number in asks:
+        if number != signal.SIGHUP:
+            (hub.closing if hub.stopping.is_set() else hub.stopping).set()
+        elif certificate is not None:
+            certificate.read_again()
+        else:
+            log.info("there is no certificate to read again; settings are read at the start")
 
 
 async def _drain(hub: Hub) -> None:

@@ -3,12 +3,46 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Awaitable, Callable
+from math import inf
 
 import trio
 
+Asks = trio.MemoryReceiveChannel[signal.Signals]
+"""The signals, one after the other."""
 
-async def stop_at_signal(stopping: trio.Event) -> None:
-    """Set the event at SIGTERM or SIGINT; run until cancelled."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            stopping.set()
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_heeding(program: Callable[[Asks], Awaitable[None]], *more: signal.Signals) -> None:
+    """Run it under trio, and hand it what asks it to stop, and `more`.
+
+    Once it ends they are left alone, until the process is gone: it is under way already, in good
+    order, and its exit code tells how it went. `trio.open_signal_receiver` raises again what nobody
+    has taken, and that breaks off the end.
+    """
+    trio.run(_heed, program, (*STOPS, *more))
+
+
+async def _heed(
+    program: Callable[[Asks], Awaitable[None]], numbers: tuple[signal.Signals, ...]
+) -> None:
+    token = trio.lowlevel.current_trio_token()
+    tell, asks = trio.open_memory_channel[signal.Signals](inf)
+
+    def note(number: int, frame: object) -> None:
+        token.run_sync_soon(tell.send_nowait, signal.Signals(number))
+
+    for number in numbers:
+        signal.signal(number, note)
+    try:
+        await program(asks)
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+
+
+async def stop_at_signal(asks: Asks, stopping: trio.Event) -> None:
+    """Set the event at the first; run until cancelled."""
+    async for _ in asks:
+        stopping.set()

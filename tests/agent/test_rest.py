@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +33,8 @@ async def test_it_wakes_less_than_once_in_ten_seconds(tmp_path: Path, clock: Moc
         text = f"api-port=0\nsatellite-port={port}\nstate-directory={state}\n"
         settings = parse(text, tmp_path / "agent.properties")
         async with trio.open_nursery() as nursery:
-            await nursery.start(partial(run, settings, print))
+            _, asks = trio.open_memory_channel[signal.Signals](0)
+            await nursery.start(partial(run, settings, print, asks))
             await trio.sleep(60 * MINUTES)
             wakeups = Wakeups()
             add_instrument(wakeups)
