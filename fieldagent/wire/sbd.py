@@ -114,6 +114,7 @@ SbdEvent = ModemReply | Ready | MobileTerminated | Ring | Signal | Service
 
 _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
+_AFTER_BINARY = b"\r\nOK"
 _LONGEST_HEAD = 0x09
 """A payload's length starts with a byte below this; a line's first character lies above."""
 
@@ -157,10 +158,16 @@ class Conversation:
         self._state = _State.AWAITING_WRITE_RESULT
         return body + checksum(body)
 
-    def give_up(self) -> None:
-        """Nothing answered: whatever comes late belongs to no command."""
+    def give_up(self) -> MobileTerminated | None:
+        """No answer, or not all of it: whatever comes late belongs to no command. What there is of
+        a message that was read."""
+        begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes([_LONGEST_HEAD])
+        cut = bytes(self._buffer[2:]) if begun else b""
+        if begun:
+            self._buffer.clear()
         self._state = _State.IDLE
         self._lines = []
+        return MobileTerminated(cut, intact=False) if cut else None
 
     def receive_data(self, data: bytes) -> None:
         self._buffer += data
@@ -184,14 +191,23 @@ class Conversation:
             del self._buffer[0]
 
     def _read_binary(self) -> SbdEvent | NeedData:
-        size = int.from_bytes(self._buffer[:2])
-        if len(self._buffer) < 2 + size + 2:
-            return NEED_DATA
-        body = bytes(self._buffer[2 : 2 + size])
-        intact = checksum(body) == self._buffer[2 + size : 4 + size]
-        del self._buffer[: 4 + size]
+        """NULs that stand on the line before a message are no part of its length: its sum shows
+        where it begins. Of an empty one the sum shows nothing, and what follows it does."""
+        buffer = self._buffer
+        found, ended, intact = b"", 2, False
+        for begins in range(len(buffer)):
+            size = int.from_bytes(buffer[begins : begins + 2])
+            if size > MT_BYTES or intact or any(buffer[:begins]):
+                break
+            end = begins + 2 + size + 2
+            follows = b"" if size else _AFTER_BINARY
+            if len(buffer) < end + len(follows):
+                return NEED_DATA
+            found, ended = bytes(buffer[begins + 2 : end - 2]), end
+            intact = buffer.startswith(checksum(found) + follows, end - 2)
+        del buffer[:ended]
         self._state = _State.AWAITING_RESULT
-        return MobileTerminated(body, intact)
+        return MobileTerminated(found, intact)
 
     def _next_line(self) -> str | None:
         """The next line without its end; an overlong one is dropped up to its end."""

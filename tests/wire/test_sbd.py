@@ -70,6 +70,26 @@ TRANSCRIPTS: list[tuple[str, bytes, list[SbdEvent]]] = [
         b"\r\nSBDRING\r\n" + binary(b"") + b"\r\nOK\r\n\r\n+CIEV:0,5\r\n",
         [Ring(), MobileTerminated(b"", intact=True), ModemReply(True), Signal(5)],
     ),
+    (
+        "AT+SBDRB",
+        b"\0" + binary(TRICKY) + b"\r\nOK\r\n",
+        [MobileTerminated(TRICKY, intact=True), ModemReply(True)],
+    ),
+    (
+        "AT+SBDRB",
+        b"\0\0\0\0\0" + binary(b"x", spoil=1) + b"\0\r\nOK\r\n",
+        [MobileTerminated(b"x", intact=False), ModemReply(True)],
+    ),
+    (
+        "AT+SBDRB",
+        b"\0\0" + binary(b"") + b"\r\nOK\r\n",
+        [MobileTerminated(b"", intact=True), ModemReply(True)],
+    ),
+    (
+        "AT+SBDRB",
+        b"\xff\xff\xff\xff\r\nOK\r\n",
+        [ModemReply(True, ("\ufffd" * 4,))],
+    ),
     ("AT+SBDRB", b"\r\nERROR\r\n", [ModemReply(False)]),
     ("AT+SBDWB=2", b"\r\n3\r\n\r\nOK\r\n", [ModemReply(True, ("3",))]),
 ]
@@ -114,6 +134,16 @@ def test_writing_a_message(after: bytes, expected: WriteResult) -> None:
 def test_the_sum_is_cut_to_two_bytes() -> None:
     assert sbd.checksum(b"\xff" * 340) == (255 * 340 & 0xFFFF).to_bytes(2)
     assert sbd.checksum(b"hello") == b"\x02\x14"
+
+
+def test_of_a_message_that_is_cut_is_kept_what_came() -> None:
+    conversation = Conversation()
+    conversation.send(sbd.READ_BINARY)
+    assert events(conversation, [b"\r\n" + binary(b"precious")[:6]]) == []
+    assert conversation.give_up() == MobileTerminated(b"prec", intact=False)
+    conversation.send("AT")
+    assert events(conversation, [b"\r\nOK\r\n"]) == [ModemReply(True)]
+    assert conversation.give_up() is None
 
 
 def test_one_command_at_a_time_and_a_payload_only_when_asked() -> None:
@@ -180,9 +210,9 @@ def test_garbage_never_raises_and_keeps_nothing_for_ever(
     assert events(conversation, [b"\r\nOK\r\n"])[-1] == ModemReply(True)
 
 
-@given(st.binary(max_size=270), st.lists(st.integers(1, 400), max_size=4))
-def test_any_payload_is_read_by_its_length(body: bytes, cuts: list[int]) -> None:
-    answer = binary(body) + b"\r\nOK\r\n"
+@given(st.binary(max_size=270), st.lists(st.integers(1, 400), max_size=4), st.integers(0, 9))
+def test_any_payload_is_read_by_its_length(body: bytes, cuts: list[int], nuls: int) -> None:
+    answer = b"\0" * nuls + binary(body) + b"\r\nOK\r\n"
     edges = [0, *sorted(cut % len(answer) for cut in cuts), len(answer)]
     conversation = Conversation()
     conversation.send(sbd.READ_BINARY)

@@ -32,12 +32,13 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.reopening import keep_open
-from fieldagent.agent.channels.satellite_pace import GatewayMailbox, LinkRest
+from fieldagent.agent.channels.satellite_pace import WITHHELD, GatewayMailbox, LinkRest
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sbd
+from fieldagent.wire.credit import credits_for
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd_status import MT_STATUS, MoStatus, SessionVerdict, mo_status
@@ -49,7 +50,7 @@ LOOK_EVERY = 60.0
 NO_SERVICE_WAIT = 120.0
 """Seconds after which a session is tried although the modem sees no network."""
 READ_TRIES = 5
-GARBLED = f"its sum was wrong each of the {READ_TRIES} times that it was read from the modem"
+GARBLED = f"its sum was wrong, or its end lacked, each of the {READ_TRIES} times that it was read"
 WRITE_TRIES = 3
 EMPTY_MAX = 3
 """Sessions in a row, told as sent with the MOMSN moved and no other sign of a reset, after which an
@@ -133,6 +134,8 @@ class SatelliteDriver:
         status = await self.modem.status()
         # The only sign of what came while the modem, or we, were off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
+        await self._account_for_check(status)
+        self.pace.mailbox.withheld = False
         if status.mt_flag:
             await self._read()
         while True:
@@ -162,12 +165,13 @@ class SatelliteDriver:
         while not self._mailbox_is_due():
             if await self._wait(LOOK_EVERY, self._package_due, self._mailbox_due):
                 break
-            await self.modem.status()
+            if (await self.modem.status()).mt_flag:
+                await self._read()
             self._show()
         if self.modem.service is False:
             urgent = partial(self.outbox.ready, urgent=True)
             self.link.next_look = trio.current_time() + NO_SERVICE_WAIT
-            await self._wait(NO_SERVICE_WAIT, urgent, self._service_is_back)
+            await self._wait(NO_SERVICE_WAIT, urgent, self.modem.sees_network)
 
     async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:
         """Wait for the first of these events, showing progress. False when none came in time."""
@@ -205,17 +209,14 @@ class SatelliteDriver:
         check = pace.mailbox_check is not None and since >= pace.mailbox_check
         wanted = self.modem.rang or pace.mailbox.queued > 0 or check
         rested = now >= max(pace.rest.until, pace.mailbox.until)
-        return wanted and rested and self.outbox.allowance(mailbox=True) != 0
-
-    async def _service_is_back(self) -> None:
-        while self.modem.service is False:
-            await self.modem.news.wait()
+        free = not pace.mailbox.withheld
+        return wanted and rested and free and self.outbox.allowance(mailbox=True) != 0
 
     # One session.
 
     async def _session(self) -> None:
         status = await self.modem.status()
-        if status.mt_flag:
+        if status.mt_flag and not self.pace.mailbox.withheld:
             await self._read()
         # It may have heard the network since it was set up.
         await self.modem.ask_time()
@@ -224,7 +225,11 @@ class SatelliteDriver:
         if transmission is not None:
             await self._give(transmission, status.momsn)
         elif self._mailbox_is_due():
-            await self.modem.clear(sbd.CLEAR_MO)
+            if not await self.modem.clear(sbd.CLEAR_MO) and status.mo_flag:
+                # What is left in it would go, and be paid for, again.
+                self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
+                return
+            self.pace.mailbox.begun = (self.modem.imei, status.momsn)
         else:
             await trio.sleep(1)
             return
@@ -260,6 +265,7 @@ class SatelliteDriver:
             raise
         finally:
             self.pace.last_session = trio.current_time()
+        self.pace.mailbox.begun = None
         status = mo_status(result.mo_status)
         told = status.means if transmission is not None else _asked_in_words(result, status)
         log.info("session %d ended: %s", result.momsn, told)
@@ -326,26 +332,41 @@ class SatelliteDriver:
         else:
             self.modem.rang = self.modem.rang or rang
         if result.mt_status == 1 and result.mt_length > 0:
-            await self._read()
+            if not await self._read():
+                await self.outbox.spend(credits_for(result.mt_length))
         elif alone and reached:
             await self.outbox.spend(1)
 
-    async def _read(self) -> None:
-        """Read, verify, store, and only then clear what the modem holds for us."""
+    async def _read(self) -> bool:
+        """Read, verify, store, and only then clear what the modem holds for us. Whether there was
+        anything to store, and to book with it."""
         read = None
         for _ in range(READ_TRIES):
             read = await self.modem.read() or read
-            if read is not None and (read.intact or not read.body):
+            if read is not None and read.intact:
                 break
             log.info("a message came garbled over the serial line: reading it again")
-        if read is None:
-            log.error("the modem holds a message and does not give it; it is asked again later")
-            return
+        if read is None or not (read.intact or read.body):
+            if not self.pace.mailbox.withheld:
+                log.error("%s", WITHHELD)
+            self.pace.mailbox.withheld = True
+            return False
         if read.intact and read.body:
             await self.reception.receive(read.body)
         elif read.body:
             await self.reception.receive(read.body, damage=GARBLED)
         await self.modem.clear(sbd.CLEAR_MT)
+        self.pace.mailbox.withheld = False
+        return bool(read.body)
+
+    async def _account_for_check(self, status: sbd.BufferStatus) -> None:
+        """Of a mailbox check whose reply was lost the number tells whether it is to be paid for;
+        what it brought is in the modem, and booked when it is read."""
+        begun, self.pace.mailbox.begun = self.pace.mailbox.begun, None
+        if begun is None or begun == (self.modem.imei, status.momsn) or status.mt_flag:
+            return
+        self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
+        await self.outbox.spend(1)
 
     # A session whose end nobody saw.
 

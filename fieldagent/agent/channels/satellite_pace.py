@@ -16,6 +16,7 @@ from fieldagent.wire.sbd_status import MoStatus, retry_after
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 """Seconds after a check that brought nothing: the first, which doubles, up to the last."""
+WITHHELD = "the modem holds a message and does not give it; no other is fetched before"
 TOO_LARGE = 1
 """MO status: the message at the head of the queue is too large for this modem, and blocks it."""
 
@@ -46,6 +47,10 @@ class GatewayMailbox:
     fruitless: int = 0
     """Checks in a row that brought nothing although something waits."""
     until: float = -inf
+    withheld: bool = False
+    """The modem holds a message and does not give it: another would take its place."""
+    begun: tuple[str, int] | None = None
+    """IMEI and MOMSN of the modem before a check whose end nobody has seen."""
 
     def checked(self, result: SessionResult, now: float, chance: float) -> None:
         """A session reached the gateway."""
@@ -55,12 +60,17 @@ class GatewayMailbox:
         if brought or not (blocked or result.queued):
             self.fruitless, self.until = 0, -inf
             return
-        wait = FRUITLESS_FIRST * 2 ** min(self.fruitless, 10)
-        wait = FRUITLESS_MAX if blocked else min(FRUITLESS_MAX, wait)
+        self.rest(now, chance, FRUITLESS_MAX if blocked else 0.0)
+
+    def rest(self, now: float, chance: float, least: float = 0.0) -> None:
+        """A check brought nothing."""
+        wait = max(least, min(FRUITLESS_MAX, FRUITLESS_FIRST * 2 ** min(self.fruitless, 10)))
         self.until = now + wait * (1 + 0.1 * chance)
         self.fruitless += 1
 
     def in_words(self) -> str:
+        if self.withheld:
+            return WITHHELD
         if not self.fruitless:
             return ""
         return (

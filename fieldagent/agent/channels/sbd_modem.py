@@ -28,6 +28,8 @@ SESSION_MAX = SESSION_TIME + 30.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Seconds in which +SBDWB is answered once the payload has gone, at so many bytes a second."""
 FILL_EVERY = 0.1
+READ_MAX = WRITE_MAX + sbd.MT_BYTES / SLOWEST
+"""Seconds in which a message is read out of the modem, its end included."""
 
 
 class ModemSilent(Exception):
@@ -91,13 +93,19 @@ class Modem:
         return event
 
     async def _ask(self, command: str, seconds: float) -> sbd.SbdEvent:
-        await self.port.write(self.conversation.send(command))
+        await self._write(command, self.conversation.send(command), seconds)
         return await self._answer(command, seconds)
+
+    async def _write(self, command: str, data: bytes, seconds: float) -> None:
+        with waits.move_on_after(seconds):
+            await self.port.write(data)
+            return
+        raise ModemSilent(f"{command} was not taken within {seconds:.0f} s")
 
     async def _answer(self, command: str, seconds: float) -> sbd.SbdEvent:
         with waits.move_on_after(seconds):
             return await self._replies[1].receive()
-        self.conversation.give_up()
+        self.last_read = self.conversation.give_up() or self.last_read
         raise ModemSilent(f"{command} was not answered within {seconds:.0f} s")
 
     async def write(self, body: bytes) -> sbd.WriteResult:
@@ -106,7 +114,7 @@ class Modem:
         event = await self._ask(command, REPLY_MAX)
         if isinstance(event, sbd.ModemReply):
             return sbd.parse_write(event)
-        await self.port.write(self.conversation.send_payload(body))
+        await self._write(command, self.conversation.send_payload(body), REPLY_MAX)
         reply = await self._write_result(command, len(body))
         assert isinstance(reply, sbd.ModemReply)
         result = sbd.parse_write(reply)
@@ -131,9 +139,12 @@ class Modem:
             await trio.sleep(FILL_EVERY)
 
     async def read(self) -> sbd.MobileTerminated | None:
-        """The message in the modem; None when it would not tell."""
+        """The message in the modem, or what came of it; None when it would not tell."""
         self.last_read = None
-        await self.ask(sbd.READ_BINARY)
+        try:
+            await self.ask(sbd.READ_BINARY, READ_MAX)
+        except ModemSilent as silence:
+            log.info("%s", silence)
         return self.last_read
 
     async def set_up(self) -> None:
@@ -167,6 +178,8 @@ class Modem:
             try:
                 reply = await self.ask(command, 3)
             except ModemSilent:
+                # It may wait for a message that was broken off: this is its end, and the sum wrong.
+                await self._write(command, b"\r" * (sbd.MO_BYTES + 2), REPLY_MAX)
                 continue
             if reply.ok:
                 return reply
@@ -183,24 +196,31 @@ class Modem:
         if revision.ok and revision.lines:
             self.link.facts["firmware"] = revision.lines[0]
 
+    async def sees_network(self) -> None:
+        """Wait until it does, as far as it tells."""
+        while self.service is False:
+            await self.news.wait()
+
     async def session(self, *, answers_ring: bool) -> sbd.SessionResult:
         """One session with the gateway. Raises RemoteProtocolError where its reply is damaged."""
         await self.ask(sbd.session_timeout(SESSION_TIME))
         reply = None
         if answers_ring:
             reply = await self.ask(sbd.SESSION_ANSWERING_RING, SESSION_MAX)
-        if reply is None or (not reply.ok and not reply.lines):
+        if reply is None or not reply.ok:
             reply = await self.ask(sbd.SESSION, SESSION_MAX)
         return sbd.parse_session(reply)
 
-    async def clear(self, command: str) -> None:
+    async def clear(self, command: str) -> bool:
         """Clear the MO or the MT buffer. One that stays full is told: it would go, or be read,
         again."""
         if command == sbd.CLEAR_MO:
             self.holds_ours = False
         reply = await self.ask(command)
-        if not reply.ok or reply.lines[-1:] == ("1",):
+        cleared = reply.ok and reply.lines[-1:] != ("1",)
+        if not cleared:
             log.warning("the modem did not clear its buffer: %s answered %s", command, reply.lines)
+        return cleared
 
     async def status(self) -> sbd.BufferStatus:
         """Where the modem stands; it is set up again if it was reset meanwhile."""

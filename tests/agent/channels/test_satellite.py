@@ -6,9 +6,9 @@ Counted where it matters: at the operator's gateway, and in what the caller is t
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Data, Message, Status
+from fieldagent.simulator import sbd_commands
 from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
+from fieldagent.simulator.sbd_commands import AtAnswer
 from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.simulator.sbd_state import NextStatus, Volatile
 from fieldagent.store.group import StoreFailed
@@ -624,6 +626,49 @@ async def test_a_byte_lost_on_the_way_into_the_modem_costs_seconds(
         assert sky.contents == ["x" * 200]
 
 
+async def test_a_write_that_a_dead_agent_left_behind_costs_seconds(
+    tmp_path: Path, clock: Any
+) -> None:
+    """The modem waits for the payload for a minute, and takes every command for that."""
+    sky = Sky(tmp_path)
+    sky.modem.receive_data(b"AT+SBDWB=340\r")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        began = trio.current_time()
+        async with agent(sky) as k:
+            assert await outcome(k, await k.post()) is Status.DELIVERED
+            assert trio.current_time() - began < 30
+        nursery.cancel_scope.cancel()
+
+
+def answers(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[AtAnswer], AtAnswer], lines: str = ""
+) -> None:
+    """What the modem's answers become on the line: those of a message that is read, or of these
+    lines."""
+    do = SimulatedModem._do
+
+    def spoil(modem: SimulatedModem, answered: AtAnswer) -> None:
+        meant = answered.lines[:1] == (lines,) if lines else bool(answered.before)
+        do(modem, make(answered) if meant else answered)
+
+    monkeypatch.setattr(SimulatedModem, "_do", spoil)
+
+
+async def test_a_modem_that_says_more_than_it_is_asked(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused +SBDIXA is a refused one, whatever else stands before the ERROR."""
+    answers(monkeypatch, lambda _: AtAnswer(("HARDWARE FAILURE: GPIO, 0123", "ERROR")), "ERROR")
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.faults.unknown_commands = frozenset({"+SBDIXA", "+CIER", "+CGSN", "+SBDSX"})
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.home.send(Message("hello kit"))
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: inbound.listing(k.journal, 9))
+
+
 async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.append(NextStatus(15, delivered=False, counted=False))
@@ -694,6 +739,84 @@ async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int)
         await outcome(k, await k.post())
         await until(lambda: inbound.listing(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
+
+
+@pytest.mark.parametrize("nuls", [1, 2, 4, 7])
+async def test_nuls_on_the_line_cost_no_message(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, nuls: int
+) -> None:
+    answers(monkeypatch, lambda read: replace(read, before=b"\0" * nuls + read.before))
+    async with field_kit(tmp_path) as (sky, k):
+        sky.home.send(Message("precious"))
+        await outcome(k, await k.post())
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["precious"]
+
+
+CUT: dict[str, Callable[[AtAnswer], AtAnswer]] = {
+    "its end lacks": lambda read: AtAnswer((), before=read.before[:9]),
+    "its OK lacks": lambda read: AtAnswer((), before=read.before),
+    "silence": lambda read: AtAnswer(()),
+    "an error": lambda read: AtAnswer(("ERROR",)),
+    "it is empty": lambda read: AtAnswer(before=bytes(4)),
+    "noise": lambda read: AtAnswer(before=b"\xff\xff\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("how", CUT)
+async def test_a_message_that_cannot_be_read_is_paid_once_and_holds_up_no_sos(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No other is fetched into its place; where something of it came, that is kept."""
+    answers(monkeypatch, CUT[how])
+    async with field_kit(tmp_path) as (sky, k):
+        for number in range(3):
+            sky.queue.put(f"from a stranger {number}".encode())
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: sky.modem.state.mtmsn == 1)
+        began = trio.current_time()
+        await outcome(k, await k.post(message={"content": "help"}, priority=100))
+        assert trio.current_time() - began < 60
+        await trio.sleep(600)
+        assert k.outbox.spent().credits == sky.modem.state.mtmsn + 1
+        if how in ("silence", "an error", "noise"):
+            assert sky.modem.state.volatile.mt_flag
+            assert "does not give it" in k.outbox.link.reason
+            assert sky.gateway.waiting() == 1, "the SOS brought one, and no check another"
+
+
+@pytest.mark.parametrize("reached", [True, False])
+async def test_a_check_whose_reply_is_lost_is_counted_and_not_repeated_at_once(
+    tmp_path: Path, clock: Any, reached: bool
+) -> None:
+    """What a session without a message has cost only its number shows."""
+    async with field_kit(tmp_path, credits_per_day=40) as (sky, k):
+        sky.modem.faults.stuck_mail = 0
+        sky.modem.faults.lose_replies = 99
+        if not reached:
+            sky.modem.faults.statuses.extend(failing(32, 99))
+        sky.modem.ring()
+        sky.port.poke()
+        await trio.sleep(3600)
+        assert k.outbox.spent().credits == sky.modem.state.momsn
+        assert sky.modem.state.momsn <= 5 if reached else sky.modem.state.momsn == 0
+
+
+async def test_no_mailbox_is_asked_while_an_old_message_would_go_with_that(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [(p, c) for p, c in sbd_commands._COMMANDS if c is not sbd_commands._clear]
+    refuse = (r"\+SBDD[012]", lambda asked: AtAnswer(("1", "OK")))
+    monkeypatch.setattr(sbd_commands, "_COMMANDS", (*known, refuse))
+    async with field_kit(tmp_path) as (sky, k):
+        await outcome(k, await k.post())
+        assert sky.modem.state.volatile.mo_flag
+        sky.home.send(Message("to the kit"))
+        sky.modem.ring()
+        sky.port.poke()
+        await trio.sleep(600)
+        assert sky.contents == ["hello"]
 
 
 async def test_unread_mail_in_the_modem_survives_a_power_cut(tmp_path: Path, clock: Any) -> None:
