@@ -21,7 +21,7 @@ class MoStatus(NamedTuple):
     verdict: SessionVerdict
     means: str
     wait: float | None = None
-    """Seconds to wait at least, where the reason asks for more than the usual schedule."""
+    """Seconds to wait at least, where network or account ask for more than the usual schedule."""
 
 
 OPERATOR_BUSY = 900.0
@@ -47,16 +47,14 @@ MO_STATUS: dict[int, MoStatus] = {
     18: MoStatus(SessionVerdict.DOUBTFUL, "the connection was lost"),
     19: MoStatus(SessionVerdict.DOUBTFUL, "the link failed"),
     32: MoStatus(SessionVerdict.NOT_SENT, "no network service"),
-    33: MoStatus(SessionVerdict.FAULT, "the antenna fails: check its cable", FAULT_WAIT),
-    34: MoStatus(SessionVerdict.FAULT, "the radio is switched off", FAULT_WAIT),
+    33: MoStatus(SessionVerdict.FAULT, "the antenna fails: check its cable"),
+    34: MoStatus(SessionVerdict.FAULT, "the radio is switched off"),
     35: MoStatus(SessionVerdict.NOT_SENT, "the modem is busy"),
     36: MoStatus(SessionVerdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT),
     37: MoStatus(SessionVerdict.NOT_SENT, "the SBD service is temporarily disabled"),
     38: MoStatus(SessionVerdict.NOT_SENT, "the network is managing its traffic"),
-    64: MoStatus(SessionVerdict.FAULT, "a band violation: the modem is faulty", FAULT_WAIT),
-    65: MoStatus(
-        SessionVerdict.FAULT, "the PLL is not locked: power or modem is faulty", FAULT_WAIT
-    ),
+    64: MoStatus(SessionVerdict.FAULT, "a band violation: the modem is faulty"),
+    65: MoStatus(SessionVerdict.FAULT, "the PLL is not locked: power or modem is faulty"),
 }
 
 
@@ -76,15 +74,17 @@ _STEADY = 300.0
 def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) -> float:
     """Seconds until the next try after `tries` earlier ones; `chance` from 0 to 1 spreads kits.
 
-    An SOS waits a minute at most, unless the network or the account asked for more.
+    An SOS waits a minute at most, unless the network or the account asked for more: a fault of the
+    kit itself may be mended meanwhile, such as the antenna's cable.
     """
     steady = _STEADY * (0.75 + 0.5 * chance)
     wait = _SPREADS[tries] * chance if tries < len(_SPREADS) else steady
     if urgent:
         wait = min(wait, URGENT_WAIT_MAX * (0.5 + 0.5 * chance))
-    if status.wait is None:
-        return wait
-    return max(wait, status.wait * (1 + 0.1 * chance))
+    least = status.wait
+    if least is None and status.verdict is SessionVerdict.FAULT and not urgent:
+        least = FAULT_WAIT
+    return wait if least is None else max(wait, least * (1 + 0.1 * chance))
 
 
 MT_STATUS = {

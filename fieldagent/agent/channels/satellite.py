@@ -19,6 +19,7 @@ import random as randomness
 from collections.abc import Awaitable, Callable
 from dataclasses import field
 from functools import partial
+from math import inf
 from typing import NoReturn
 
 import trio
@@ -149,7 +150,7 @@ class SatelliteDriver:
 
     def _show(self) -> None:
         self.link.facts["waitingAtGateway"] = self.pace.mailbox.queued
-        self.link.next_look = self.pace.rest.until
+        self.link.next_look = self.pace.rest.ends(self.modem.service)
         self.link.next_urgent = self.pace.rest.urgent_until
         if self.link.state is LinkState.FAULT:
             return
@@ -190,17 +191,31 @@ class SatelliteDriver:
         return not limit.cancelled_caught
 
     async def _package_due(self) -> None:
-        """And the link may be tried again; for an SOS that is sooner."""
+        """And the link may be tried again."""
         await self.outbox.ready()
-        with trio.move_on_at(self.pace.rest.until):
-            await self._urgent_due()
+        await self._rested(urgent=False)
+
+    async def _rested(self, *, urgent: bool) -> None:
+        """The link may be tried again; for an SOS that is sooner, be it this one or another."""
+        rest = self.pace.rest
+
+        async def is_over() -> None:
+            while trio.current_time() < (
+                ends := rest.urgent_until if urgent else rest.ends(self.modem.service)
+            ):
+                with trio.move_on_at(ends):
+                    await self.modem.news.wait()
+
+        async def is_over_for_an_sos() -> None:
+            await self.outbox.ready(urgent=True)
+            await trio.sleep_until(rest.urgent_until)
+
+        await self._wait(inf, is_over, is_over_for_an_sos)
 
     async def _mailbox_due(self) -> None:
         while not self._mailbox_is_due():
-            rests = max(self.pace.rest.until, self.pace.mailbox.until)
-            if rests > trio.current_time():
-                await trio.sleep_until(rests)
-            else:
+            rests = max(self.pace.rest.ends(self.modem.service), self.pace.mailbox.until)
+            with trio.move_on_at(rests if rests > trio.current_time() else inf):
                 await self.modem.news.wait()
 
     def _mailbox_is_due(self) -> bool:
@@ -208,7 +223,7 @@ class SatelliteDriver:
         since = now - pace.last_session
         check = pace.mailbox_check is not None and since >= pace.mailbox_check
         wanted = self.modem.rang or pace.mailbox.queued > 0 or check
-        rested = now >= max(pace.rest.until, pace.mailbox.until)
+        rested = now >= max(pace.rest.ends(self.modem.service), pace.mailbox.until)
         free = not pace.mailbox.withheld
         return wanted and rested and free and self.outbox.allowance(mailbox=True) != 0
 
@@ -374,9 +389,7 @@ class SatelliteDriver:
         """The modem's numbers tell whether it was sent; if not, the identical bytes go first, but
         for an SOS: what is doubtful waits for that."""
         urgent = intent.transmission.urgent
-        rest = self.pace.rest.urgent_until if urgent else self.pace.rest.until
-        if rest > trio.current_time():
-            await self._wait(rest - trio.current_time(), self._urgent_due)
+        await self._rested(urgent=urgent)
         status = await self.modem.status()
         same = intent.modem == self.modem.imei
         moved = status.momsn == (intent.momsn + 1) % sbd.MOMSN_MODULUS
@@ -405,10 +418,6 @@ class SatelliteDriver:
         await self.outbox.intend(intent.transmission, modem=self.modem.imei, momsn=status.momsn)
         await self._store(intent.transmission)
         await self._converse(intent.transmission, status.momsn)
-
-    async def _urgent_due(self) -> None:
-        await self.outbox.ready(urgent=True)
-        await trio.sleep_until(self.pace.rest.urgent_until)
 
     async def _urgent_waits(self) -> bool:
         with trio.CancelScope(deadline=trio.current_time()) as at_once:

@@ -28,15 +28,24 @@ class LinkRest:
     until: float = -inf
     urgent_until: float = -inf
     """An SOS looks sooner, but not before the network or the account allows it."""
+    away: bool = False
+    """The modem saw no network at some time since the last session."""
 
     def failed(self, status: MoStatus, now: float, chance: float) -> None:
         """`chance` is from 0 to 1, so that many kits don't call at one moment."""
         self.until = now + retry_after(status, self.failures, chance, urgent=False)
         self.urgent_until = now + retry_after(status, self.failures, chance, urgent=True)
         self.failures += 1
+        self.away = False
 
     def succeeded(self) -> None:
         self.failures, self.until, self.urgent_until = 0, -inf, -inf
+
+    def ends(self, service: bool | None) -> float:
+        """When all may be tried again. A network that is back is news: nothing waits longer for it
+        than an SOS would."""
+        self.away = self.away or service is False
+        return self.urgent_until if self.away and service else self.until
 
 
 @dataclass(slots=True)

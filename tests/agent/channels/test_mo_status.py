@@ -17,7 +17,11 @@ from tests.processes import PATIENCE, Agent, Running, agent, sky
 SENT = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.SENT]
 DOUBTFUL = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.DOUBTFUL]
 REFUSED = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.REFUSED]
-LONG_WAIT = [n for n, status in MO_STATUS.items() if status.wait is not None]
+LONG_WAIT = [
+    n
+    for n, status in MO_STATUS.items()
+    if status.wait is not None or status.verdict is SessionVerdict.FAULT
+]
 RETRIED = [
     n for n, s in MO_STATUS.items() if s.verdict is SessionVerdict.NOT_SENT and s.wait is None
 ]

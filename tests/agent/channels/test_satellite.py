@@ -417,8 +417,8 @@ def failing(number: int, times: int) -> list[NextStatus]:
 
 @pytest.mark.parametrize(
     ("number", "times", "soonest", "latest"),
-    [(32, 5, 0, 90), (36, 1, 170, 220)],
-    ids=["no network: within a minute", "three minutes, as the network asks"],
+    [(32, 5, 0, 90), (33, 1, 0, 90), (36, 1, 170, 220)],
+    ids=["no network: within a minute", "the antenna: too", "three minutes, as the network asks"],
 )
 async def test_an_sos_sits_out_no_more_of_the_links_rest_than_the_manual_asks(
     tmp_path: Path, clock: Any, number: int, times: int, soonest: float, latest: float
@@ -448,6 +448,39 @@ async def test_the_rest_is_the_links_and_a_success_ends_it_for_all(
         await until(lambda: len(sky.contents) == 6)
         assert sky.contents == [str(number) for number in range(6)]
         assert sky.gateway.sessions == 1
+        assert trio.current_time() - began >= 170
+
+
+@pytest.mark.parametrize(("number", "times"), [(32, 8), (33, 1)])
+async def test_a_network_that_is_back_ends_the_rest(
+    tmp_path: Path, clock: Any, number: int, times: int
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.set_service(False)
+        sky.modem.faults.statuses.extend(failing(number, times))
+        id_ = await k.post()
+        await until(lambda: not sky.modem.faults.statuses and not sky.modem.session, 3600)
+        await trio.sleep(1)
+        sky.modem.set_service(True)
+        sky.port.poke()
+        began = trio.current_time()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert trio.current_time() - began < 90
+
+
+async def test_a_network_that_is_back_is_left_in_peace_as_long_as_it_asked(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.faults.statuses.extend(failing(36, 1))
+        id_ = await k.post()
+        await until(lambda: not sky.modem.faults.statuses and not sky.modem.session)
+        began = trio.current_time()
+        for service in (False, True):
+            sky.modem.set_service(service)
+            sky.port.poke()
+            await trio.sleep(5)
+        assert await outcome(k, id_) is Status.DELIVERED
         assert trio.current_time() - began >= 170
 
 
