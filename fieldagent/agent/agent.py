@@ -143,6 +143,9 @@ class Agent:
             outbox.link.facts |= self.parts.station.troubles.counts()
             outbox.link.facts |= self.parts.station.key_change.facts()
         status = _channel_status(True, outbox.link, len(outbox), outbox.spent())
+        if outbox.link.state is LinkState.READY:
+            # The driver looks now and then; a Package that waits for credits is told at once.
+            status["reason"] = outbox.held_back() or outbox.link.reason
         if budget is not None:
             status["creditsPerDay"] = budget
             status["creditsForSos"] = min(budget, self.settings.satellite_sos_reserve)

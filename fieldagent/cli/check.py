@@ -40,6 +40,11 @@ MODEM_MAX = 45.0
 AGENT_MAX = 5.0
 """Seconds in which an agent that runs is to answer."""
 
+NO_RESERVE = (
+    "satellite-sos-reserve is not set: an SOS, too, waits until midnight UTC where the day's"
+    " credits are spent"
+)
+
 
 class Finding(NamedTuple):
     good: bool
@@ -80,6 +85,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield Finding(False, f"no channel is configured: set {keys}")
     if settings.satellite_port is not None:
         yield from _satellite(settings.satellite_port, settings.satellite_baud, running)
+        if settings.satellite_credits_per_day is not None and not settings.satellite_sos_reserve:
+            yield Finding(True, NO_RESERVE)
     if settings.radio_port is not None:
         yield _radio(settings.radio_port, settings.radio_protocol)
         yield from _key_change(settings, running)

@@ -156,8 +156,12 @@ def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> Non
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         kit.post("a")
         number = queue(kit, "b", priority=100)
-        (sos,) = kit.call("GET", "/api/status").body["sos"]["packages"]
+        status = kit.call("GET", "/api/status").body
+        (sos,) = status["sos"]["packages"]
         assert sos["nextTry"] == pytest.approx(waits(kit, number)["nextTry"], abs=1)
+        spent = "the budget of today is spent: 1 of 1 credits"
+        assert status["channels"]["Satellite"]["reason"].startswith(spent)
+        assert spent in command(kit, "status").stdout
 
 
 def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:

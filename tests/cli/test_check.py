@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.cli.check import NO_RESERVE
 from tests.breaking import Put, environment
 from tests.machine import tool
 from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, sky, until
@@ -105,6 +106,17 @@ def test_the_modem_is_asked(
     assert not [
         each for each in asked if each.startswith(("AT+SBDI", "AT+SBDR", "AT+SBDD", "AT+SBDW"))
     ]
+
+
+def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
+    for reserve in (0, 5):
+        with modem(ANSWERS) as (port, _):
+            properties = settings(tmp_path, port)
+            with properties.open("a") as more:
+                more.write(f"satellite-credits-per-day=20\nsatellite-sos-reserve={reserve}\n")
+            code, good, _ = check(properties)
+        assert code == 0
+        assert (NO_RESERVE in good) == (reserve == 0)
 
 
 def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:

@@ -157,7 +157,10 @@ class SatelliteDriver:
         away = self.modem.service is False
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
         mailbox = "" if away else self.pace.mailbox.in_words()
-        self.link.reason = self.outbox.held_back() or mailbox
+        held = self.outbox.held_back()
+        if held and held != self.link.reason:
+            log.warning("%s", held)
+        self.link.reason = held or mailbox
 
     # When there is something to do.
 
