@@ -28,6 +28,7 @@ HOSTILE = {
     "blanks": filled(GET + b"X: ", b" \t"),
     "options of a connection": filled(GET + b"Connection: ", b"close ,x,"),
     "blanks in an option": filled(GET + b"Connection: ", b" ", b"x\r\n\r\n"),
+    "a cookie": filled(GET + b'Cookie: a="', b"\\", b'"\r\n\r\n'),
     "an origin": filled(GET + b"Origin: http://", b"a"),
     "a type": filled(POST + b"Content-Length: 2\r\nContent-Type: application/json", b" \t"),
     "codings": filled(POST + b"Transfer-Encoding: ", b"chunked,"),

@@ -18,10 +18,13 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from tests.hostile_bodies import BODIES
 from tests.http.loop_lag import FREEZE, LongestStep
+from tests.http.test_steps import HOSTILE
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
 from tests.processes import PATIENCE, Agent, Hub, Running, administer, agent, hub
 
 STRANGERS = 300
+WHOLE = b"GET / \r\n\r\n"
+"""How the heads begin and end that are answered without a body."""
 
 
 async def head_only(hub: Cloud, *lines: str) -> bytes:
@@ -71,6 +74,22 @@ async def test_no_body_holds_up_the_others(tmp_path: Path, path: str) -> None:
                 trio.lowlevel.remove_instrument(steps)
                 assert reply.status in (400, 404, 405, 413, 422), name
                 assert len(reply.body) < 10_000, name
+                assert steps.seconds < FREEZE, (name, steps.task)
+
+
+async def test_no_head_holds_up_the_others(tmp_path: Path) -> None:
+    """Whatever of it is read to find out who calls."""
+    whole = {name: said for name, said in HOSTILE.items() if said[:6] + said[-4:] == WHOLE}
+    with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
+        async with cloud(store) as hub:
+            for name, said in whole.items():
+                steps = LongestStep()
+                trio.lowlevel.add_instrument(steps)
+                async with await trio.open_tcp_stream("127.0.0.1", hub.port) as stream:
+                    with suppress(trio.BrokenResourceError), trio.fail_after(PATIENCE):
+                        await stream.send_all(said.replace(b"GET / ", b"GET /api/push/1 "))
+                        assert (await stream.receive_some())[9:12] == b"401", name
+                trio.lowlevel.remove_instrument(steps)
                 assert steps.seconds < FREEZE, (name, steps.task)
 
 
