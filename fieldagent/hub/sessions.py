@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from fieldagent.http.cookie import cookie_of
 from fieldagent.http.message import Request
 from fieldagent.hub import secret
@@ -86,5 +84,5 @@ def is_same_site(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
-    origin = urlsplit(request.headers.get("origin", ""))
-    return bool(origin.netloc) and origin.netloc == request.headers.get("host")
+    host = request.headers.get("host", "")
+    return request.headers.get("origin") in (f"https://{host}", f"http://{host}")

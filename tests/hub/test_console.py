@@ -55,6 +55,13 @@ def sign_in(running: Hub, user: str, password: str = SECRET.strip(), **headers: 
     return call(running, "POST", "/console/session", body, **origin)
 
 
+def foreign(running: Hub) -> list[str]:
+    """Origins that no page of the hub has, and no browser sends."""
+    host = running.address.partition("://")[2]
+    near = [f"//{host}", host, f"ftp://{host}", f"{running.address}/", f"http://a@{host}"]
+    return [*near, f"{running.address}, {running.address}", "null", "http://[", "//[", "http://a]b"]
+
+
 def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str) -> None:
     settle_in(database)
     with hub(tmp_path, {"database": database}) as running:
@@ -64,6 +71,8 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         assert sign_in(running, "2")[0] == 401, "Ada has no password"
         assert sign_in(running, "olga@example.org", Origin="https://evil.example")[0] == 403
         assert sign_in(running, "olga@example.org", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+        for origin in foreign(running):
+            assert sign_in(running, "olga@example.org", Origin=origin)[0] == 403, origin
         status, headers, _ = sign_in(running, "olga@example.org")
         assert status == 204
         cookie, rules = headers["Set-Cookie"].split("; ", 1)
@@ -76,7 +85,14 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         answer = "/api/sos/1/acknowledge"
         assert call(running, "POST", answer, {}, **mine)[0] == 403
         assert call(running, "POST", answer, {}, **mine, Origin="https://evil.example")[0] == 403
+        for origin in foreign(running):
+            assert call(running, "POST", answer, {}, **mine, Origin=origin)[0] == 403, origin
+            assert call(running, "DELETE", "/console/session", Origin=origin)[0] == 204, origin
         assert call(running, "POST", answer, {}, **mine, Origin=running.address)[0] == 404
+        # What other servers of that host have set beside it is no hindrance.
+        for beside in ("a b=c d", '{"a":[1]}', "=", "", 'a="\\', f"{cookie.partition('=')[0]}x=1"):
+            for both in (f"{beside}; {cookie}", f"{cookie};{beside}", f"{cookie}, {beside}"):
+                assert call(running, "GET", "/api/items", Cookie=both)[0] == 200, both
         push: dict[str, Any] = {"sourceUserId": "2", "workspaceId": "1", "targetUserId": "2"}
         push["message"] = {"content": "come down"}
         for path in ("/api/package", "/api/package/cost"):
