@@ -15,6 +15,8 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.web_socket import QUIET, WebSocket
 
 _ASKED = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
+_SHOWN = 200
+"""Characters of what is wrong."""
 
 
 def accept(
@@ -27,14 +29,16 @@ def accept(
         )
     protocol = ServerProtocol(max_size=max_size, logger=QUIET)
     asked = {name: request.headers[name] for name in _ASKED if name in request.headers}
-    protocol.receive_data(Handshake("/", Headers(asked)).serialize())
-    (handshake,) = protocol.events_received()
-    assert isinstance(handshake, Handshake)
+    handshake = Handshake("/", Headers(asked))
+    protocol.receive_data(handshake.serialize())
+    if not protocol.events_received():
+        raise Problem(431, f"this is for WebSockets (RFC 6455): {protocol.handshake_exc}")
     answer = protocol.accept(handshake)
     if answer.status_code != 101:
         text = answer.headers.get("Upgrade")
         also = (("upgrade", text), ("connection", "upgrade")) if text else ()
-        raise Problem(answer.status_code, "this is for WebSockets (RFC 6455)", headers=also)
+        why = str(protocol.handshake_exc)[:_SHOWN]
+        raise Problem(answer.status_code, f"this is for WebSockets (RFC 6455): {why}", headers=also)
     protocol.send_response(answer)
     protocol.data_to_send()  # the server writes the answer itself
     key = answer.headers["Sec-WebSocket-Accept"]

@@ -319,6 +319,11 @@ REQUESTS: dict[str, tuple[bytes, int]] = {
     "no key": (GOOD + UPGRADE, 400),
     "two keys": (GOOD + UPGRADE + KEY + KEY, 400),
     "an old version": (GOOD + UPGRADE + KEY.replace(b"13", b"8"), 400),
+    "no header of ASCII": (GOOD + UPGRADE.replace(b"Upgrade:", b"Upgrade: \xe9,") + KEY, 400),
+} | {
+    f"a long {line.partition(b':')[0].decode()}": (GOOD + UPGRADE + KEY[:-2] + long, 431)
+    for line in (UPGRADE + KEY).splitlines()
+    for long in [b"\r\n" + line + b"," + b"a" * 9_000 + b"\r\n"]
 }
 
 
