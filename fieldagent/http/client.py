@@ -25,6 +25,8 @@ from fieldagent.system import waits
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"
 _READ_SIZE = 16_384
+_INTERIM_MOST = 32
+"""Of status 100 to 199 before the answer itself (RFC 9110 15.2)."""
 
 
 Opener = Callable[[str, int], Awaitable[trio.SocketStream]]
@@ -152,7 +154,7 @@ async def _exchange(
 
 
 async def _read_reply(stream: trio.abc.Stream, protocol: h11.Connection, max_body: int) -> Reply:
-    status, headers, body = 0, {}, bytearray()
+    status, headers, body, interim = 0, {}, bytearray(), 0
     while len(body) <= max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
@@ -163,6 +165,8 @@ async def _read_reply(stream: trio.abc.Stream, protocol: h11.Connection, max_bod
             body += event.data
         elif not isinstance(event, h11.InformationalResponse):
             break
+        elif (interim := interim + 1) > _INTERIM_MOST:
+            raise RequestFailed(f"more than {_INTERIM_MOST} interim answers, and no final one")
     return Reply(status, headers, bytes(body[:max_body]))
 
 

@@ -129,6 +129,13 @@ async def test_an_interim_answer_is_passed_over() -> None:
         assert (await post(f"http://127.0.0.1:{port}/")).body == b"yes"
 
 
+async def test_interim_answers_without_end_are_no_answer() -> None:
+    """Of a receiver that keeps its senders busy."""
+    async with answering(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1_000) as port:
+        with pytest.raises(RequestFailed, match="more than 32 interim answers"):
+            await post(f"http://127.0.0.1:{port}/")
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"\n"],
