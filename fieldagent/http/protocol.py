@@ -25,6 +25,8 @@ _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _BODYLESS = frozenset({101, 204, 304})
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~]*")
 """One that cannot become two: a value may come from a caller's own words."""
+_EMPTY_LINES = re.compile(rb"(?:\r\n){1,8}")
+"""RFC 9112 2.2: left over from an older client's body. More of them are no request."""
 _CLOSE = re.compile(r"(?:^|,)[ \t]*close[ \t]*(?:,|$)", re.IGNORECASE)
 
 
@@ -113,8 +115,8 @@ class ServerProtocol:
 
     def _read_head(self) -> Request | Wait:
         buffer = self._buffer
-        while buffer.startswith(b"\r\n"):  # RFC 9112 2.2: left over from an older client's body
-            del buffer[:2]
+        if empty := _EMPTY_LINES.match(buffer):
+            del buffer[: empty.end()]
         if not buffer or buffer == b"\r":
             return Wait.NOTHING if self._ended else Wait.IDLE
         end = buffer.find(b"\r\n\r\n", max(0, self._scanned - 3)) + 4

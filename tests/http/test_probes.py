@@ -98,6 +98,7 @@ CLOSED = [
         200,
     ),
     # The request line, RFC 9112 section 3
+    ("9112-2.2 endless CRLF", b"\r\n" * 9 + GET + HOST + b"\r\n", 400),
     ("9112-2.2 bare LF", b"GET / HTTP/1.1\nHost: localhost:PORT\n\n", 400),
     ("9112-2.2 bare LF in a header", GET + b"Host: localhost:PORT\nX: y\r\n\r\n", 400),
     ("9112-2.2 bare CR", GET + HOST + b"X: a\rb\r\n\r\n", 400),
