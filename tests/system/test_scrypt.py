@@ -1,0 +1,38 @@
+"""What a guess at a password costs in memory, whoever makes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+GUESS = 16 * 1024
+"""KiB that scrypt takes for one."""
+CALLERS = 12
+ALL_AT_ONCE = f"""
+import threading
+from fieldagent.system.scrypt import password_matches
+
+def most():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+def guess():
+    together.wait()
+    password_matches("a guess", None)
+
+together = threading.Barrier({CALLERS})
+before = most()
+callers = [threading.Thread(target=guess) for _ in range({CALLERS})]
+for each in callers:
+    each.start()
+for each in callers:
+    each.join()
+print(most() - before)
+"""
+
+
+def test_many_threads_take_no_more_memory_than_two() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ALL_AT_ONCE], check=True, capture_output=True, text=True
+    )
+    assert int(done.stdout) < 4 * GUESS
