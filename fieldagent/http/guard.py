@@ -24,9 +24,8 @@ _FOLD = re.compile(rb"\r\n[ \t]")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
 _ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)
 _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
-
-
-_FORM = re.compile(r"application/x-www-form-urlencoded[ \t]*(;.*)?", re.IGNORECASE)
+_FORM_TYPE = "application/x-www-form-urlencoded"
+_FORM = re.compile(rf"{_FORM_TYPE}[ \t]*(;.*)?", re.IGNORECASE)
 
 
 def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
@@ -108,8 +107,9 @@ def check_content(request: Request, admission: Admission) -> None:
         )
     given = headers.get("content-type", "")
     if not _JSON.fullmatch(given) and not (admission.forms and _FORM.fullmatch(given)):
-        accepted = (("Accept", "application/json"),)
-        raise Problem(415, "send the body with Content-Type: application/json", headers=accepted)
+        taken = ("application/json", *[_FORM_TYPE] * admission.forms)
+        detail = f"send the body with Content-Type: {' or '.join(taken)}"
+        raise Problem(415, detail, headers=(("Accept", ", ".join(taken)),))
 
 
 def required_body(request: Request) -> bytes:

@@ -64,12 +64,17 @@ def _take(data: bytes, tag: int) -> tuple[bytes, bytes]:
 
 def verify(token: str, key: PublicKey) -> dict[str, Any]:
     """The claims of a token that `key` has signed. Raises RemoteProtocolError."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise RemoteProtocolError(f"a JSON Web Token has three parts, not {len(parts)}")
+    head, claims, signature = parts
     try:
-        head, claims, signature = token.split(".")
         algorithm = json.loads(_decode(head))["alg"]
         signed = int.from_bytes(_decode(signature), "big")
         document = json.loads(_decode(claims))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (KeyError, TypeError, RecursionError):
+        raise RemoteProtocolError("not a JSON Web Token: its head names no algorithm") from None
+    except ValueError as error:
         raise RemoteProtocolError(f"not a JSON Web Token: {error}") from None
     if algorithm != "RS256":
         named = str(algorithm)[:20]

@@ -87,6 +87,33 @@ async def test_what_is_not_signed_stored_or_known() -> None:
         assert reply.status == 400
 
 
+PARTS = "three parts, not"
+ALGORITHM = "names no algorithm"
+UNUSABLE: dict[str, tuple[bytes, str]] = {
+    "no token": (b"data=00", PARTS),
+    "two parts": (b"JWT=a.b", PARTS),
+    "a list for a head": (b"JWT=WzFd.e30.AA", ALGORITHM),
+    "a head without it": (b"JWT=e30.e30.AA", ALGORITHM),
+    "a deep head": (b"JWT=" + b"W1tb" * 2_000 + b".e30.AA", ALGORITHM),
+    "no ASCII": (b"JWT=\xff", "not all of it is ASCII"),
+    "null": (b"null", "it holds something else"),
+    "an array": (b"[]", "it holds something else"),
+    "a text": (b'"a"', "it holds something else"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
+    """Who sets this up at RockBLOCK reads it there."""
+    body, why = UNUSABLE[name]
+    kind = FORMS if b"=" in body else "application/json"
+    async with serving(router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
+        headers = (("Content-Type", kind),)
+        reply = await request("POST", url + PATH, headers=headers, body=body, deadline=20)
+    assert reply.status in (400, 401)
+    assert why in json.loads(reply.body)["detail"]
+
+
 async def test_no_form_holds_up_the_others() -> None:
     store = Store()
     async with serving(router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
@@ -110,6 +137,12 @@ async def test_a_form_is_taken_there_and_nowhere_else() -> None:
         headers = (("Content-Type", FORMS),)
         reply = await request("POST", f"{url}/api", headers=headers, body=b"a=1", deadline=20)
         assert reply.status == 415
+        assert FORMS not in reply.headers["accept"]
+    async with serving(router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
+        headers = (("Content-Type", "text/plain"),)
+        reply = await request("POST", url + PATH, headers=headers, body=b"a=1", deadline=20)
+        assert reply.status == 415
+        assert FORMS in reply.headers["accept"]
 
 
 class Service:

@@ -75,9 +75,13 @@ def _form(asked: Request) -> dict[str, str]:
     try:
         if asked.headers.get("content-type", "").startswith("application/json"):
             document = load_document(body)
-            return {str(name): str(value) for name, value in document.items()}
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True))
-    except (NotJson, ValueError, AttributeError) as error:
+            if not isinstance(document, dict):
+                raise NotJson("it holds something else")
+            return {name: str(value) for name, value in document.items()}
+        if not body.isascii():
+            raise NotJson("not all of it is ASCII")
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
+    except (NotJson, ValueError) as error:
         why = str(error)[:_SHOWN]
         raise Problem(400, f"the body is neither a form nor a JSON object: {why}") from None
 
