@@ -164,6 +164,18 @@ def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> Non
         assert spent in command(kit, "status").stdout
 
 
+def test_what_was_begun_says_what_it_waits_for(tmp_path: Path) -> None:
+    """After a session of which nobody knows how it ended: the link rests, or the modem is gone."""
+    with sky(tmp_path, 0) as above, agent(tmp_path) as kit:
+        for _ in range(8):
+            above.type("status 18")
+        number = queue(kit, "x")
+        until(lambda: waits(kit, number)["reason"].startswith("the last session failed; next try"))
+        above.type("unplug")
+        until(lambda: "; next try " in waits(kit, number)["reason"])
+        until(lambda: str(tmp_path) in waits(kit, number)["reason"])
+
+
 def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "1", "satellite-sos-reserve": "0"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:

@@ -28,8 +28,8 @@ SESSION_MAX = SESSION_TIME + 30.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Seconds in which +SBDWB is answered once the payload has gone, at so many bytes a second."""
 FILL_EVERY = 0.1
-READ_MAX = WRITE_MAX + sbd.MT_BYTES / SLOWEST
-"""Seconds in which a message is read out of the modem, its end included."""
+READ_MAX = WRITE_MAX + sbd.MT_BYTES / 60.0
+"""Seconds in which a message is read out of the modem, its end included: also at 600 baud."""
 
 
 class ModemSilent(Exception):

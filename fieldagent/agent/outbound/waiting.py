@@ -81,7 +81,9 @@ class WaitReasons:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
             return "the agent has just started, and takes up what waits", None
-        if sequence in queue.taken():
+        # Begun, and not ended: it is not known whether it left.
+        rests = hindrance.is_away or hindrance.reason == _RESTS
+        if sequence in queue.taken() and not rests:
             return "it is being sent", None
         look = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
         if hindrance.is_away:
@@ -112,7 +114,8 @@ class WaitReasons:
         if held := outbox.held_back():
             renewal = self._steady + outbox.budget.renews_in()
             return _Hindrance(held, renewal, renewal, is_away=False)
-        return _Hindrance("" if look is None else _RESTS, look, urgent, is_away=False)
+        rests = look is not None and link.state is not LinkState.BUSY
+        return _Hindrance(_RESTS if rests else "", look, urgent, is_away=False)
 
     def _unix(self, steady: float) -> float:
         return round(self._now + max(0.0, steady - self._steady), 3)
