@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 _WAIT = re.compile(r'wait\s*=\s*(?:([0-9]{1,9})|"([0-9]{1,9})")\s*(?:;.*)?', re.IGNORECASE)
-_SPLIT = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
-"""At commas outside of quotes."""
+_PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
+"""Between commas outside of quotes."""
 
 
 def preferred_wait(headers: Mapping[str, str]) -> int | None:
@@ -15,7 +15,7 @@ def preferred_wait(headers: Mapping[str, str]) -> int | None:
 
     Of several the first counts, and what cannot be read is ignored (section 2).
     """
-    for preference in _SPLIT.split(headers.get("prefer", "")):
+    for preference in _PREFERENCE.findall(headers.get("prefer", "")):
         if found := _WAIT.fullmatch(preference.strip()):
             return int(found[1] or found[2])
     return None
