@@ -21,8 +21,9 @@ from fieldagent.system.properties import WrongProperty
 from fieldagent.system.properties import url as read_url
 from fieldagent.webhook.signature import PREFIX, read_secrets
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*")
-"""RFC 9110 5.1 and 5.5, in ASCII."""
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
+"""Of a header, RFC 9110 5.1 and 5.5, in ASCII."""
 _VISIBLE = re.compile(r"[!-~]+")
 _OURS = {
     "authorization",
@@ -67,7 +68,8 @@ def new(
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
     """Its number; `webhook.id` counts for nothing. Raises Refused for headers of another kind."""
     for name, value in webhook.headers.items():
-        if not _HEADER.fullmatch(f"{name}:{value}") or name.lower() in _OURS:
+        can_be = _NAME.fullmatch(name) and _VALUE.fullmatch(value)
+        if not can_be or name.lower() in _OURS:
             raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
     ((id_,),) = db.execute(
         "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created, after)"

@@ -502,3 +502,13 @@ async def test_dead_letters_of_another_workspace_are_left_alone(store: Store) ->
         assert (
             await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now)) == 1
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("a:b", "c"), ("a", " b"), ("a", "b\t"), ("a b", "c"), ("a", "b\r\nc: d"), ("Host", "c")],
+)
+def test_a_header_that_could_not_be_sent_is_refused(store: Store, name: str, value: str) -> None:
+    webhook = webhook_directory.new("https://example.org/", headers={name: value})
+    with pytest.raises(Refused):
+        store.once(lambda db: webhook_directory.add(db, 1, webhook, now=1.0))
