@@ -35,6 +35,15 @@ NO_BODY = 1_024
 _Methods = dict[str, Route]
 
 
+def leads_to(path: str) -> Callable[[Request], Awaitable[Response]]:
+    """A handler that sends a browser there (RFC 9110 15.4.4)."""
+
+    async def lead(request: Request) -> Response:
+        return Response(303, headers=(("Location", path),))
+
+    return lead
+
+
 def router(table: Iterable[Route]) -> Judge:
     """Finds the route and asks its judge, or raises 404 or 405. A literal pattern goes before a
     named segment; GET answers HEAD too; OPTIONS tells what is allowed."""

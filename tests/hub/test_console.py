@@ -65,6 +65,7 @@ def foreign(running: Hub) -> list[str]:
 def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str) -> None:
     settle_in(database)
     with hub(tmp_path, {"database": database}) as running:
+        assert call(running, "GET", "/")[1]["Location"] == "/console"
         page, headers, _ = call(running, "GET", "/console")
         assert page == 200 and "'unsafe" not in headers["Content-Security-Policy"]
         assert sign_in(running, "olga@example.org", "wrong")[0] == 401

@@ -16,7 +16,7 @@ from fieldagent.http.cookie import cookie_of, set_cookie
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, leads_to, router
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
 from fieldagent.system.rate import Rate, retry_after
@@ -59,7 +59,7 @@ class Entrance:
             if self._knows(head):
                 return await judge(head)
             if head.method == "GET" and head.path == "/":
-                return Admission(_to_the_entrance)
+                return Admission(leads_to("/enter"))
             raise Problem(401, "sign in first, at /enter")
 
         return at_the_door
@@ -114,10 +114,6 @@ class Entrance:
         for who, rate in ((source_of(peer), TRIES), ("", ALL_TRIES)):
             if who in self._tats:
                 self._tats[who] -= 60.0 / rate.per_minute
-
-
-async def _to_the_entrance(request: Request) -> Response:
-    return Response(303, headers=(("Location", "/enter"),))
 
 
 def _too_many(wait: float) -> Problem:

@@ -15,7 +15,7 @@ from fieldagent.http.cookie import set_cookie
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route
+from fieldagent.http.routes import Route, leads_to
 from fieldagent.hub import directory, sessions
 from fieldagent.hub.authentication import Authentication
 from fieldagent.hub.caller import ADMINISTRATOR, Caller, Purpose
@@ -72,6 +72,7 @@ class Console:
         return [
             *files.routes("/console", "/console/file", __name__, NAMES, pictures_of),
             *map_tiles.routes(settings.map_file, signed_in, tiles or None),
+            Route("GET", "/", leads_to("/console")),
             Route("GET", "/console/session", self.who, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),
             Route("DELETE", "/console/session", self.sign_out),
