@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -38,3 +39,27 @@ def mounted(place: Path, *what: str | Path) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(["umount", place], check=True)
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """64 MiB."""
+    with mounted(place, "-t", "tmpfs", "-o", "size=64m", "tmpfs"):
+        yield place
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Others leave so many bytes free."""
+    logs = disk / "logs"
+    with logs.open("ab") as file:
+        while True:
+            statistics = os.statvfs(disk)
+            room = statistics.f_bavail * statistics.f_frsize - leave
+            try:
+                os.posix_fallocate(file.fileno(), file.tell(), room)
+            except OSError as error:
+                # An agent that has just started takes some of it at this very moment.
+                if error.errno != errno.ENOSPC:
+                    raise
+            else:
+                return logs

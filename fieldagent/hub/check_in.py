@@ -8,14 +8,13 @@ for `PATIENCE` more, the alarm is raised: on the list of SOS, and to webhooks.
 from __future__ import annotations
 
 import logging
-from math import inf
 from typing import Any, NamedTuple
 
 from fieldagent.hub import ledger, sos
 from fieldagent.hub.audit import ADMINISTRATION
 from fieldagent.hub.directory import note_of_device
 from fieldagent.hub.ledger import Posting
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import clock_time, minutes_in_words
 
@@ -165,13 +164,13 @@ def look(db: Db, now: float) -> list[str]:
 
 def next_late(db: Db) -> float:
     """When `look` finds something."""
-    ((soonest,),) = db.execute(
+    return earliest(
+        db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"
         " JOIN device ON device.id = device WHERE sos IS NULL AND disabled IS NULL",
         PATIENCE,
         PATIENCE,
     )
-    return inf if soonest is None else float(soonest)
 
 
 def _words(

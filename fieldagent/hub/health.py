@@ -69,6 +69,8 @@ class Health:
             return "the hub is stopping"
         if not await self._answers():
             return REASON
+        if not await self._has_room():
+            return "the disk is full: make room on it; nothing goes on before"
         return self._supervisor.trouble()
 
     async def _answers(self) -> bool:
@@ -80,6 +82,11 @@ class Health:
             return True
         return False
 
+    async def _has_room(self) -> bool:
+        with suppress(StoreFailed, StoreUnavailable):
+            return await self._store.has_room()
+        return True
+
     async def metrics(self, request: Request) -> Response:
         """What the process knows by itself is told whether the database answers or not."""
         read: dict[str, float] = {}
@@ -90,7 +97,8 @@ class Health:
                 took = trio.current_time() - began
                 read = await _figures(self._store, self._clock())
                 read["database_answer_seconds"] = took
-        values = {"database_up": int(bool(read)), **read, **self._counters()}
+        here = {"database_up": int(bool(read)), "disk_full": int(not await self._has_room())}
+        values = {**here, **read, **self._counters()}
         families = [*_families(values), *self._figures.families()]
         faults = [
             Sample(times, {"part": part}) for part, times in self._supervisor.counts().items()
@@ -102,6 +110,7 @@ class Health:
 
 GAUGES = {
     "database_up": "1 while the database answers.",
+    "disk_full": "1 while the disk of the database's file has no room.",
     "database_answer_seconds": "What the database took to answer this time.",
     "items": "Items that are kept: at most, some between them may have been deleted.",
     "deliveries_waiting": "Items that a kit has not confirmed, for each kit.",

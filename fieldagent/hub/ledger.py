@@ -10,12 +10,11 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import inf
 from typing import NamedTuple
 
 from fieldagent.hub import ring_alerts, sos
 from fieldagent.hub.contract import Bearer, Estimate
-from fieldagent.hub.store.contract import Db, Overtaken, insert, marks, one_of
+from fieldagent.hub.store.contract import Db, Overtaken, earliest, insert, marks, one_of
 from fieldagent.package.package import CALLED_OFF, Item, Message, Waypoint
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
@@ -386,8 +385,7 @@ def expire(db: Db, now: float) -> int:
 def next_expiry(db: Db) -> float:
     """When `expire` finds something."""
     sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
-    ((soonest,),) = db.execute(sql)
-    return inf if soonest is None else float(soonest)
+    return earliest(db, sql)
 
 
 def forget(db: Db, *, before: float) -> int:

@@ -10,7 +10,6 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from math import inf
 from typing import Any
 
 from fieldagent.hub import ring_alerts
@@ -29,7 +28,7 @@ from fieldagent.hub.envelope_packing import (
 )
 from fieldagent.hub.lease import IS_LINKED
 from fieldagent.hub.operator.contract import Verdict
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
@@ -89,7 +88,8 @@ _REACHED = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
 def next_due(db: Db) -> float:
     """When `is_due` may come to hold by itself, at the soonest; 0 for a moment that nobody knows:
     for what waits until its device is linked no more, or has credits."""
-    ((soonest,),) = db.execute(
+    return earliest(
+        db,
         "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"
         " WHERE delivery.device = device.id AND state = 'waiting' AND satellite_from IS NOT NULL)"
         f" AS at FROM device WHERE {_REACHED} UNION ALL SELECT 0 FROM device WHERE {_REACHED}"
@@ -97,9 +97,8 @@ def next_due(db: Db) -> float:
         " AND state = 'waiting' AND urgent = 1)"
         " UNION ALL SELECT CASE WHEN claimed_until > not_before THEN claimed_until"
         " ELSE not_before END FROM mobile_terminated JOIN device ON device.id = device"
-        f" WHERE {_REACHED}) AS times"
+        f" WHERE {_REACHED}) AS times",
     )
-    return inf if soonest is None else float(soonest)
 
 
 _DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"

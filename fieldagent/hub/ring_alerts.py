@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
 
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, earliest
 from fieldagent.system.lazy_dataclass import dataclass
 
 PAUSES = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
@@ -105,8 +104,7 @@ def is_due(db: Db, now: float) -> bool:
 
 def next_due(db: Db) -> float:
     """When `is_due` may come to hold by itself, at the soonest."""
-    ((soonest,),) = db.execute("SELECT min(due) FROM ring_alert WHERE until > due")
-    return inf if soonest is None else float(soonest)
+    return earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
 
 def claim(db: Db, now: float) -> list[RingAlert]:

@@ -94,8 +94,7 @@ class Package:
     def urgent(self) -> bool:
         """An SOS, or the word that it is over: whoever got that sets out. Each takes every channel,
         waits for no budget, and never expires."""
-        calls_off = isinstance(self.item, Message) and self.item.content == CALLED_OFF
-        return self.sos or calls_off
+        return self.sos or self.item == Message(CALLED_OFF)
 
     def stamped(self, now: float) -> Package:
         """A position without a time gets `now`: a queued fix must not look fresh hours later."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.journal.test_full_disk import disk, fill
+from tests.agent.journal.test_full_disk import disk
 from tests.breaking import environment
-from tests.machine import mounted
+from tests.machine import fill, mounted
 from tests.processes import MODULE, Agent, agent, until
 
 __all__ = ["disk"]

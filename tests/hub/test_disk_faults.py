@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tests.breaking import Put, environment
 from tests.disk import Fault
 from tests.hub.alps import Alps
 from tests.hub.test_journey import Receiver, folder, receiver
+from tests.hub.test_outage import call
 from tests.processes import (
     MODULE,
     PATIENCE,
@@ -114,6 +115,15 @@ class Coast:
         posted, came = ({text for _, text in found} for found in (self.posted(), self.came()))
         return posted >= set(posts) and came >= pushes
 
+    def is_done(self, running: Hub) -> bool:
+        """Nothing more comes: it has ended, all is there, or the disk takes nothing, which it
+        tells."""
+        if running.process.poll() is not None or self.is_all_there(POSTS, self.accepted):
+            return True
+        with suppress(OSError, HTTPException):
+            return "the disk is full" in call(running, "GET", "/healthz")[2]
+        return False
+
 
 def is_once(found: list[tuple[str, str]], wanted: list[str]) -> bool:
     """Each under one id, and at most one more time under that."""
@@ -130,11 +140,7 @@ def run_with(coast: Coast, kit: Agent, **env: str) -> tuple[str, int]:
             accepted = [coast.post(kit, text) for text in POSTS]
             assert all(accepted)
             coast.push()
-            until(
-                lambda: (
-                    running.process.poll() is not None or coast.is_all_there(POSTS, coast.accepted)
-                )
-            )
+            until(lambda: coast.is_done(running))
             code = ended(running)
             return "\n".join(running.lines), code
     except NeverReady as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -101,9 +102,19 @@ def one_of(db: Db, values: Collection[Any]) -> tuple[str, Sequence[Any]]:
     return f"IN ({marks(values)})", [*values]
 
 
+def earliest(db: Db, sql: str, *parameters: Any) -> float:
+    """The moment that this SELECT of one minimum finds; infinity where there is none."""
+    ((soonest,),) = db.execute(sql, *parameters)
+    return inf if soonest is None else float(soonest)
+
+
 def marks(values: Collection[Any]) -> str:
     """One for each."""
     return ", ".join("?" * len(values))
+
+
+SOMETHING = "UPDATE workspace SET name = name"
+"""Writes, and changes nothing."""
 
 
 class Overtaken(Exception):
@@ -136,6 +147,9 @@ class Store(Protocol):
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         """Run `operation`, which only looks."""
+
+    async def has_room(self) -> bool:
+        """Whether the disk takes what is written. Raises StoreUnavailable, StoreFailed."""
 
     def heard(self, topic: str) -> trio.Event:
         """Set at the next announcement of `topic`: ask for it before reading what may change."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.hub.store.contract import ANYTHING, Db, OtherVersion, Topics
+from fieldagent.hub.store.contract import ANYTHING, SOMETHING, Db, OtherVersion, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
@@ -129,6 +129,9 @@ class SqliteStore:
     async def read(self, operation: Callable[[Db], T]) -> T:
         await trio.lowlevel.checkpoint()
         return operation(_SqliteDb(self._reader))
+
+    async def has_room(self) -> bool:
+        return await self._group.has_room(lambda connection: connection.execute(SOMETHING))
 
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +13,7 @@ import trio
 
 from fieldagent.agent.journal.journal import RESERVE_FROM, RESERVE_PAGES, Journal, Operation
 from fieldagent.store.group import StoreFull
-from tests.machine import mounted
+from tests.machine import fill, small_disk
 from tests.processes import MODULE, Agent, sky, until
 
 MIB = 1 << 20
@@ -25,26 +23,8 @@ NO_RESERVE = RESERVE_FROM - MIB
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """64 MiB."""
-    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=64m", "tmpfs") as place:
+    with small_disk(tmp_path / "disk") as place:
         yield place
-
-
-def fill(disk: Path, leave: int = 0) -> Path:
-    """Others leave so many bytes free."""
-    logs = disk / "logs"
-    with logs.open("ab") as file:
-        while True:
-            statistics = os.statvfs(disk)
-            room = statistics.f_bavail * statistics.f_frsize - leave
-            try:
-                os.posix_fallocate(file.fileno(), file.tell(), room)
-            except OSError as error:
-                # An agent that has just started takes some of it at this very moment.
-                if error.errno != errno.ENOSPC:
-                    raise
-            else:
-                return logs
 
 
 def agent_on(disk: Path, home: Path) -> Agent:

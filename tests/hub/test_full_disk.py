@@ -1,0 +1,38 @@
+"""A hub on a disk that others have filled says so to whoever watches over it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.hub.alps import Alps
+from tests.hub.test_outage import call
+from tests.machine import fill, small_disk
+from tests.processes import hub, until
+
+
+def test_probes_and_figures_tell_until_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        database = str(disk / "hub.sqlite3")
+        alps = Alps(database)
+        with hub(tmp_path, {"database": database}) as running:
+
+            def pushed() -> int:
+                headers = {"Content-Type": "application/json", **alps.proof}
+                body = json.dumps({**alps.body, "message": {"content": "a message"}})
+                return call(running, "POST", "/api/package", headers, body)[0]
+
+            others = fill(disk)
+            until(lambda: pushed() == 507)
+            status, _, told = call(running, "GET", "/healthz")
+            assert status == 503
+            assert "the disk is full: make room on it; nothing goes on before" in told
+            assert "fieldagent_hub_disk_full 1" in call(running, "GET", "/metrics")[2]
+            assert call(running, "GET", "/livez")[0] == 200
+            assert call(running, "GET", "/console")[0] == 200, "there is something to read still"
+            # Whoever was told to send nothing here makes it come back by nothing but its probes.
+            others.unlink()
+            assert call(running, "GET", "/healthz")[0] == 200
+            assert "fieldagent_hub_disk_full 0" in call(running, "GET", "/metrics")[2]
+            assert pushed() == 200
+            assert running.stop() == 0
