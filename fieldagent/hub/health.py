@@ -16,7 +16,7 @@ from fieldagent.hub import dead_letters, lease
 from fieldagent.hub.backlog import DEAD, DELIVERIES, WEBHOOKS, backlog
 from fieldagent.hub.figures import Figures
 from fieldagent.hub.not_now import REASON
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, finds_room
 from fieldagent.store.group import StoreFailed, StoreUnavailable
 from fieldagent.system.supervisor import Supervisor
 
@@ -69,7 +69,7 @@ class Health:
             return "the hub is stopping"
         if not await self._answers():
             return REASON
-        if not await self._has_room():
+        if not await self._finds_room():
             return "the disk is full: make room on it; nothing goes on before"
         return self._supervisor.trouble()
 
@@ -82,9 +82,9 @@ class Health:
             return True
         return False
 
-    async def _has_room(self) -> bool:
+    async def _finds_room(self) -> bool:
         with suppress(StoreFailed, StoreUnavailable):
-            return await self._store.has_room()
+            return await finds_room(self._store)
         return True
 
     async def metrics(self, request: Request) -> Response:
@@ -97,7 +97,7 @@ class Health:
                 took = trio.current_time() - began
                 read = await _figures(self._store, self._clock())
                 read["database_answer_seconds"] = took
-        here = {"database_up": int(bool(read)), "disk_full": int(not await self._has_room())}
+        here = {"database_up": int(bool(read)), "disk_full": int(not await self._finds_room())}
         values = {**here, **read, **self._counters()}
         families = [*_families(values), *self._figures.families()]
         faults = [

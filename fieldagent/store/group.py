@@ -80,8 +80,6 @@ class GroupCommit(Generic[C]):
         self._ended = False
         self.failed: StoreFailed | None = None
         """Set once and for all when the disk refused a commit."""
-        self._full = False
-        """The disk has been full since a commit that wrote."""
 
     async def commit(self, operation: Callable[[C], T]) -> T:
         """Run `operation` in a transaction and return once it is on disk.
@@ -114,17 +112,6 @@ class GroupCommit(Generic[C]):
         if order.error is not None:
             raise order.error
         return order.result
-
-    async def has_room(self, write: Callable[[C], object]) -> bool:
-        """Whether the disk takes what is written; `write` is tried where it was full. Raises
-        StoreFailed, StoreUnavailable."""
-        if self._full:
-            try:
-                await self.commit(write)
-            except StoreFull:
-                return False
-            self._full = False
-        return True
 
     async def news(self) -> None:
         """Wait until something is committed."""
@@ -170,7 +157,6 @@ class GroupCommit(Generic[C]):
         for order in orders:
             if isinstance(order.error, StoreFailed):
                 self.failed = order.error
-            self._full |= isinstance(order.error, StoreFull)
             if order.caller is not None:
                 trio.lowlevel.reschedule(order.caller)
         self._news.set()

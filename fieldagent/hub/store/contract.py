@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import trio
 
-from fieldagent.store.group import StoreFailed, StoreUnavailable
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.lazy_dataclass import dataclass
 
 T = TypeVar("T")
@@ -113,10 +114,6 @@ def marks(values: Collection[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
-SOMETHING = "UPDATE workspace SET name = name"
-"""Writes, and changes nothing."""
-
-
 class Overtaken(Exception):
     """Another transaction has changed meanwhile what this one builds on: it is carried out
     again."""
@@ -125,6 +122,8 @@ class Overtaken(Exception):
 class Store(Protocol):
     shared: bool
     """Whether several processes of the hub use it at one time."""
+    full: bool
+    """What was to be written last found the disk full."""
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         """Run `operation` in a transaction, and return once it is on disk.
@@ -148,9 +147,6 @@ class Store(Protocol):
     async def read(self, operation: Callable[[Db], T]) -> T:
         """Run `operation`, which only looks."""
 
-    async def has_room(self) -> bool:
-        """Whether the disk takes what is written. Raises StoreUnavailable, StoreFailed."""
-
     def heard(self, topic: str) -> trio.Event:
         """Set at the next announcement of `topic`: ask for it before reading what may change."""
 
@@ -162,6 +158,15 @@ class Store(Protocol):
         """Run `operation` in a transaction of its own, without trio and beside a running hub."""
 
     def close(self) -> None: ...
+
+
+async def finds_room(store: Store) -> bool:
+    """Whether its disk takes what is written; where it was full, something is. Raises
+    StoreUnavailable, StoreFailed."""
+    if store.full:
+        with suppress(StoreFull):
+            await store.commit(lambda db: db.execute("UPDATE workspace SET name = name"))
+    return not store.full
 
 
 class Topics:

@@ -18,14 +18,7 @@ from typing import Any, TypeVar
 import psycopg
 import trio
 
-from fieldagent.hub.store.contract import (
-    ANYTHING,
-    SOMETHING,
-    DatabaseOptions,
-    Db,
-    Overtaken,
-    Topics,
-)
+from fieldagent.hub.store.contract import ANYTHING, DatabaseOptions, Db, Overtaken, Topics
 from fieldagent.hub.store.postgres_connections import Connection, Connections
 from fieldagent.hub.store.postgres_schema import migrate, require
 from fieldagent.hub.store.shared_reads import SharedReads
@@ -85,6 +78,7 @@ class PostgresStore:
     """Implements `Store`."""
 
     shared = True
+    full = False  # a server whose disk is full cannot be used, and says why
 
     def __init__(self, database: str, options: DatabaseOptions) -> None:
         self._connections = Connections(database, options)
@@ -204,9 +198,6 @@ class PostgresStore:
         return result
 
     # Listening.
-
-    async def has_room(self) -> bool:
-        return await self._group.has_room(lambda db: db.execute(SOMETHING))
 
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.hub.store.contract import ANYTHING, SOMETHING, Db, OtherVersion, Topics
+from fieldagent.hub.store.contract import ANYTHING, Db, OtherVersion, Topics
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
-from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable
+from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.store.schema import TooNew
 from fieldagent.store.sqlite import LOCKED, connect, copy_whole, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
@@ -68,6 +68,7 @@ class SqliteStore:
     """Implements `Store`."""
 
     shared = False
+    full = False
 
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
@@ -92,14 +93,19 @@ class SqliteStore:
         self._changes_of_others = _data_version(self._writer)
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
+        before = self._writer.total_changes
         try:
             transact(self._writer, orders)
+        except StoreFull:
+            self.full = True
+            raise
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise StoreUnavailable(
                 f"another program has kept {self._file} locked for {LOCKED:g} s"
             ) from error
+        self.full = self.full and self._writer.total_changes == before
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(connection: sqlite3.Connection) -> tuple[T, set[str]]:
@@ -129,9 +135,6 @@ class SqliteStore:
     async def read(self, operation: Callable[[Db], T]) -> T:
         await trio.lowlevel.checkpoint()
         return operation(_SqliteDb(self._reader))
-
-    async def has_room(self) -> bool:
-        return await self._group.has_room(lambda connection: connection.execute(SOMETHING))
 
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)
