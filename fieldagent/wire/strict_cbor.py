@@ -26,7 +26,7 @@ _SCALAR = {
 
 
 def loads(data: bytes) -> Any:
-    """The first item in `data`. Raises RemoteProtocolError."""
+    """The one item that `data` is. Raises RemoteProtocolError, also where bytes stand behind it."""
     _check(data)
     try:
         return cbor2.loads(data)
@@ -62,6 +62,8 @@ def _check(data: bytes) -> None:
             missing.append(length * (2 if major == _MAP else 1))
     if at > len(data):
         raise RemoteProtocolError("not CBOR: it ends in the middle of an item")
+    if at < len(data):
+        raise RemoteProtocolError(f"not CBOR of ours: {len(data) - at} bytes behind the one item")
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:

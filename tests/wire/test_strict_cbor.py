@@ -42,6 +42,8 @@ HOSTILE = {
     "a head cut short": b"\x1b\x00",
     "nothing": b"",
     "no UTF-8": b"\x61\xff",
+    "an acknowledgement with a byte behind it": b"\x82\x01\x01\x00",
+    "an envelope with another behind it": b"\x84\x01\x00\x00\x80" * 2,
 }
 
 
@@ -74,11 +76,13 @@ ours = st.recursive(
 )
 
 
-@given(ours, st.binary(max_size=4))
-def test_what_is_ours_is_read_as_ever(value: Any, behind: bytes) -> None:
+@given(ours, st.binary(min_size=1, max_size=4))
+def test_what_is_ours_is_read_as_ever_and_alone(value: Any, behind: bytes) -> None:
     data = cbor2.dumps(value)
+    with pytest.raises(RemoteProtocolError):
+        loads(data + behind)
     try:
-        assert loads(data + behind) == cbor2.loads(data) == value
+        assert loads(data) == cbor2.loads(data) == value
     except RemoteProtocolError as error:
         assert "nested deeper" in str(error)
 
