@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import field
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -40,6 +41,8 @@ UNSETTLED = 30.0
 """Seconds for which a lower number may still come, where several hubs write."""
 AT_ONCE = 50
 """Rows told in one look."""
+HELD = 5
+"""Rows whose texts a stream holds while it waits for a listener who does not read."""
 
 
 @dataclass(slots=True)
@@ -108,9 +111,12 @@ class EventStreams:
             deadline = trio.current_time() + KEEP_ALIVE
             while trio.current_time() < ends:
                 news = self._store.heard(sos.EVENTS)
-                events = await self._since(caller, topics, items, happened)
-                if events:
-                    yield events
+                found = False
+                async with aclosing(self._since(caller, topics, items, happened)) as pieces:
+                    async for events in pieces:
+                        found = True
+                        yield events
+                if found:
                     deadline = trio.current_time() + KEEP_ALIVE
                     await trio.sleep(REST)
                     continue
@@ -125,30 +131,34 @@ class EventStreams:
 
     async def _since(
         self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower
-    ) -> bytes:
+    ) -> AsyncGenerator[bytes, None]:
         viewer = None if caller.sees_all else caller.member
-        events = b""
         if "item" in topics:
             look = _Look(caller.workspace, viewer, items.place, items.room)
-            for text, place in await self._fresh(_items_behind, _items, look, items):
-                events += _event(place, happened.place, "item", text)
+            async with aclosing(self._fresh(_items_behind, _items, look, items)) as rows:
+                async for told in rows:
+                    at = happened.place
+                    yield b"".join(_event(place, at, "item", text) for text, place in told)
         if "sos" in topics:
             look = _Look(caller.workspace, None, happened.place, happened.room)
-            for text, place in await self._fresh(_happened_behind, _happened, look, happened):
-                events += _event(items.place, place, "sos", text)
-        return events
+            async with aclosing(self._fresh(_happened_behind, _happened, look, happened)) as rows:
+                async for told in rows:
+                    at = items.place
+                    yield b"".join(_event(at, place, "sos", text) for text, place in told)
 
     async def _fresh(
         self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
-    ) -> list[tuple[str, int]]:
-        """What is to be told, and to which place a listener may come back who has had it. Those who
-        look for the same at one moment, as many consoles do, share what is found."""
+    ) -> AsyncGenerator[list[tuple[str, int]], None]:
+        """A few at a time: what is to be told, and to which place a listener may come back who has
+        had it. Those who look for the same at one moment, as many consoles do, share it."""
         rows = await self._store.read_together(behind, look)
         fresh = follower.fresh(rows, self._clock())
-        if not fresh:
-            return []
-        told = await self._store.read_together(texts, tuple(fresh))
-        return [(told[number], fresh[number]) for number in fresh if number in told]
+        numbers = tuple(fresh)
+        for begin in range(0, len(numbers), HELD):
+            few = numbers[begin : begin + HELD]
+            told = await self._store.read_together(texts, few)
+            if told:
+                yield [(told[number], fresh[number]) for number in few if number in told]
 
 
 class _Look(NamedTuple):

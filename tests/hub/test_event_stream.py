@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from fieldagent.hub import sos_desk
-from fieldagent.hub.event_stream import AT_ONCE, EventStreams, Follower
+from fieldagent.hub.event_stream import AT_ONCE, HELD, EventStreams, Follower
 from fieldagent.hub.sos import named
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
@@ -93,6 +93,20 @@ async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Stor
         async with stream(alps, listener.last, frozenset(["item"])) as pieces:
             texts = await Listener(pieces).texts(2 * AT_ONCE + 3)
             assert texts == ["1", "2", *["hay"] * (2 * AT_ONCE + 1)]
+
+
+async def test_a_stream_holds_few_large_items_while_nobody_reads(store: Store) -> None:
+    async with field_of(store) as alps, stream(alps) as pieces:
+        await anext(pieces)
+        await store.commit(partial(enter_many, count=AT_ONCE, text="x" * 20_000))
+        alps.now += 60
+        read = 0
+        while read < AT_ONCE:
+            with trio.fail_after(PATIENCE):
+                piece = await anext(pieces)
+            assert len(piece) < (HELD + 1) * 20_000
+            read += piece.count(b"event: item")
+        assert read == AT_ONCE
 
 
 @pytest.mark.parametrize("last", ["9999.0", "0.9999", "abc", "1"])
