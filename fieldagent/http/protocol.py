@@ -209,6 +209,8 @@ def _request(event: h11.Request, peer: str) -> Request:
     for raw_name, raw_value in event.headers.raw_items():
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    if event.http_version != b"1.1":
+        headers.pop("upgrade", None)  # RFC 9110 7.8: ignored in HTTP/1.0.
     target = event.target.decode("ascii")
     if not target.startswith(("/", "*")):
         target = origin_form(target, headers.get("host", ""), event.method == b"OPTIONS")

@@ -87,6 +87,17 @@ async def test_the_end_of_the_upgrade_is_the_end_of_the_connection() -> None:
         assert echo.ended.is_set()
 
 
+@pytest.mark.parametrize("version, heard", [(b"1.0", b"nothing"), (b"1.1", b"echo")])
+async def test_http_1_0_asks_for_no_upgrade(version: bytes, heard: bytes) -> None:
+    async def tell(request: Request) -> Response:
+        return Response(200, request.headers.get("upgrade", "nothing").encode(), "text/plain")
+
+    async with serving(tell) as server, server.client() as client:
+        await client.send(SWITCH.replace(b"HTTP/1.1", b"HTTP/" + version))
+        answer, body = await client.answer()
+        assert (answer.status_code, body) == (200, heard)
+
+
 async def test_a_stop_ends_it_at_once(clock: Any) -> None:
     echo = Echo()
     async with serving(echo) as server, server.client() as client:
