@@ -19,6 +19,7 @@ import h11
 import trio
 
 from fieldagent.http import tls
+from fieldagent.http.parser_error import in_words
 from fieldagent.http.secure import secured
 from fieldagent.system import waits
 
@@ -190,7 +191,8 @@ def _told_in_words() -> Iterator[None]:
         ended = "the connection was broken off before the answer"
         raise RequestFailed(tls.fault(error.__cause__) or ended) from error
     except h11.RemoteProtocolError as error:
-        raise RequestFailed(f"the answer is not HTTP or was cut short: {error}") from error
+        why = in_words(error)
+        raise RequestFailed(f"the answer is not HTTP or was cut short: {why}") from error
 
 
 def _reason(error: OSError) -> str:

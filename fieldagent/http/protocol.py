@@ -18,6 +18,7 @@ from fieldagent.http import guard as guards
 from fieldagent.http.chunked import ChunkedBody
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Admission, Guard, Request, Response
+from fieldagent.http.parser_error import in_words
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import origin_form, query_pairs
 
@@ -73,7 +74,7 @@ class ServerProtocol:
         try:
             return self._read_head()
         except h11.RemoteProtocolError as error:
-            raise Problem(error.error_status_hint, str(error)) from error
+            raise Problem(error.error_status_hint, in_words(error)) from error
 
     def admit(self, admission: Admission) -> None:
         """The head was let in: its body may come. Raises Problem for one that is not wanted."""

@@ -142,8 +142,9 @@ async def test_interim_answers_without_end_are_no_answer() -> None:
 )
 async def test_no_proper_answer(answer: bytes) -> None:
     async with answering(answer) as port:
-        with pytest.raises(RequestFailed, match="not HTTP or was cut short"):
+        with pytest.raises(RequestFailed, match="not HTTP or was cut short") as failed:
             await post(f"http://127.0.0.1:{port}/")
+        assert "bytearray" not in str(failed.value)
 
 
 async def test_no_answer_in_time(clock: trio.testing.MockClock) -> None:

@@ -292,3 +292,15 @@ async def test_a_memory_channel_is_streamed_and_closed() -> None:
         with pytest.raises(trio.BrokenResourceError):
             while True:
                 await feed.send(b"data: 2\n\n")
+
+
+@pytest.mark.parametrize(
+    "line, shown",
+    [(b"it's a: c", "it's a: c"), (b'"a": c', '"a": c'), (b"a\xff: c", "a\\xff: c")],
+)
+async def test_a_line_that_is_refused_is_shown_as_it_came(line: bytes, shown: str) -> None:
+    async with serving() as server, server.client() as client:
+        await client.send(b"GET / HTTP/1.1\r\n" + HOST + line + b"\r\n\r\n")
+        answer, body = await client.answer()
+        assert answer.status_code == 400
+        assert json.loads(body)["detail"] == f"illegal header line: {shown}"

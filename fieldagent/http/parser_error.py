@@ -1,0 +1,14 @@
+"""What h11 finds wrong with a peer's bytes, as its texts are shown to people."""
+
+from __future__ import annotations
+
+import re
+
+import h11
+
+_SHOWN = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
+
+
+def in_words(error: h11.RemoteProtocolError) -> str:
+    """h11 shows a line that it refuses as Python's bytearray: the line alone is shown here."""
+    return _SHOWN.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))
