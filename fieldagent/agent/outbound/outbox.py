@@ -26,6 +26,7 @@ from fieldagent.agent.outbound.settlement import (
     Settlement,
     after_failure,
     after_success,
+    note_doubt,
     note_sent,
     note_tried,
 )
@@ -158,13 +159,13 @@ class ChannelOutbox:
         reason: str = "",
         retry_after: float = 0.0,
     ) -> None:
+        number, now = transmission.number, self._endings.clock()
+        pieces = self._queue.in_flight[number]
         if outcome is Outcome.DOUBTFUL:
+            await self._journal.persist(note_doubt(self.channel, pieces, reason, now))
             return
         sent = outcome is Outcome.SENT
-        number = transmission.number
-        pieces = self._queue.in_flight[number]
         words = self._words.get(number, Piggybacked())
-        now = self._endings.clock()
         if sent:
             settlement = after_success(self._journal, self._queue, pieces)
             spent = price(self.channel, len(transmission.body))

@@ -24,7 +24,7 @@ from fieldagent.agent.outbound.burst import Burst
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import Status
+from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.outcome import Outcome
 
@@ -117,6 +117,12 @@ def note_tried(
         history.note(db, sequences, queue.channel, event, reason, now)
 
     return store
+
+
+def note_doubt(channel: Channel, pieces: list[Piece], reason: str, now: float) -> Operation[None]:
+    """Writes down why it is not known whether it left."""
+    sequences = [piece.sequence for piece in pieces]
+    return lambda db: history.note(db, sequences, channel, "may have left", reason, now)
 
 
 def _fragment_in_words(piece: Piece) -> str:

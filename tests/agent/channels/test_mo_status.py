@@ -100,6 +100,15 @@ def test_not_sent_for_sure_and_so_tried_again(field: Field, number: int, deliver
     assert field.arrivals(content) == 1
 
 
+@pytest.mark.parametrize("number", DOUBTFUL)
+def test_people_read_why_it_is_not_known(field: Field, number: int) -> None:
+    field.ready().next_session_ends(str(number))
+    answer = field.kit.post(f"in doubt {number}").body
+    doubt, sent = [line for line in field.story(answer["id"]) if line[0] != "accepted"][:2]
+    assert doubt == ("may have left", MO_STATUS[number].means)
+    assert sent[0] == "sent"
+
+
 @pytest.mark.parametrize("number", REFUSED)
 def test_refused(field: Field, number: int) -> None:
     content = f"refused {number}"
