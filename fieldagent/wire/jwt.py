@@ -66,7 +66,7 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
     """The claims of a token that `key` has signed. Raises RemoteProtocolError."""
     parts = token.split(".")
     if len(parts) != 3:
-        raise RemoteProtocolError(f"not a JSON Web Token: it has {len(parts)} of three parts")
+        raise RemoteProtocolError(f"not a JSON Web Token: that has three parts, not {len(parts)}")
     head, claims, signature = parts
     try:
         algorithm = json.loads(_decode(head))["alg"]
