@@ -170,7 +170,7 @@ def test_what_was_begun_says_what_it_waits_for(tmp_path: Path) -> None:
         for _ in range(8):
             above.type("status 18")
         number = queue(kit, "x")
-        until(lambda: waits(kit, number)["reason"].startswith("the last session failed; next try"))
+        until(lambda: waits(kit, number)["reason"].startswith("the connection was lost; next try"))
         above.type("unplug")
         until(lambda: "; next try " in waits(kit, number)["reason"])
         until(lambda: str(tmp_path) in waits(kit, number)["reason"])
