@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -24,13 +25,35 @@ def bare(source: str) -> str:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip()
-    for node in ast.walk(ast.parse(source)):
+    syntax = ast.parse(source)
+    # The last of a line first: the others stay where they are.
+    for row, begin, end in sorted(_types(syntax, lines), reverse=True):
+        line = lines[row - 1].encode()
+        lines[row - 1] = (line[:begin] + line[end:]).decode()
+    for node in ast.walk(syntax):
         if isinstance(node, ast.Expr) and _is_text(node.value) and _is_alone(node, lines):
             assert node.end_lineno is not None
             lines[node.lineno - 1] = f'{" " * node.col_offset}""'
             for row in range(node.lineno, node.end_lineno):
                 lines[row] = ""
     return "\n".join(lines) + "\n"
+
+
+def _types(syntax: ast.Module, lines: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Where functions say of what type their arguments and results are, as compiled code leaves it
+    out too (`bytecode.py`): row, and first and last byte. Those on several lines stay."""
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.arg):
+            said, mark = node.annotation, b":"
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            said, mark = node.returns, b"->"
+        else:
+            continue
+        if said is None or said.lineno != said.end_lineno or said.end_col_offset is None:
+            continue
+        before = lines[said.lineno - 1].encode()[: said.col_offset].rstrip()
+        if before.endswith(mark):
+            yield said.lineno, len(before) - len(mark), said.end_col_offset
 
 
 def _is_alone(node: ast.Expr, lines: list[str]) -> bool:

@@ -23,22 +23,24 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-COMMANDS = (
-    *("check", "completion", "demo", "kit_health", "manual", "page", "provision", "qr_code"),
-    *("hub_database", "hub_deletion", "hub_device", "hub_export", "hub_settings", "hub_sos"),
-    *("cloud_init", "debian_packages", "hub_update", "root_units", "update_offer"),
-    *("settings", "settings_trial", "simulate", "simulate_node", "trial", "update"),
-    *("push", "watch", "webhook"),
+OFTEN = (
+    *(f"fieldagent/cli/{name}.py" for name in ("__init__", "arguments", "subcommand")),
+    *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
+    *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
+    *(f"fieldagent/cli/hub/{name}.py" for name in ("__init__", "arguments")),
+    *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),
 )
-"""Of `fieldagent.cli`: what people and units start now and then."""
+"""Of what `SELDOM` names, what starts with each agent, or with each command."""
 SELDOM = (
-    *("idna/uts46data.py", "fieldagent/simulator/"),
-    "fieldagent/agent/journal/salvage.py",
-    *(f"fieldagent/cli/{name}.py" for name in COMMANDS),
+    *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/simulator/"),
+    *(f"fieldagent/agent/journal/{name}.py" for name in ("carry_over", "salvage")),
+    "fieldagent/system/as_owner.py",
+    *("fieldagent/store/pages.py", "fieldagent/hub/administration/export.py"),
+    *("fieldagent/hub/store/postgres", "idna/uts46data.py"),
 )
-"""What no agent or hub loads as it runs: a table for host names that are not ASCII, the simulator,
-what reads a damaged journal, and commands. Of these the source does, compiled when it is asked
-for."""
+"""What no agent or hub loads as it runs: commands, what root does to a kit, the simulator, what
+reads a damaged journal; what only a hub on PostgreSQL does, which is on no kit; a table for host
+names that are not ASCII. Of these the source does, compiled when it is asked for."""
 FROM_SOURCE = b"""\
 import sys
 place, _, name = __file__.rpartition(sys.implementation.cache_tag + "/")
@@ -51,7 +53,8 @@ def main(tree: Path, target: Path) -> None:
         name = source.relative_to(tree)
         compiled = target / name.with_suffix(".pyc")
         compiled.parent.mkdir(parents=True, exist_ok=True)
-        text = FROM_SOURCE if name.as_posix().startswith(SELDOM) else source.read_bytes()
+        seldom = name.as_posix().startswith(SELDOM) and name.as_posix() not in OFTEN
+        text = FROM_SOURCE if seldom else source.read_bytes()
         compiled.write_bytes(compile_one(text, name.as_posix()))
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fieldagent.agent import settings as agent
+from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.hub import settings as hub
+from fieldagent.hub.operator.known import operators
 from fieldagent.system.properties import Key
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/settings.md"
@@ -45,8 +47,57 @@ installed hub in `/etc/fieldagent/hub.properties`. `tls-certificate` goes with `
 """
 
 
+RADIO_HEAD = """
+### Radios
+
+What `radio-protocol` may be; each is one module of `fieldagent/agent/radios/`, and
+[adding-a-radio.md](adding-a-radio.md) tells how one of your own is made. What belongs to one radio
+is a setting beside the others, and unknown with another.
+
+| `radio-protocol` | for | needs | tells in `GET /api/status` |
+|---|---|---|---|
+"""
+
+
 def page() -> str:
-    return HEAD + AGENT + table(agent.KEYS, agent.NEEDS) + HUB + table(hub.KEYS, {})
+    of_agent = table(agent.KEYS, agent.NEEDS) + radios()
+    return HEAD + AGENT + of_agent + HUB + table(hub.KEYS, {}) + satellite_operators()
+
+
+OPERATORS_HEAD = """
+### Satellite operators
+
+What a device's `operator` may be; each is one module of `fieldagent/hub/operator/`, and
+[adding-an-operator.md](adding-an-operator.md) tells how one of your own is made.
+
+| `operator` | for | settings |
+|---|---|---|
+"""
+
+
+def satellite_operators() -> str:
+    """Return the operators there are as a table."""
+    rows = [
+        f"| `{kind.name}` | {kind.means} | {_names(key.name for key in kind.keys)} |\n"
+        for kind in operators().values()
+    ]
+    return OPERATORS_HEAD + "".join(rows)
+
+
+def radios() -> str:
+    """Return the radios there are as a table, and the settings of each as one."""
+    kinds = [radio(name) for name in RADIOS]
+    rows = [
+        f"| `{kind.name}` | {kind.means} | {_names(kind.needs)} |"
+        f" {'; '.join(f'`{name}`: {means}' for name, means in kind.facts.items())} |"
+        for kind in kinds
+    ]
+    keys = [key for kind in kinds for key in kind.keys]
+    return RADIO_HEAD + "\n".join(rows) + "\n" + table(keys, {})
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def table(keys: Iterable[Key], needs: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from fieldagent.cli.plain_run import plain_run
+from fieldagent.cli.kit.plain_run import plain_run
 
 YOUNG_MAX = 10_000
 """Objects made before the next look for cycles: ours are few, and each look has a price, at the
@@ -31,7 +31,7 @@ def _carry_out(words: Sequence[str]) -> int:
         from fieldagent.cli.arguments import dispatch
 
         return dispatch(words)
-    from fieldagent.cli.run import run
+    from fieldagent.cli.kit.run import run
 
     return run(given)
 

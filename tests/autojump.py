@@ -19,7 +19,8 @@ import trio
 from trio._core._run import GLOBAL_RUN_CONTEXT
 from trio.testing import MockClock
 
-_jump = MockClock._autojump
+jump = MockClock._autojump
+"""At once: for where all that runs is in this one thread."""
 
 
 class _Probe:
@@ -41,7 +42,7 @@ def install() -> None:
     def autojump(clock: MockClock) -> None:
         probe.pass_through()
         if not _a_thread_works() and not _a_child_works() and not _something_has_come():
-            _jump(clock)
+            jump(clock)
 
     MockClock._autojump = autojump  # type: ignore[method-assign, assignment]
 

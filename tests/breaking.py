@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests import offline
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -55,7 +57,7 @@ def environment(home: Path, *changes: Break | Put) -> dict[str, str]:
         f"import json\nfrom tests.breaking import change\n"
         f"change(**json.loads({json.dumps(listed)!r}))\n"
     )
-    return {"PYTHONPATH": f"{folder}:{ROOT}"}
+    return {"PYTHONPATH": offline.path(f"{folder}:{ROOT}")}
 
 
 def change(breaks: list[dict[str, Any]], puts: list[dict[str, Any]]) -> None:

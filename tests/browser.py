@@ -48,9 +48,10 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def page(opened: Any, port: int, screen: str = "390-light") -> Iterator[Any]:
-    """The kit's page. Nothing that the browser refuses, or a script fails at, passes unseen."""
-    context = opened.new_context(**SCREENS[screen])
+def page(opened: Any, port: int, screen: str = "390-light", **how: Any) -> Iterator[Any]:
+    """The kit's page. Nothing that the browser refuses, or a script fails at, passes unseen. `how`
+    else the browser is set up is Playwright's."""
+    context = opened.new_context(**SCREENS[screen], **how)
     context.set_default_timeout(PATIENCE * 1000)
     shown = context.new_page()
     troubles: list[str] = []
@@ -73,6 +74,18 @@ def is_trouble(line: Any) -> bool:
 def keep(shown: Any, name: str) -> None:
     SHOTS.mkdir(parents=True, exist_ok=True)
     shown.screenshot(path=SHOTS / f"{name}.png")
+
+
+def look_of(shown: Any, mark: str, *names: str) -> list[str]:
+    """Styles of the first that a CSS `mark` finds, in one step: what is drawn anew between finding
+    and asking has none."""
+    shown.locator(mark).first.wait_for(state="attached")
+    found: list[str] = shown.evaluate(
+        "([mark, names]) => { const is = getComputedStyle(document.querySelector(mark));"
+        " return names.map((name) => is[name]); }",
+        [mark, names],
+    )
+    return found
 
 
 def faults(shown: Any) -> list[tuple[str, list[str]]]:

@@ -24,7 +24,7 @@ import trio
 import trio.testing
 from hypothesis import HealthCheck, settings
 
-from tests import autojump, disk, leftovers
+from tests import autojump, disk, leftovers, offline
 from tests.processes import PATIENCE
 
 ROOT = Path(__file__).parents[1]
@@ -62,14 +62,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=turn)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     leftovers.mark()
+    offline.install()
+    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
+        # Not the workers themselves, which have the guard of this process.
+        offline.hold_what_is_started()
     autojump.install()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def pytest_unconfigure() -> None:
     leftovers.end(os.getpid())
+    offline.forget()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """What a test has started may say more until it is taken down."""
+    yield
+    if told := offline.left():
+        pytest.fail(told)
 
 
 @pytest.fixture(scope="module", autouse=True)

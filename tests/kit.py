@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ import trio.testing
 
 from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
-from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import history, inbound, outbound, sos
+from fieldagent.agent.inbound.incident_news import IncidentNews
+from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.journal import history, inbound, incident, outbound
 from fieldagent.agent.journal.history import Line
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Storage
@@ -76,8 +78,10 @@ class Core:
         return self.standing(id_).sequence
 
     def declared(self) -> list[Standing]:
-        """Every SOS that nobody has confirmed yet."""
-        return [standing_of(self.journal, each) for each in sos.declared(self.journal)]
+        """The Packages of the incident that is open."""
+        found = incident.open_one(self.journal)
+        sequences = [] if found is None else incident.items(self.journal, found.number)
+        return [standing_of(self.journal, each) for each in sequences]
 
     def status(self, id_: int) -> Status | None:
         return self.standing(id_).status
@@ -104,7 +108,7 @@ class Kit(Core):
 
     async def post(self, key: str | None = None, **document: Any) -> int:
         """Post a Package, a message unless told otherwise; its id."""
-        if not {"message", "data", "location"} & document.keys():
+        if not {"message", "data", "location", "incident"} & document.keys():
             document["message"] = {"content": "hello"}
         return (await self.intake.accept(read_package(document), key)).id
 
@@ -124,6 +128,28 @@ class Kit(Core):
         await outbox.settle(transmission, outcome, **how)
         return list(decode(transmission.body).entries)
 
+    async def hear(self, body: bytes, *, tagged: bool) -> None:
+        """Take in a message that came over satellite; without `tagged` another kit has brought it,
+        and nothing proves who says it."""
+        if tagged:
+            await self.reception.receive(body)
+            return
+        envelope = decode(body)
+        taken = Taken(self.journal.clock.now())
+
+        def store(db: sqlite3.Connection) -> None:
+            for each in envelope.entries:
+                self.inbox.store_entry(db, -5, each, taken)
+
+        await self.journal.persist(store)
+
+    async def note_relayed(self, number: int) -> None:
+        """A neighbour says that it has brought a Package to the hub."""
+        at = self.journal.clock.now()
+        await self.journal.persist(
+            lambda db: history.note(db, [number], Channel.RADIO, "relayed", "station 5 did", at)
+        )
+
     def reason(self, id_: int) -> str:
         return self.standing(id_).legs[self.outbox.channel].reason
 
@@ -136,7 +162,9 @@ async def kit(
     keys: Sequence[bytes] = (),
     also: Sequence[Channel] = (),
     fan_out: FanOut = FanOut.EVERY,
+    heard_ends: bool = False,
     station: int = 0,
+    incidents: IncidentNews | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
     """`how` is said to `to_the_hub` of the first channel; `station` is who sends, on the air."""
@@ -149,9 +177,9 @@ async def kit(
     def clock() -> float:
         return START + trio.current_time()
 
-    inbox = Inbox(journal, ["script"], clock=clock, keys=keys)
+    inbox = Inbox(journal, ["script"], clock=clock, keys=keys, incidents=incidents)
     queues = {name: channel_queue(journal, name) for name in (channel, *also)}
-    endings = Endings(journal, queues, clock=clock, fan_out=fan_out)
+    endings = Endings(journal, queues, clock=clock, fan_out=fan_out, heard_ends=heard_ends)
     intake = Intake(journal, queues, endings, time_to_live=3600, head_start=HEAD_START)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}

@@ -44,7 +44,7 @@ def mounted(place: Path, *what: str | Path) -> Iterator[Path]:
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
     """64 MiB."""
-    with mounted(place, "-t", "tmpfs", "-o", "size=64m", "tmpfs"):
+    with mounted(place, "-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs"):
         yield place
 
 

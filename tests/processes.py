@@ -182,6 +182,7 @@ class Agent(Running):
         **environment: str,
     ) -> None:
         """None takes away what would be set."""
+        self.home = home
         properties = home / "agent.properties"
         values: dict[str, str | None] = {
             "api-port": "0",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.machine import tool
 
+SIGN = str(Path(__file__).parents[1] / "build/sign")
+
 
 class Signer:
     def __init__(self, folder: Path) -> None:
@@ -21,3 +23,9 @@ class Signer:
         made = ["-Sm", str(file), "-s", str(self._secret), *how]
         subprocess.run([self._minisign, *made], check=True, stdout=subprocess.DEVNULL)
         return file.with_name(f"{file.name}.minisig").read_text()
+
+    def release(self, program: Path, *how: str) -> str:
+        """As who builds programs does. Return the signature."""
+        made = [SIGN, str(program), "-s", str(self._secret), *how]
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
+        return program.with_name(f"{program.name}.minisig").read_text()

@@ -22,9 +22,11 @@ WORKERS = str(2 * (os.cpu_count() or 1))
 files' order is `conftest`'s."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
 ZIPAPP = ("zipapp", "build/zipapp")
-SCRIPTS = ("build/zipapp", "build/deb", "systemd/first-settings")
+SCRIPTS = ("build/zipapp", "build/deb", "build/release", "systemd/first-settings")
 """Python by its first line, and not by its name."""
-MODULES = ("build/archive.py", "build/bytecode.py", "build/bare.py", "build/program.py")
+MODULES = tuple(
+    f"build/{name}.py" for name in ("archive", "bytecode", "bare", "program", "version")
+)
 CHECKS = (
     ZIPAPP,
     ("lint", "ruff", "check", ".", *SCRIPTS),
@@ -46,14 +48,16 @@ NEWER = (
     ),
 )
 """What touches TLS, SQLite, subprocesses and the zipapp."""
-IMAGE = [f"tests/shipping/test_{name}.py" for name in ("image", "pi_card")]
+IMAGE = [f"tests/shipping/test_{name}.py" for name in ("image", "card_cuts", "pi_card")]
 MARKED = (PYTHON, "-m", "pytest", "-m")
-QUARTER = ("timeout", "--signal=INT", "--kill-after=60", "900")
+HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")
 """Of an hour."""
+BOTH = ("-n", "2", "--dist", "loadfile")
+"""At once: an emulated board keeps one processor busy."""
 KINDS = {
     "ci": (
         ("Debian 13", "build/debian", "trixie", "tests/run", *NEWER),
-        ("card", *QUARTER, *MARKED, "card", "--durations=10", IMAGE[0]),
+        ("cards", *HALF, *MARKED, "card", *BOTH, "--durations=15", *IMAGE[:2]),
         *CHECKS,
     ),
     "long": (ZIPAPP, ("long tests", *MARKED, "long or card")),

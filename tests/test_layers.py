@@ -18,7 +18,7 @@ GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "web
 """What both programs use, lowest first: each may import those before it."""
 WINGS = ["agent", "hub"]
 """The two programs. Each stands on the ground, and neither names the other."""
-TOP = ["simulator", "cli", "__main__"]
+TOP = ["simulator", "kit", "cli", "__main__"]
 """May import whatever stands below, lowest first."""
 
 PURE = {
@@ -28,13 +28,14 @@ PURE = {
     "package",
     "wire",
     "webhook.schedule",
+    "hub.webhook.flow",
     "agent.channels.air_pace",
     "agent.outbound.idle_time",
     "agent.outbound.collapse",
     "agent.outbound.queue",
     "agent.outbound.swept_heap",
     "agent.outbound.timers",
-    "cli.track_policy",
+    "cli.kit.track_policy",
 }
 """Decisions and protocols: the same bytes and moments in, the same out. They do no I/O, read no
 clock, and import nothing of ours that does."""
@@ -114,6 +115,45 @@ def children(package: str) -> dict[str, set[str]]:
             beside = {child(name) for name in ours(module) if name.startswith(prefix)}
             arrows.setdefault(child(module), set()).update(beside - {child(module)})
     return arrows
+
+
+INSIDE = {
+    "hub": [
+        *("store", "contract", "not_now", "idle", "operator", "settings"),
+        *("records", "access", "field", "api", "escalation", "console"),
+        *("service", "webhook", "administration", "hub"),
+    ],
+    "agent": [
+        *("progress", "in_brief", "only_one", "outcomes", "gpsd", "page"),
+        *("entrance", "update_news"),
+        *(
+            "channels",
+            "radios",
+            "satellites",
+            "settings",
+            "from_afar",
+            "network_page",
+            "journal",
+            "watchdog",
+        ),
+        *("outbound", "events", "inbound", "mesh", "assembly", "drivers", "api", "agent"),
+    ],
+    "cli": [
+        *("subcommand", "command_tree", "ask_password", "qr_code", "item"),
+        *("kit", "hub", "simulate", "simulate_node", "demo_team", "demo"),
+        *("arguments", "completion", "manual"),
+    ],
+}
+"""The rooms of a wing, lowest first: each may import those before it."""
+
+
+@pytest.mark.parametrize("wing", INSIDE)
+def test_rooms_of_a_wing_import_down(wing: str) -> None:
+    order = ["__init__", *INSIDE[wing]]
+    arrows = children(wing)
+    assert {*arrows} == {*order}, "each room has its place in the order"
+    for room, beside in arrows.items():
+        assert beside <= {*order[: order.index(room)]}, f"{wing}.{room} reaches up"
 
 
 PACKAGES = {name.removesuffix(".__init__") for name in modules() if name.endswith(".__init__")}

@@ -26,6 +26,7 @@ HUB, RADIO, SATELLITE, LOCAL_API, OPERATING, FIELD_KIT = (
     (DOCS / f"{name}.md").read_text()
     for name in ("hub", "radio", "satellite", "local-api", "operating", "field-kit")
 )
+SETUP = (DOCS.parent / "setup.cfg").read_text()
 PATH = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
 RECEIVER = """
 import http.server
@@ -110,7 +111,10 @@ def kit(reader: Reader, settings: str, command: str) -> Iterator[Running]:
 
 
 def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
-    set_up, push, settings, programs, webhook, letters = reader.blocks(HUB)
+    set_up, push, settings, programs, webhook, letters, passkeys = reader.blocks(HUB)
+    # It installs for the whole machine: the version that it asks for is the one that is tried.
+    (wanted,) = re.findall(r"'(webauthn[^']+)'", passkeys)
+    assert wanted in SETUP.replace("webauthn ", "webauthn")
     *first, run_hub = set_up.strip().splitlines()
     told = reader.types("\n".join(first))
     proof: Any = {
@@ -145,7 +149,7 @@ def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
 
 
 def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> None:
-    simulator, settings, _ = reader.blocks(RADIO)
+    simulator, settings, *_ = reader.blocks(RADIO)
     (send,) = re.findall(r"`(fieldagent send [^`]+)`", RADIO)
     other = settings.replace("node-1", "node-2").replace("station=1", "station=2")
     other = other.replace("9101", "9102").replace("/hut", "/camp").replace("Hut", "Camp")
@@ -161,6 +165,34 @@ def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> No
         assert '"content":"hello"' in camp.expect("hello")
 
 
+LORA = [each for each in re.findall(r"(?m)^    radio-protocol=(\S+)$", RADIO) if each != "kiss"]
+
+
+@pytest.mark.parametrize("name", LORA)
+def test_two_kits_reach_each_other_by_the_settings_of_a_lora_board(
+    reader: Reader, name: str
+) -> None:
+    (settings,) = (each for each in reader.blocks(RADIO) if f"radio-protocol={name}\n" in each)
+    settings, _, _ = settings.partition("      antenna")
+    (simulator,) = re.findall(rf"`(fieldagent simulate node --kind {name} [^`]+)`", RADIO)
+    for number, kit_name in enumerate(("hut", "camp"), 1):
+        text = re.sub("radio-port=.*", f"radio-port={reader.home}/air/node-{number}", settings)
+        text = text.replace("radio-station=7", f"radio-station={number}")
+        text += (
+            f"\ninbound-hook=cat\napi-port=910{number}\nstate-directory={reader.home}/{kit_name}\n"
+        )
+        (reader.home / f"{kit_name}.properties").write_text(text)
+    up = "the radio works"
+    with (
+        reader.starts(simulator.replace("/tmp/", f"{reader.home}/"), "node-2"),
+        reader.starts("fieldagent run --config hut.properties", up),
+        reader.starts("fieldagent run --config camp.properties", up) as camp,
+    ):
+        said = reader.types("fieldagent send message hello --port 9101")
+        assert said == "Package 1: Delivered\n"
+        assert '"content":"hello"' in camp.expect("hello")
+
+
 TNC = """
 import socket
 listener = socket.create_server(("127.0.0.1", 8001))
@@ -172,7 +204,7 @@ while data := peer.recv(4096):
 
 
 def test_a_kiss_modem_is_reached_by_the_settings_for_dire_wolf(reader: Reader) -> None:
-    _, _, settings = reader.blocks(RADIO)
+    (settings,) = (each for each in reader.blocks(RADIO) if "radio-protocol=kiss" in each)
     with (
         Running([*reader.inside, sys.executable, "-c", TNC], "ready") as tnc,
         kit(reader, settings, "fieldagent run --config agent.properties"),
@@ -196,16 +228,18 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
     *_, commands, track, batched = reader.blocks(LOCAL_API)
-    text, place, dry_run, sos, confirmed, cancel, *looks = commands.strip().splitlines()
+    text, place, dry_run, sos, seen, answer, words, cancel, *looks = commands.strip().splitlines()
     sent, show, status, neighbours = looks
     with simulated(reader):
         assert reader.types(text) == "Package 1: Delivered\n"
         assert reader.types(place) == "Package 2: Delivered\n"
         assert "1 credit" in reader.types(dry_run)
-        assert reader.types(on_a_terminal(sos), typed="SOS\n").count("Delivered") == 2
-        with reader.starts(f"{confirmed.split('#')[0]} --yes", "Delivered") as waiting:
+        assert "SOS left by Satellite" in reader.types(on_a_terminal(sos), typed="SOS\n")
+        with reader.starts(f"{seen.split('#')[0]} --yes", "left by") as waiting:
+            assert "two are injured" in reader.types(answer)
+            assert "two are injured" in reader.types(words)
             assert "called off" in reader.types(cancel)
-            waiting.expect("called off before anybody confirmed it")
+            waiting.expect("SOS called off")
         assert "Camp reached" in reader.types(sent)
         assert "accepted" in reader.types(show)
         assert "Satellite" in reader.types(status)

@@ -1,4 +1,4 @@
-"""No class is more than a reader can hold in mind, and no file more than a few screens."""
+"""What has grown into a monster: these limits catch it, and steer nothing else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "fieldagent"
 FILES = sorted(ROOT.rglob("*.py"))
-LINES_MAX, METHODS_MAX, ATTRIBUTES_MAX, PARAMETERS_MAX = 500, 20, 12, 7
-FUNCTION_MAX = 60
+LINES_MAX, METHODS_MAX, ATTRIBUTES_MAX, PARAMETERS_MAX = 700, 25, 15, 7
+FUNCTION_MAX = 80
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from fieldagent import __version__
-from fieldagent.agent import gps_time
+from fieldagent.agent import gpsd
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
@@ -26,13 +26,14 @@ from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.only_one import only_one
-from fieldagent.agent.outbound import check_in
+from fieldagent.agent.outbound import check_in, own_position
+from fieldagent.agent.outbound.budget import sos_reserve
+from fieldagent.agent.outbound.incident_repeat import keep_going
 from fieldagent.agent.outbound.missing_fragments import keep_asking
-from fieldagent.agent.outbound.sos_repeat import keep_going
-from fieldagent.agent.outbound.sos_status import sos_status
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
+from fieldagent.agent.update_news import UpdateNews
 from fieldagent.agent.watchdog import keep_fed
 from fieldagent.http.guard import loopback_guard
 from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
@@ -49,10 +50,15 @@ from fieldagent.system.systemd_notify import notify
 
 log = logging.getLogger(__name__)
 
+GONE = 3600.0
+"""Seconds that a channel is away before `/api/health` tells."""
 HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
-ROOM_FIRST, ROOM_EVERY = 5.0, 60.0
-"""Seconds until the first look at the room on the disk, and between two."""
+SOON, ROOM_EVERY = 5.0, 60.0
+"""Seconds until what can wait is looked at after a start, and between two looks at the disk."""
+AWAY_EVERY = 10.0
+"""Seconds between two tries to go back to the disk."""
+NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
 
 @dataclass(slots=True)
@@ -64,12 +70,13 @@ class Agent:
     progress: Progress
     supervisor: Supervisor
     left_overs: LeftOvers
+    update_news: UpdateNews
     started: float
 
     def status(self) -> dict[str, Any]:
-        journal, queues, outboxes = self.parts.journal, self.parts.queues, self.parts.outboxes
+        journal = self.parts.journal
         return {
-            "sos": sos_status(journal, queues, outboxes, every=self.settings.sos_repeat),
+            "sos": self.parts.incident_status(),
             "checkIn": check_in.standing(journal),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
@@ -77,6 +84,7 @@ class Agent:
             "journal": {
                 "commits": journal.commits,
                 "full": journal.full,
+                "notOnDisk": journal.not_on_disk or None,
                 "losses": [
                     loss._replace(at=journal.clock.date(loss.at))._asdict()
                     for loss in losses.listing(journal.read)
@@ -94,7 +102,9 @@ class Agent:
         journal = self.parts.journal
         heard = [] if station is None else station.notices(journal.clock.date)
         kept = hooks.notices(self.parts.hooks, self.left_overs.listing())
-        return [*([trouble] if trouble else []), *heard, *kept]
+        away = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
+        updates = self.update_news.notices()
+        return [*away, *([trouble] if trouble else []), *heard, *kept, *updates]
 
     def _clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock
@@ -142,19 +152,30 @@ class Agent:
             outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.in_earshot())
             outbox.link.facts |= self.parts.station.troubles.counts()
             outbox.link.facts |= self.parts.station.key_change.facts()
-        status = _channel_status(True, outbox.link, len(outbox), outbox.spent())
+        status = _channel_status(True, outbox.link, len(outbox), outbox.budget.spent())
         if outbox.link.state is LinkState.READY:
             # The driver looks now and then; a Package that waits for credits is told at once.
             status["reason"] = outbox.held_back() or outbox.link.reason
         if budget is not None:
             status["creditsPerDay"] = budget
-            status["creditsForSos"] = min(budget, self.settings.satellite_sos_reserve)
+            status["creditsForSos"] = sos_reserve(budget, self.settings.satellite_sos_reserve)
         if outbox.link.last_success is not None:
             status["lastSuccess"] = self.parts.journal.clock.date(outbox.link.last_success)
         return status
 
     def healthy(self) -> str | None:
-        return self.stuck() or self.supervisor.trouble()
+        why = self.parts.journal.not_on_disk
+        away = NOT_ON_DISK.format(why) if why else None
+        return self.stuck() or away or self.supervisor.trouble()
+
+    def channels_gone(self) -> list[str]:
+        """Which channels have been away for so long that somebody should look, each with why."""
+        now = trio.current_time()
+        return [
+            f"{channel.lower()}: {outbox.link.reason or 'away'}"
+            for channel, outbox in self.parts.outboxes.items()
+            if (since := outbox.link.away_since) is not None and now - since >= GONE
+        ]
 
     def stuck(self) -> str | None:
         """What only a restart of the whole agent may mend."""
@@ -178,6 +199,7 @@ def _channel_status(
         "queued": queued,
         "bytesToday": spent.bytes,
         "creditsToday": spent.credits,
+        "creditsDoubtfulToday": spent.doubtful,
         **link.facts,
     }
 
@@ -189,7 +211,14 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
     supervisor = Supervisor(
         fatal=(StoreFailed, StoreFull), outside=(ListenFailed,), clock=time.time
     )
-    return Agent(settings, parts, Progress(now), supervisor, LeftOvers(journal), now())
+    news = UpdateNews(
+        settings.update_address,
+        settings.update_key,
+        settings.state_directory,
+        journal.clock,
+        has_hub=settings.hub_address is not None,
+    )
+    return Agent(settings, parts, Progress(now), supervisor, LeftOvers(journal), news, now())
 
 
 async def run(
@@ -205,7 +234,7 @@ async def run(
     """
     with only_one(settings.state_directory):
         listeners = open_listeners(settings.api_port)
-        journal = Journal(settings.state_directory / "journal.sqlite3")
+        journal = Journal(settings.state_directory / "journal.sqlite3", may_leave_disk=True)
         stopping = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
@@ -239,6 +268,9 @@ async def _run_parts(
     keep = agent.supervisor.keep
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_at_signal, asks, stopping)
+        with suppress(StoreFull):
+            # Before anybody can post: an SOS finds its place on a disk that is filled from here on.
+            await agent.parts.journal.keep_reserve()
         for name, part in KEEPERS.items():
             nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.parts.hooks:
@@ -328,7 +360,7 @@ async def _keep_house(agent: Agent) -> None:
 
 async def _read_dead_letters(agent: Agent) -> None:
     """Once at the start: with another key, or a later version, some can be used."""
-    await trio.sleep(ROOM_FIRST)
+    await trio.sleep(SOON)
     for letter in reversed(dead_letters.listing(agent.parts.journal)):
         tagged = not TERMS[Channel(letter.channel)].authentic
         try:
@@ -342,25 +374,44 @@ async def _read_dead_letters(agent: Agent) -> None:
 
 
 async def _keep_room(agent: Agent) -> None:
-    # A start is to be quick.
-    await trio.sleep(ROOM_FIRST)
+    journal = agent.parts.journal
     while True:
+        await trio.sleep(AWAY_EVERY if journal.not_on_disk else ROOM_EVERY)
         with suppress(StoreFull):
-            await agent.parts.journal.keep_reserve()
-        await trio.sleep(ROOM_EVERY)
+            await journal.return_to_disk(idle=not _in_memory_alone(agent))
+            await journal.keep_reserve()
+
+
+def _in_memory_alone(agent: Agent) -> bool:
+    """Whether something waits that only the journal in memory has."""
+    handed = agent.parts.journal.read("SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1")
+    return bool(handed or agent.status()["sos"]["active"])
 
 
 async def _look_through(agent: Agent) -> None:
     """Look through the journal once, after the API listens."""
-    await trio.sleep(ROOM_FIRST)
+    await trio.sleep(SOON)
     await agent.parts.journal.look_through()
     await trio.sleep_forever()
 
 
 async def _keep_sos_going(agent: Agent) -> None:
-    every = agent.settings.sos_repeat
+    parts, settings = agent.parts, agent.settings
     await keep_going(
-        agent.parts.journal, agent.parts.queues, every=every, clock=agent.parts.journal.clock.now
+        parts.journal,
+        parts.queues,
+        every=settings.sos_repeat,
+        until=settings.sos_until,
+        clock=parts.journal.clock.now,
+    )
+
+
+async def _track_sos(agent: Agent) -> None:
+    parts, settings = agent.parts, agent.settings
+    if settings.gpsd is None:
+        await trio.sleep_forever()
+    await own_position.track(
+        parts.journal, parts.intake, parts.queues, source=settings.gpsd, every=settings.sos_track
     )
 
 
@@ -390,7 +441,11 @@ async def _show_life(agent: Agent) -> None:
 
 async def _take_time(agent: Agent) -> None:
     if agent.settings.gpsd is not None:
-        await gps_time.keep_told(agent.parts.journal.clock, agent.settings.gpsd)
+        await gpsd.keep_told(agent.parts.journal.clock, agent.settings.gpsd)
+
+
+async def _hear_of_updates(agent: Agent) -> None:
+    await agent.update_news.keep_looking()
 
 
 async def _resume(agent: Agent) -> None:
@@ -409,5 +464,7 @@ KEEPERS = {
     "the links' condition": _tell_links,
     "the search for fragments": _ask_for_fragments,
     "the repeating of SOS": _keep_sos_going,
+    "the positions of an SOS": _track_sos,
+    "the news of updates": _hear_of_updates,
 }
 """What runs beside channels and hooks, by the names that people are told."""

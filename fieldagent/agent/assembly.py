@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,16 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.hooks import Hook, hooks_of
 from fieldagent.agent.inbound.hub_reception import HubReception
+from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.budget import Budget
+from fieldagent.agent.outbound.budget import Budget, sos_reserve
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.incident_status import incident_status
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
@@ -28,6 +31,7 @@ from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import derive_key
+from fieldagent.wire.incident_proof import proof_key, token_digest
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
@@ -54,6 +58,9 @@ class Parts:
     outboxes: Mapping[Channel, ChannelOutbox]
     receptions: Mapping[Channel, Reception]
     station: Station | None
+    proof_keys: Sequence[bytes]
+    """What this kit and the hub alone share, for words about its incidents; the first is used."""
+    incident_status: Callable[[], dict[str, Any]]
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
@@ -73,6 +80,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         queues,
         clock=journal.clock.now,
         fan_out=settings.fan_out,
+        heard_ends=settings.fan_out_until == "heard",
         neighbours=words if terms is not None and terms.relays_over else None,
     )
     resumed = trio.Event()
@@ -112,7 +120,23 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes,
         receptions,
         station,
+        _proof_keys(settings),
+        partial(
+            incident_status,
+            journal,
+            queues,
+            outboxes,
+            every=settings.sos_repeat,
+            until=settings.sos_until,
+        ),
     )
+
+
+def _proof_keys(settings: Settings) -> list[bytes]:
+    secrets = [*settings.satellite_key]
+    if settings.hub_token is not None:
+        secrets.append(token_digest(settings.hub_token))
+    return [proof_key(secret) for secret in secrets]
 
 
 def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
@@ -122,6 +146,11 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
         clock=journal.clock.now,
         keys=[derive_key(master, "MT") for master in settings.satellite_key],
         hand_unread=settings.inbound_dead_letters == "hook",
+        incidents=IncidentNews(
+            settings.radio_station or OWN,
+            _proof_keys(settings),
+            has_hub=settings.satellite_port is not None or settings.hub_address is not None,
+        ),
     )
 
 
@@ -159,7 +188,8 @@ def to_the_hub(
     )
     words = HubPiggyback(journal, queue.channel, at_once=receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
-    reception = HubReception(journal, inbox, queue, budget, words, room=packing.room.whole(0))
+    room = packing.room.whole(0)
+    reception = HubReception(journal, inbox, queue, budget, words, endings, room=room)
     return outbox, reception
 
 
@@ -170,7 +200,7 @@ def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:
     return {
         "key": derive_key(masters[0], "MO") if masters else None,
         "credits_per_day": settings.satellite_credits_per_day,
-        "reserve": settings.satellite_sos_reserve,
+        "reserve": sos_reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve),
         "receipts_at_once": settings.satellite_receipts == "at-once",
     }
 

@@ -6,15 +6,16 @@ Each loads what it needs itself: an agent does without the memory of channels th
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fieldagent.agent.assembly import Parts
+from fieldagent.agent.channels.reopening import no_healing
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.progress import Progress
-from fieldagent.agent.settings import Settings
+from fieldagent.agent.settings import Settings, healing_of, radio_place
 from fieldagent.package.package import Channel
 from fieldagent.system.put_off import put_off
 from fieldagent.system.supervisor import Part
@@ -24,20 +25,33 @@ if TYPE_CHECKING:
 
 
 def _satellite(settings: Settings, parts: Parts, progress: Progress) -> Part:
-    from fieldagent.agent.channels import satellite
+    from fieldagent.agent.satellites import known
+    from fieldagent.agent.satellites.contract import SatelliteSeat
 
     outbox = parts.outboxes[Channel.SATELLITE]
     assert settings.satellite_port is not None
-    return partial(
-        satellite.run,
+    seat = SatelliteSeat(
         settings.satellite_port,
+        settings.satellite_baud,
+        settings.satellite_mailbox_check,
+        settings.satellite_registration == "auto",
         outbox,
         parts.receptions[Channel.SATELLITE],
         outbox.link,
-        satellite.Pace(random.Random(), settings.satellite_mailbox_check),
-        baud=settings.satellite_baud,
-        progress=progress.watch("satellite"),
+        _heal(Channel.SATELLITE, settings, parts),
+        progress.watch("satellite"),
     )
+    return known.modem(settings.satellite_modem).driver(seat)
+
+
+def _heal(channel: Channel, settings: Settings, parts: Parts) -> Callable[[], Awaitable[bool]]:
+    healing = healing_of(settings).get(channel)
+    if healing is None:
+        return no_healing
+    from fieldagent.agent.channels.healing_steps import Healer
+
+    link = parts.outboxes[channel].link
+    return Healer(healing, link, settings.state_directory, parts.journal.clock.now).attend
 
 
 def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
@@ -77,27 +91,19 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
 
 def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:
     from fieldagent.agent.channels import radio
+    from fieldagent.agent.radios import known
 
     outbox = parts.outboxes[Channel.RADIO]
-    place, baud, link = settings.radio_port, settings.radio_baud, outbox.link
-    station = parts.station
-    assert place is not None
+    station, link = parts.station, outbox.link
     assert station is not None
-    owed = None
-    if settings.radio_callsign and settings.radio_protocol == "node":
+    kind = known.radio(settings.radio_protocol)
+    open_air: Callable[[], AbstractAsyncContextManager[RadioModem]]
+    open_air = partial(kind.open, radio_place(settings), link)
+    if settings.radio_callsign and not kind.says_callsign:
         from fieldagent.agent.channels.identification import OwedIdentification, identified
 
         owed = OwedIdentification(station.identification(settings.radio_callsign))
-
-    def open_air() -> AbstractAsyncContextManager[RadioModem]:
-        if settings.radio_protocol == "kiss":
-            from fieldagent.agent.channels.tnc import open_tnc
-
-            return open_tnc(place, baud, settings.radio_callsign, link)
-        from fieldagent.agent.channels.node import open_node
-
-        node = partial(open_node, place, baud, link, settings.radio_packet_bytes)
-        return node() if owed is None else identified(node, owed)
+        open_air = partial(identified, open_air, owed)
 
     return partial(
         radio.run,
@@ -107,6 +113,7 @@ def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:
         link,
         random=random.Random(),
         packet_bytes=settings.radio_packet_bytes,
+        heal=_heal(Channel.RADIO, settings, parts),
         progress=progress.watch("radio"),
     )
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.journal import changes, outbound, sos
+from fieldagent.agent.journal import changes, incident
 from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.incident_status import as_json, heard_json
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
 from fieldagent.http.server_sent import ALIVE, KEEP_ALIVE, LISTENING, event
 from fieldagent.package.delivery import legs_json
@@ -102,22 +103,20 @@ class Events:
         """Empty where nothing is known of it any more."""
         if change.topic == "inbound":
             return changes.payload(self._journal, change.subject) or ""
+        if change.topic == "sos":
+            return self._incident(change.subject)
         try:
             standing = standing_of(self._journal, change.subject)
         except UnknownPackage:
             return ""
-        if change.topic == "package":
-            legs = legs_json(standing.legs)
-            return json.dumps({"id": standing.id, "status": standing.status, "channels": legs})
-        receipts = outbound.receipts(self._journal, change.subject)
-        return json.dumps(
-            {
-                "id": standing.id,
-                "state": sos.state(self._journal, change.subject),
-                "since": standing.accepted,
-                "confirmedBy": [each.as_json() for each in receipts],
-            }
-        )
+        legs = legs_json(standing.legs)
+        return json.dumps({"id": standing.id, "status": standing.status, "channels": legs})
+
+    def _incident(self, number: int) -> str:
+        own = incident.named(self._journal, number)
+        if own is not None:
+            return json.dumps(as_json(self._journal, own))
+        return json.dumps(heard_json(self._journal, number))
 
     def _changed_links(self, place: int, told: dict[str, Any]) -> bytes:
         news = {name: now for name, now in self._links.items() if told.get(name) != now}

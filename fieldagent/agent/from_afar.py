@@ -5,24 +5,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fieldagent.agent.radios.known import RADIOS
+from fieldagent.agent.satellites.known import MODEMS
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.system.java_properties import pairs, without, written
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 
-OFFER = "settings.offer"
-"""In the agent's state directory: what the hub has brought, for root's unit."""
-PROGRAM_OFFER = "program.offer"
-"""There too: where a program is."""
-
 _SECRET = "it is a secret, which whoever reads the hub's database could read on its way"
 _RUNS = "the kit runs it as a command"
+_POWERS = "it switches pins and ports, and what hangs on them is known at the kit alone"
 _OPENS = "it opens the kit to a network"
 _LINK = "with it the kit would be another hub's, where nobody could take it back"
 
 NEVER = {
     "inbound-hook": _RUNS,
     "cellular-recovery-command": _RUNS,
+    "satellite-recovery-command": _RUNS,
+    "radio-recovery-command": _RUNS,
+    "satellite-heal": _POWERS,
+    "radio-heal": _POWERS,
     "webhook-address": "all that comes in would go there",
     "webhook-secret": _SECRET,
     "satellite-key": _SECRET,
@@ -37,6 +39,8 @@ NEVER = {
     "state-directory": "what waits to be sent is there",
 }
 """What is set on the kit alone, each with the reason."""
+OURS = {"radio-protocol": RADIOS, "satellite-modem": MODEMS}
+"""What may name a program of one's own beside ours."""
 
 
 class NotForThisKit(Exception):
@@ -49,9 +53,11 @@ def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Setting
     before = dict(pairs(text))
     if change.kit != kit_of(before.get("hub-token", "")):
         raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")
-    for name, _ in change.pairs:
+    for name, value in change.pairs:
         if name in NEVER:
             raise NotForThisKit(f"{name} is set on the kit alone: {NEVER[name]}")
+        if value and value not in OURS.get(name, (value,)):
+            raise NotForThisKit(f"{name} of one's own is set on the kit alone: it is a program")
     wanted = dict(change.pairs)
     after = without(text, wanted)
     if after and not after.endswith(("\n", "\r")):

@@ -18,9 +18,8 @@ def in_brief(status: dict[str, Any]) -> str:
 def _sos(sos: dict[str, Any]) -> list[str]:
     if not sos["active"]:
         return []
-    inside = sum(not (each["delivered"] or each["confirmedBy"]) for each in sos["packages"])
-    undelivered = f"{inside} not delivered yet, " if inside else ""
-    return [f"SOS: {sos['active']} active, {undelivered}nobody has confirmed"]
+    last = sos["incident"]["steps"][-1]
+    return [f"SOS {last['state']}{' ' + last['by'] if 'by' in last else ''}"]
 
 
 def _link(name: str, link: dict[str, Any]) -> str:

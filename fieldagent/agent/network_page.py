@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 import trio
 
-from fieldagent.agent.entrance import Entrance
+from fieldagent.agent.entrance import COOKIE, Entrance
 from fieldagent.agent.settings import Settings
 from fieldagent.http.address import is_in
 from fieldagent.http.guard import network_guard
+from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
 from fieldagent.http.message import Judge
+from fieldagent.http.pace import CpuPace
 from fieldagent.http.server import serve
 from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_certificate
 from fieldagent.system.private import make_private_folder
@@ -65,6 +67,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
         guard=network_guard,
         tls=context,
         introduce=let_in,
+        limits=Limits(pace=CpuPace(cookie=COOKIE)),
         note_fault=note_fault,
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -12,25 +13,34 @@ from fieldagent.store.trouble import unusable
 from fieldagent.system.directories import LOCK
 from fieldagent.system.private import make_private_file, make_private_folder
 
+log = logging.getLogger(__name__)
+
 
 class AlreadyRunning(Exception):
     """Another agent holds the state directory."""
 
 
 @contextmanager
-def only_one(directory: Path) -> Iterator[IO[str]]:
+def only_one(directory: Path) -> Iterator[None]:
+    """Hold it while inside. Where the disk takes no lock file there is none to hold: an agent whose
+    journal cannot be on the disk shares nothing with another. Raises AlreadyRunning."""
     path = directory / LOCK
-    try:
-        make_private_folder(directory)
-        make_private_file(path)
-        file = path.open("w")
-    except OSError as error:
-        raise unusable(path, error) from error
-    with file as lock:
+    with ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise AlreadyRunning(
-                f"another agent uses {directory}; stop it, or set state-directory"
-            ) from None
-        yield lock
+            make_private_folder(directory)
+            make_private_file(path)
+            lock = held.enter_context(path.open("w"))
+        except OSError as error:
+            log.error("%s", unusable(path, error))
+        else:
+            _take(lock, directory)
+        yield
+
+
+def _take(lock: IO[str], directory: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise AlreadyRunning(
+            f"another agent uses {directory}; stop it, or set state-directory"
+        ) from None

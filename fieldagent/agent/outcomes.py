@@ -1,5 +1,5 @@
-"""How the last changes of this kit's program and settings ended, as root's units have left it for
-the agent to read."""
+"""What agent and root's units leave for each other: offers of the hub, and how the last changes of
+this kit's program and settings ended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any
 from fieldagent.system.folder import put_file
 from fieldagent.wire.kit_note import KitReport, OfferReport, UpdateReport
 
+OFFER = "settings.offer"
+"""In the agent's state directory: settings that the hub has brought."""
+PROGRAM_OFFER = "program.offer"
+"""There too: where a program is."""
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from fieldagent.agent.channels.healing import Healing, HealingStep, read_steps
+from fieldagent.agent.radios.known import RADIOS, radio
+from fieldagent.agent.satellites.known import MODEMS, modem
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory, xdg_directory
+from fieldagent.system.java_properties import NoProperties
+from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.properties import (
     InvalidSettings,
@@ -32,6 +38,9 @@ from fieldagent.system.properties import (
 )
 from fieldagent.webhook.signature import read_secrets
 
+if TYPE_CHECKING:
+    from fieldagent.agent.radios.contract import RadioPlace
+
 API_PORT = 9091
 PAGE_PORT = 9092
 
@@ -44,10 +53,14 @@ class Settings:
     webhook_address: str | None
     webhook_secret: tuple[str, ...]
     satellite_port: str | None
+    satellite_modem: str
     satellite_baud: int
     satellite_credits_per_day: int | None
-    satellite_sos_reserve: int
+    satellite_sos_reserve: int | None
     satellite_mailbox_check: float | None
+    satellite_registration: str
+    satellite_heal: tuple[HealingStep, ...] | None
+    satellite_recovery_command: str | None
     satellite_key: tuple[bytes, ...]
     satellite_receipts: str
     hub_address: str | None
@@ -59,7 +72,11 @@ class Settings:
     cellular_recovery_after: int
     radio_port: str | None
     radio_protocol: str
+    radio_own: Mapping[str, Any]
+    """Settings that this kind of radio brings, by their names."""
     radio_baud: int
+    radio_heal: tuple[HealingStep, ...] | None
+    radio_recovery_command: str | None
     radio_callsign: str
     radio_packet_bytes: int
     radio_station: int | None
@@ -71,13 +88,18 @@ class Settings:
     radio_relay: frozenset[Channel]
     radio_relay_credits_per_day: int
     fan_out: FanOut
+    fan_out_until: str
     fan_out_head_start: int
     sos_repeat: int
+    sos_until: str
+    sos_track: int
     package_time_to_live: int
     state_directory: Path
     keep_ended_count: int
     keep_ended_days: int
     gpsd: tuple[str, int] | None
+    update_address: str | None
+    update_key: Path
     map_file: Path | None
     page_listen: tuple[Network, ...]
     page_port: int
@@ -154,6 +176,17 @@ def _callsign(value: str) -> str:
     return value
 
 
+def _radio_name(value: str) -> str:
+    radio(value)
+    return value
+
+
+def _modem_name(value: str) -> str:
+    if value not in MODEMS:
+        modem(value)
+    return value
+
+
 def _gpsd(value: str) -> tuple[str, int] | None:
     return None if value == "none" else endpoint(value)
 
@@ -185,7 +218,14 @@ KEYS = (
         (),
         "signs those posts (Standard Webhooks, whsec_…); two, with a space, to rotate",
     ),
-    Key("satellite-port", text, None, "serial port of the 9602/9603, such as /dev/ttyUSB0"),
+    Key("satellite-port", text, None, "serial port of the satellite modem, such as /dev/ttyUSB0"),
+    Key(
+        "satellite-modem",
+        _modem_name,
+        "sbd",
+        "which modem: sbd (Iridium 9602, 9603, 9523), or package.module:NAME of one of your own"
+        " (sbd)",
+    ),
     Key("satellite-baud", whole(1200, 921600, "baud"), 19200, "its speed (19200)"),
     Key(
         "satellite-credits-per-day",
@@ -196,15 +236,35 @@ KEYS = (
     Key(
         "satellite-sos-reserve",
         whole(0, 1_000_000, "credits"),
-        0,
+        None,
         "credits of these that only priority 100 and above may use, and the word that it is over;"
-        " half of them also to fetch the answer (0)",
+        " half of them also to fetch the answer (10, but half of the day's at the most)",
     ),
     Key(
         "satellite-mailbox-check",
         _hours,
         None,
         "hours after which the mailbox is asked though no ring came; costs a credit (0: never)",
+    ),
+    Key(
+        "satellite-registration",
+        one_of("auto", "session"),
+        "auto",
+        "auto: the modem registers by itself where it was carried far, so that rings find it;"
+        " session: with each session alone, where the account pays for registrations (auto)",
+    ),
+    Key(
+        "satellite-heal",
+        read_steps,
+        None,
+        "what is done to a modem that stays silent, in this order: dtr, gpio:LINE (its sleep pin),"
+        " usb (its port), command; or none (dtr, and the command where there is one)",
+    ),
+    Key(
+        "satellite-recovery-command",
+        text,
+        None,
+        "shell command that brings a silent modem back, such as `uhubctl --action cycle --ports 2`",
     ),
     Key(
         "satellite-key",
@@ -262,15 +322,24 @@ KEYS = (
         "radio-port",
         text,
         None,
-        "serial port of the radio, such as /dev/ttyACM0; a KISS modem may be tcp://host:port too",
+        "where the radio is: a serial port such as /dev/ttyACM0, or what its kind takes instead",
     ),
     Key(
         "radio-protocol",
-        one_of("node", "kiss"),
+        _radio_name,
         "node",
-        "node: docs/node-link.md; kiss: any KISS modem, with AX.25 (node)",
+        f"which radio: {', '.join(RADIOS)}, as described below, or package.module:NAME of one of"
+        " your own (node)",
     ),
     Key("radio-baud", whole(1200, 921600, "baud"), 115200, "speed of its serial port (115200)"),
+    Key(
+        "radio-heal",
+        read_steps,
+        None,
+        "what is done to a radio that stays silent, as satellite-heal (the command, where there is"
+        " one)",
+    ),
+    Key("radio-recovery-command", text, None, "shell command that brings a silent radio back"),
     Key(
         "radio-callsign",
         _callsign,
@@ -341,7 +410,16 @@ KEYS = (
         FanOut.EVERY,
         "what the other channels do after the first success: every (they go on), first (what has"
         " not left there is withdrawn), cheapest (as first, and each channel has a head start"
-        " before the next dearer one). An SOS takes all (every)",
+        " before the next dearer one). With `every`, too, satellite is spared what the hub itself"
+        " has confirmed before its turn. An SOS takes all (every)",
+    ),
+    Key(
+        "fan-out-until",
+        one_of("hub", "heard"),
+        "hub",
+        "when radio has succeeded, for `first` and `cheapest`: hub (once the hub has it, by a"
+        " neighbour that says so), heard (once another kit has it, also one that never reaches the"
+        " hub) (hub)",
     ),
     Key(
         "fan-out-head-start",
@@ -353,8 +431,21 @@ KEYS = (
         "sos-repeat",
         whole(0, 86_400, "seconds; 0 for never"),
         600,
-        "seconds after which an SOS that nobody has confirmed goes again over each channel; 0 for"
-        " never (600)",
+        "seconds after which an item of an open SOS goes again over each channel; 0: never (600)",
+    ),
+    Key(
+        "sos-until",
+        one_of("person", "hub"),
+        "person",
+        "who ends the repeats of an SOS on the air: person (somebody has seen it) or hub (the hub"
+        " has it). Over satellite they end once the hub has it (person)",
+    ),
+    Key(
+        "sos-track",
+        whole(0, 86_400, "seconds; 0 for never"),
+        600,
+        "seconds after which an open SOS gets the position that gpsd has; over channels that cost"
+        " nothing each minute; 0 for never (600)",
     ),
     Key(
         "package-time-to-live",
@@ -389,6 +480,19 @@ KEYS = (
         " none for never (127.0.0.1:2947)",
     ),
     Key(
+        "update-address",
+        url,
+        None,
+        "where the program is that `sudo fieldagent update` takes if none is named; the signature"
+        " beside it is looked at each day, and `status` says when it brings no news for 60 days",
+    ),
+    Key(
+        "update-key",
+        absolute_path,
+        Path("/etc/fieldagent/update.pub"),
+        "public keys of minisign's that are trusted with that (/etc/fieldagent/update.pub)",
+    ),
+    Key(
         "map-file",
         absolute_path,
         None,
@@ -408,11 +512,18 @@ KEYS = (
 
 
 EXAMPLES = {
+    "update-address": "https://example.org/fieldagent.pyz",
     "inbound-hook": "/usr/local/lib/fieldagent-hook",
     "webhook-address": "http://127.0.0.1:8080/",
     "satellite-port": "/dev/fieldagent-satellite",
     "satellite-credits-per-day": "100",
+    "satellite-sos-reserve": "10",
     "satellite-mailbox-check": "24",
+    "satellite-registration": "session",
+    "satellite-heal": "dtr gpio:17",
+    "satellite-recovery-command": "uhubctl --action cycle --ports 2",
+    "radio-heal": "dtr command",
+    "radio-recovery-command": "uhubctl --action cycle --ports 3",
     "hub-address": "https://hub.example.org",
     "hub-ca-file": "/etc/fieldagent/hub-ca.pem",
     "cellular-interface": "wwan0",
@@ -428,6 +539,43 @@ EXAMPLES = {
     "page-listen": "192.168.4.0/24",
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
+
+
+def healing_of(settings: Settings) -> dict[Channel, Healing]:
+    """Return what is done to a modem that stays silent, by channel; nothing for those without."""
+    found = {}
+    if settings.satellite_port:
+        run = settings.satellite_recovery_command
+        steps = _healing_steps(settings.satellite_heal, run, HealingStep("dtr"))
+        found[Channel.SATELLITE] = Healing("satellite", settings.satellite_port, steps, run)
+    if settings.radio_port:
+        run = settings.radio_recovery_command
+        steps = _healing_steps(settings.radio_heal, run)
+        found[Channel.RADIO] = Healing("radio", settings.radio_port, steps, run)
+    return {channel: healing for channel, healing in found.items() if healing.steps}
+
+
+def _healing_steps(
+    steps: tuple[HealingStep, ...] | None, command: str | None, *usual: HealingStep
+) -> tuple[HealingStep, ...]:
+    """Return those that are set; else the usual ones, and the command where there is one."""
+    if steps is not None:
+        return steps
+    return (*usual, HealingStep("command")) if command else usual
+
+
+def radio_place(settings: Settings) -> RadioPlace:
+    """Return where the radio is, and how it is spoken to; `radio-port` must be set."""
+    from fieldagent.agent.radios.contract import RadioPlace
+
+    assert settings.radio_port is not None
+    return RadioPlace(
+        settings.radio_port,
+        settings.radio_baud,
+        settings.radio_callsign,
+        settings.radio_packet_bytes,
+        settings.radio_own,
+    )
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -448,9 +596,16 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     return parse(read_file(given, required=path is not None), given, environ)
 
 
+def keys_of(text: str) -> Sequence[Key]:
+    """Return the keys that a settings file with this text may have."""
+    return [*KEYS, *_own_keys(text)]
+
+
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
-    values, pairs, faults = read(text, path, KEYS)
-    faults += _incomplete(pairs)
+    own = _own_keys(text)
+    values, pairs, faults = read(text, path, [*KEYS, *own])
+    values["radio_own"] = {key.name: values.pop(key.attribute) for key in own}
+    faults += _incomplete(pairs, values)
     if faults:
         raise InvalidSettings(path, faults)
     if path == INSTALLED:
@@ -469,6 +624,10 @@ NEEDS = {
     "cellular-interface": "hub-address",
     "cellular-recovery-command": "hub-address",
     "radio-port": "radio-station",
+    "satellite-heal": "satellite-port",
+    "satellite-recovery-command": "satellite-port",
+    "radio-heal": "radio-port",
+    "radio-recovery-command": "radio-port",
     "radio-callsign": "radio-port",
     "radio-key": "radio-port",
     "radio-key-next": "radio-key",
@@ -478,17 +637,41 @@ NEEDS = {
 """What means nothing without another."""
 
 
-def _incomplete(pairs: Mapping[str, str]) -> list[str]:
+def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
     faults = [
         f"{name} needs {other}: set that too, or remove {name}"
         for name, other in NEEDS.items()
         if name in pairs and other not in pairs
     ]
-    if pairs.get("radio-protocol") == "kiss" and "radio-callsign" not in pairs:
-        faults.append("radio-protocol=kiss needs radio-callsign: set that too")
+    faults += _unfit(pairs)
+    for channel in ("satellite", "radio"):
+        heal, command = f"{channel}-heal", f"{channel}-recovery-command"
+        steps = values.get(f"{channel}_heal") or ()
+        if HealingStep("command") in steps and command not in pairs:
+            faults.append(f"{heal} needs {command}: set that too, or remove {heal}")
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
     if following and len(key) > 1:
         faults.append("radio-key-next beside two keys in radio-key: remove it, or the second key")
     if following and [following.strip().lower()] == [each.lower() for each in key]:
         faults.append("radio-key-next is radio-key: set the new key there, or remove it")
     return faults
+
+
+def _own_keys(text: str) -> Sequence[Key]:
+    """Return the settings that the radio brings which the file names; of one that cannot be loaded
+    none, as its key tells why."""
+    try:
+        named = dict(pairs_in(text)).get("radio-protocol")
+        return () if named is None else radio(named).keys
+    except (NoProperties, WrongProperty):
+        return ()
+
+
+def _unfit(pairs: Mapping[str, str]) -> list[str]:
+    """Return what the radio that the file names cannot do without, and does not have."""
+    try:
+        kind = radio(pairs["radio-protocol"])
+    except (KeyError, WrongProperty):
+        return []
+    named = f"radio-protocol={kind.name}"
+    return [f"{named} needs {name}: set that too" for name in kind.needs if name not in pairs]

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent import __version__
-from fieldagent.cli.exit_codes import MEANINGS, USAGE
-from fieldagent.cli.hub_arguments import add_hub, add_push
+from fieldagent.cli.hub.arguments import add_hub, add_push
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
@@ -22,6 +21,7 @@ from fieldagent.cli.subcommand import (
     command,
     duration,
 )
+from fieldagent.system.exit_codes import MEANINGS, USAGE
 
 CHANNEL: dict[str, Any] = {
     "type": str.capitalize,
@@ -41,9 +41,13 @@ def dispatch(arguments: Sequence[str]) -> int:
         given.parser.print_help(sys.stderr)
         return USAGE
     module, function = given.carry_out
-    carry_out: Callable[[argparse.Namespace], int] = getattr(
-        importlib.import_module(f"fieldagent.cli.{module}"), function
-    )
+    try:
+        found = importlib.import_module(f"fieldagent.{module}")
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("fieldagent."):
+            raise
+        given.parser.error("this is a kit's program, without it: fieldagent.pyz has it")
+    carry_out: Callable[[argparse.Namespace], int] = getattr(found, function)
     return carry_out(given)
 
 
@@ -66,6 +70,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_track(commands)
     _add_watching(commands)
     _add_inbound(commands)
+    _add_satellite(commands)
     _add_check(commands)
     _add_page(commands)
     _add_provision(commands)
@@ -88,18 +93,30 @@ def _add_local(parser: CommandParser) -> None:
 
 
 def _add_run(commands: Subparsers) -> None:
-    run = command(commands, "run", ("run", "run"), "run the agent")
+    run = command(commands, "run", ("cli.kit.run", "run"), "run the agent")
     _add_config(run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step")
 
 
 def _add_demo(commands: Subparsers) -> None:
     demo = command(
-        commands, "demo", ("demo", "demo"), "simulated modem, agent and a printing hook in one"
+        commands, "demo", ("cli.demo", "demo"), "simulated modem, agent and a printing hook in one"
     )
     demo.add_argument("--port", type=int, default=9091, help="port of the agent (9091)")
+    demo.add_argument("--hub", action="store_true", help="a hub with a console, too")
+    demo.add_argument(
+        "--team", type=_team, metavar="N", help="2 to 8 kits that hear each other, instead"
+    )
+    demo.add_argument("--loss", type=int, default=10, help="of a team: per cent of packets (10)")
+    demo.add_argument("--hub-port", type=int, default=9443, help="its port (9443)")
     demo.add_argument("--latency", type=float, default=2.0, help="seconds a session takes (2)")
     demo.add_argument("-v", "--verbose", action="store_true", help="log every step")
+
+
+def _team(text: str) -> int:
+    if text not in map(str, range(2, 9)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no team: 2 to 8 kits")
+    return int(text)
 
 
 def _add_send(commands: Subparsers) -> None:
@@ -110,7 +127,7 @@ def _add_send(commands: Subparsers) -> None:
 
 
 def _send_kind(kinds: Subparsers, name: str, summary: str) -> CommandParser:
-    parser = command(kinds, name, ("send", name), summary)
+    parser = command(kinds, name, ("cli.kit.send", name), summary)
     parser.add_argument("--id", type=int, help="Package id; the agent chooses a free one otherwise")
     parser.add_argument("--channel", action="append", **CHANNEL, dest="channels")
     parser.add_argument("--priority", type=int)
@@ -137,24 +154,38 @@ def _add_waiting(parser: CommandParser) -> None:
 
 
 def _add_sos(commands: Subparsers) -> None:
-    sos = command(commands, "sos", ("send", "sos"), "send an SOS: ahead of all else, for ever")
-    sos.add_argument("content", nargs="?", default="SOS", help="the text (SOS)")
+    summary = "send an SOS: before everything else, repeated until answered"
+    sos = command(commands, "sos", ("cli.kit.sos", "sos"), summary)
+    sos.add_argument("content", nargs="?", help="the text (SOS)")
     sos.add_argument(
-        "--position", nargs=2, metavar=("LATITUDE", "LONGITUDE"), help="send the position too"
+        "--position",
+        nargs=2,
+        metavar=("LATITUDE", "LONGITUDE"),
+        help='where: 47.3769 8.5417, or "47° 22\' 36.8\\" N" (the last one posted)',
     )
-    sos.add_argument(
-        "--cancel", action="store_true", help="call off what nobody has confirmed, and say so"
+    what = sos.add_mutually_exclusive_group()
+    what.add_argument("--cancel", action="store_true", help="call it off, and say so")
+    what.add_argument(
+        "--take",
+        nargs=2,
+        metavar=("KIT", "NUMBER"),
+        help="say that you have another kit's SOS (`fieldagent status` lists them)",
     )
-    sos.add_argument(
-        "--until-confirmed", action="store_true", help="wait until somebody's agent has it"
+    what.add_argument("--until-seen", action="store_true", help="wait until a person has seen it")
+    what.add_argument(
+        "--answer", action="store_true", help="add the text to the open SOS, and raise none"
     )
+    what.add_argument(
+        "--words", action="store_true", help="list the words that take one or two bytes on the air"
+    )
+    sos.add_argument("--by", metavar="NAME", help="with --take: who has it")
     sos.add_argument("--yes", action="store_true", help="do not ask before sending")
     _add_waiting(sos)
 
 
 def _add_check_in(commands: Subparsers) -> None:
     summary = "ask the hub to raise the alarm where nothing comes from this kit"
-    check_in = command(commands, "checkin", ("check_in", "check_in"), summary)
+    check_in = command(commands, "checkin", ("cli.kit.check_in", "check_in"), summary)
     what = check_in.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--in",
@@ -168,7 +199,9 @@ def _add_check_in(commands: Subparsers) -> None:
 
 
 def _add_track(commands: Subparsers) -> None:
-    track = command(commands, "track", ("track", "track"), "post positions from gpsd until stopped")
+    track = command(
+        commands, "track", ("cli.kit.track", "track"), "post positions from gpsd until stopped"
+    )
     track.add_argument(
         "--gpsd", default="127.0.0.1:2947", metavar="HOST:PORT", help="(127.0.0.1:2947)"
     )
@@ -197,14 +230,16 @@ def _add_track(commands: Subparsers) -> None:
 
 
 def _add_watching(commands: Subparsers) -> None:
-    cancel = command(commands, "cancel", ("watch", "cancel"), "cancel a Package that waits")
+    cancel = command(commands, "cancel", ("cli.kit.watch", "cancel"), "cancel a Package that waits")
     cancel.add_argument("id", type=int)
     cancel.add_argument("--channel", **CHANNEL, help="on this channel only")
     _add_local(cancel)
-    shown = command(commands, "show", ("watch", "show_package"), "tell the story of a Package")
+    shown = command(
+        commands, "show", ("cli.kit.watch", "show_package"), "tell the story of a Package"
+    )
     shown.add_argument("id", type=int)
     _add_local(shown)
-    sent = command(commands, "sent", ("sent", "sent"), "list what was sent, newest first")
+    sent = command(commands, "sent", ("cli.kit.sent", "sent"), "list what was sent, newest first")
     sent.add_argument(
         "--state",
         choices=("waiting", "Delivered", "Error", "Collapsed", "Canceled"),
@@ -213,16 +248,18 @@ def _add_watching(commands: Subparsers) -> None:
     sent.add_argument("--kind", choices=("message", "location", "waypoint", "data"))
     sent.add_argument("--limit", type=_count, default=100, help="how many at most (100)")
     _add_local(sent)
-    queue = command(commands, "queue", ("watch", "queue"), "show or clear what waits")
+    queue = command(commands, "queue", ("cli.kit.watch", "queue"), "show or clear what waits")
     queue.add_argument("--channel", **CHANNEL)
     queue.add_argument("--clear", action="store_true", help="cancel all of it")
     _add_local(queue)
-    _add_local(command(commands, "status", ("watch", "status"), "show how the agent is doing"))
+    _add_local(
+        command(commands, "status", ("cli.kit.watch", "status"), "show how the agent is doing")
+    )
     _add_local(
         command(
             commands,
             "neighbours",
-            ("neighbours", "neighbours"),
+            ("cli.kit.neighbours", "neighbours"),
             "list the stations heard by radio: when, how well, and which reaches the hub",
         )
     )
@@ -231,18 +268,30 @@ def _add_watching(commands: Subparsers) -> None:
 def _add_inbound(commands: Subparsers) -> None:
     inbound = command(commands, "inbound", None, "what came in, and what became of it")
     actions = inbound.add_subparsers(metavar="ACTION", title="actions")
-    listing = command(actions, "list", ("watch", "inbound_list"), "list inbound payloads")
+    listing = command(actions, "list", ("cli.kit.watch", "inbound_list"), "list inbound payloads")
     listing.add_argument("--state", choices=("waiting", "handed", "dead"))
     _add_local(listing)
-    replay = command(actions, "replay", ("watch", "inbound_replay"), "hand payloads over again")
+    replay = command(
+        actions, "replay", ("cli.kit.watch", "inbound_replay"), "hand payloads over again"
+    )
     replay.add_argument("request_id", nargs="*", metavar="REQUEST_ID")
     replay.add_argument("--dead", action="store_true", help="all that no hook would take")
     _add_local(replay)
 
 
+def _add_satellite(commands: Subparsers) -> None:
+    satellite = command(commands, "satellite", None, "the satellite modem")
+    actions = satellite.add_subparsers(metavar="ACTION", title="actions")
+    summary = "try now what waits: you see the sky"
+    _add_local(command(actions, "retry", ("cli.kit.satellite", "retry"), summary))
+
+
 def _add_check(commands: Subparsers) -> None:
     check = command(
-        commands, "check", ("check", "check"), "check settings and ports, and say what to mend"
+        commands,
+        "check",
+        ("cli.kit.check", "check"),
+        "check settings and ports, and say what to mend",
     )
     _add_config(check)
     check.add_argument("--json", action="store_true", help="print JSON")
@@ -250,7 +299,7 @@ def _add_check(commands: Subparsers) -> None:
 
 def _add_page(commands: Subparsers) -> None:
     summary = "tell where people of the camp find the kit's page, or set the pass phrase for it"
-    page = command(commands, "page", ("page", "page"), summary)
+    page = command(commands, "page", ("cli.kit.page", "page"), summary)
     _add_config(page)
     page.add_argument(
         "--set", action="store_true", help="set the pass phrase: asked for, or a line of input"
@@ -261,7 +310,7 @@ def _add_page(commands: Subparsers) -> None:
 
 def _add_provision(commands: Subparsers) -> None:
     summary = "take the settings that wait on the card's boot partition"
-    provision = command(commands, "provision", ("provision", "provision"), summary)
+    provision = command(commands, "provision", ("kit.provision", "provision"), summary)
     provision.add_argument(
         "--card", type=Path, metavar="FOLDER", help="where they wait (/boot/firmware, /boot)"
     )
@@ -276,7 +325,7 @@ def _add_provision(commands: Subparsers) -> None:
 
 def _add_update(commands: Subparsers) -> None:
     summary = "put a signed program in this one's place, and back where it does not work"
-    update = command(commands, "update", ("update", "update"), summary)
+    update = command(commands, "update", ("kit.update", "update"), summary)
     update.add_argument(
         "what",
         nargs="?",
@@ -291,7 +340,7 @@ def _add_update(commands: Subparsers) -> None:
         "--offered",
         dest="carry_out",
         action="store_const",
-        const=("update_offer", "take"),
+        const=("kit.update_offer", "take"),
         help="for the unit: take what the hub has offered",
     )
     _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace")
@@ -300,7 +349,7 @@ def _add_update(commands: Subparsers) -> None:
 
 def _add_settings(commands: Subparsers) -> None:
     summary = "tell what became of the settings that the hub has brought last"
-    settings = command(commands, "settings", ("settings", "settings"), summary)
+    settings = command(commands, "settings", ("cli.kit.settings", "settings"), summary)
     settings.add_argument("--json", action="store_true", help="print JSON")
     _add_trial(settings)
 
@@ -333,7 +382,7 @@ def _add_simulate(commands: Subparsers) -> None:
     satellite = command(
         kinds,
         "satellite",
-        ("simulate", "satellite"),
+        ("cli.simulate", "satellite"),
         "an Iridium 9602 on a pty with the operator's gateway behind it",
     )
     satellite.add_argument(
@@ -349,7 +398,16 @@ def _add_simulate(commands: Subparsers) -> None:
         "--mt-port", type=int, default=0, help="port where the hub brings MT messages (any)"
     )
     node = command(
-        kinds, "node", ("simulate_node", "node"), "radio nodes on ptys, a lossy air between them"
+        kinds,
+        "node",
+        ("cli.simulate_node", "node"),
+        "radio nodes on ptys, a lossy air between them",
+    )
+    node.add_argument(
+        "--kind",
+        choices=("node", "meshcore-kiss", "rnode"),
+        default="node",
+        help="which radios, by their radio-protocol (node)",
     )
     node.add_argument("--nodes", type=_several, default=2, help="how many (2)")
     node.add_argument(
@@ -380,7 +438,10 @@ def _add_help(commands: Subparsers) -> None:
     asked = command(commands, "help", None, "explain a command, as its --help does")
     asked.add_argument("command", nargs="*", metavar="COMMAND", help="such as send message")
     completion = command(
-        commands, "completion", ("completion", "completion"), "print what completes our commands"
+        commands,
+        "completion",
+        ("cli.completion", "completion"),
+        "print what completes our commands",
     )
     completion.add_argument(
         "shell",
@@ -389,7 +450,10 @@ def _add_help(commands: Subparsers) -> None:
         " in fish: fieldagent completion fish | source",
     )
     command(
-        commands, "manual", ("manual", "manual"), "print the manual page, for man -l - or a file"
+        commands,
+        "manual",
+        ("cli.manual", "manual"),
+        "print the manual page, for man -l - or a file",
     )
 
 

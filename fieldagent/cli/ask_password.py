@@ -5,8 +5,8 @@ from __future__ import annotations
 import getpass
 import sys
 
-from fieldagent.cli.exit_codes import USAGE
-from fieldagent.cli.log_lines import complain
+from fieldagent.system.exit_codes import USAGE
+from fieldagent.system.log_lines import complain
 
 
 def ask_password(what: str = "Password") -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, Option, commands
-from fieldagent.cli.exit_codes import OK
+from fieldagent.system.exit_codes import OK
 
 
 def completion(given: argparse.Namespace) -> int:

@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fieldagent.cli.exit_codes import USAGE
-from fieldagent.cli.local_http import CallFailed
+from fieldagent.kit.local_http import CallFailed
+from fieldagent.system.exit_codes import USAGE
 
 
 def message_of(given: argparse.Namespace) -> dict[str, Any]:
-    return {"message": {"content": sys.stdin.read() if given.content == "-" else given.content}}
+    """Raises CallFailed where there is nothing to say."""
+    content = sys.stdin.read() if given.content == "-" else given.content
+    if not content:
+        raise CallFailed("a message without a character says nothing: give its text", USAGE)
+    return {"message": {"content": content}}
 
 
 def location_of(given: argparse.Namespace) -> dict[str, Any]:

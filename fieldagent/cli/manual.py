@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fieldagent import __version__
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, Option, commands
-from fieldagent.cli.exit_codes import OK
+from fieldagent.system.exit_codes import OK
 
 
 def manual(_: argparse.Namespace) -> int:

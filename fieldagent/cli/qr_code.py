@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from fieldagent.cli.log_lines import complain
+from fieldagent.system.log_lines import complain
 
 DRAW = ("qrencode", "--type=ANSIUTF8", "--margin=2")
 SECONDS = 10.0

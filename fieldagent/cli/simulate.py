@@ -13,8 +13,6 @@ from pathlib import Path
 
 import trio
 
-from fieldagent.cli.exit_codes import OK, USAGE
-from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.commands import BadCommand, Bench, obey
 from fieldagent.simulator.gateway import SimulatedGateway
@@ -22,6 +20,8 @@ from fieldagent.simulator.hub_side import HubSide
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.system.exit_codes import OK, USAGE
+from fieldagent.system.terminal import escaped
 from fieldagent.wire.envelope import derive_key
 
 

@@ -8,19 +8,44 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random, SystemRandom
+from typing import TypeAlias
 
 import trio
 
-from fieldagent.cli.exit_codes import OK, USAGE
 from fieldagent.cli.simulate import typed
-from fieldagent.cli.terminal import escaped
 from fieldagent.simulator.air import BadTopology, Impairments, SharedAir, read_topology
 from fieldagent.simulator.commands import BadCommand
-from fieldagent.simulator.nodes import Nodes, Socket
+from fieldagent.simulator.lora import LoraAir
+from fieldagent.simulator.meshcore import SimulatedMeshcore
+from fieldagent.simulator.node import SimulatedNode
+from fieldagent.simulator.nodes import Nodes, RadioKind, Socket
+from fieldagent.simulator.rnode import SimulatedRnode
+from fieldagent.system.exit_codes import OK, USAGE
+from fieldagent.system.terminal import escaped
+
+Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
 
 
 def say(line: str) -> None:
     print(f"[air] {escaped(line)}", flush=True)
+
+
+def _nodes(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+    air = SharedAir(random, impairments, given.bitrate)
+    air.packet_bytes = given.packet_bytes
+    return SimulatedNode, air
+
+
+def _meshcore(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+    return SimulatedMeshcore, LoraAir(random, impairments)
+
+
+def _rnode(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+    return SimulatedRnode, LoraAir(random, impairments)
+
+
+KINDS = {"node": _nodes, "meshcore-kiss": _meshcore, "rnode": _rnode}
+"""By what `radio-protocol` calls them. A LoRa radio's rate is that of its settings."""
 
 
 def node(given: argparse.Namespace) -> int:
@@ -31,8 +56,7 @@ def node(given: argparse.Namespace) -> int:
         bit_errors=given.bit_errors,
         delay=given.delay,
     )
-    air = SharedAir(Random(seed), impairments, given.bitrate)
-    air.packet_bytes = given.packet_bytes
+    kind, air = KINDS[given.kind](Random(seed), impairments, given)
     if given.topology is not None:
         try:
             air.losses = read_topology(given.topology.read_text(), given.nodes)
@@ -43,12 +67,11 @@ def node(given: argparse.Namespace) -> int:
         folder = given.link or Path(directory)
         links = [folder / f"node-{number}" for number in range(1, given.nodes + 1)]
         say(f"seed {seed}")
-        trio.run(_run, air, links)
+        trio.run(_run, Nodes(air, links, say, kind))
     return OK
 
 
-async def _run(air: SharedAir, links: list[Path]) -> None:
-    nodes = Nodes(air, links, say)
+async def _run(nodes: Nodes) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(nodes.run)
         for socket in nodes.sockets:

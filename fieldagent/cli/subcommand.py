@@ -43,7 +43,7 @@ def command(
     carry_out: tuple[str, str] | None,
     summary: str,
 ) -> CommandParser:
-    """`carry_out` names a module of `fieldagent.cli` and a function in it."""
+    """`carry_out` names a module of `fieldagent` and a function in it."""
     parser: CommandParser = commands.add_parser(
         name, help=summary, description=summary[0].upper() + summary[1:] + "."
     )
@@ -52,14 +52,12 @@ def command(
 
 
 def duration(text: str) -> float:
-    """Seconds."""
-    seconds = float(text[:-1]) * {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:], 0.0)
+    """Read 90m, 12h or 2d as seconds, 5 minutes at least. Raises ArgumentTypeError."""
+    number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])
+    seconds = float(number) * unit if unit and number.replace(".", "", 1).isdecimal() else 0.0
     if not 300 <= seconds <= 366 * 86_400:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: use 90m, 12h or 2d, from 5m")
     return seconds
-
-
-duration.__name__ = "time such as 90m, 12h or 2d, 5m at least"  # what argparse calls it
 
 
 def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:

@@ -1,16 +1,19 @@
 """One HTTP/1.1 request to a webhook: h11 on trio, a total deadline, and failures told in words.
 
-Redirects are not followed and connections not kept: a webhook is called now and then.
+Redirects are not followed. A connection is closed behind the answer unless the caller keeps them
+(`KeptConnections`): most call now and then.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import select
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import field
 from functools import cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -22,6 +25,7 @@ from fieldagent.http import tls
 from fieldagent.http.parser_error import in_words
 from fieldagent.http.secure import secured
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"
@@ -63,31 +67,114 @@ async def request(
     ssl_context: ssl.SSLContext | None = None,
     max_body: int = 65_536,
     open_stream: Opener = trio.open_tcp_stream,
+    kept: KeptConnections | None = None,
 ) -> Reply:
     """Send it and read the answer, of any status, within `deadline` seconds in all.
 
     `user:password@` in the URL becomes Basic authentication. https is verified against the
     system's certificates unless `ssl_context` says otherwise. `open_stream` connects to a host name
     and port; it may refuse by RequestFailed. Raises RequestFailed.
+
+    With `kept`, a connection of an earlier request is used, and this one is kept for the next.
+    Where the other side closes it instead of an answer, the request goes once more, over a new one:
+    whether the other side has read it nobody knows, so it must do no harm twice.
     """
     where = _split(url)
     try:
         head = h11.Request(
-            method=method, target=_target(where), headers=_headers(where, headers, len(body))
+            method=method,
+            target=_target(where),
+            headers=_headers(where, headers, len(body), keep=kept is not None),
         )
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise RequestFailed(f"a header cannot be sent: {error}") from None
     with _told_in_words(), waits.move_on_after(deadline):
+        earlier = kept.take(_server(where)) if kept is not None else None
+        if earlier is not None:
+            with suppress(_NothingCame):
+                return await _exchange(earlier, head, body, max_body, where, kept)
         try:
             with _told_in_words():
-                stream = await _connect(where, ssl_context, open_stream)
+                connection = await _connect(where, ssl_context, open_stream)
         except RequestFailed as failure:
             raise NotReached(failure.reason) from failure
-        try:
-            return await _exchange(stream, head, body, max_body)
-        finally:
-            await trio.aclose_forcefully(stream)
+        return await _exchange(connection, head, body, max_body, where, kept)
     raise RequestFailed(f"no answer within {deadline:g} s")
+
+
+class _NothingCame(RequestFailed):
+    """The other side closed a connection that had been kept, and has answered nothing on it."""
+
+
+@dataclass(slots=True)
+class _ClientConnection:
+    transport: trio.SocketStream
+    stream: trio.abc.Stream
+    """The same, or TLS over it."""
+    protocol: h11.Connection = field(default_factory=lambda: h11.Connection(h11.CLIENT))
+    used: bool = False
+    """Whether a request was answered on it."""
+    idle_since: float = 0.0
+
+    def is_alive(self) -> bool:
+        """Whether it may be used again. Where there is something to read, the other side has closed
+        it, or talks without being asked."""
+        look = select.poll()
+        look.register(self.transport.socket.fileno(), select.POLLIN)
+        return not look.poll(0)
+
+    def drop(self) -> None:
+        """Close it without a word."""
+        self.transport.socket.close()
+
+
+Server = tuple[str, str, int]
+"""Scheme, host and port."""
+
+
+@dataclass(slots=True)
+class KeptConnections:
+    """Those that wait for the next request to the same server. `close` when all is over."""
+
+    _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
+
+    def take(self, server: Server) -> _ClientConnection | None:
+        """The one that was used last, if it is alive; it is the caller's now."""
+        waiting = self._idle.get(server, [])
+        found: _ClientConnection | None = None
+        while waiting and found is None:
+            latest = waiting.pop()
+            if latest.is_alive():
+                found = latest
+            else:
+                latest.drop()
+        return found
+
+    def give(self, server: Server, connection: _ClientConnection) -> None:
+        """Keep it, until it has waited for IDLE seconds."""
+        now = connection.idle_since = trio.current_time()
+        self._idle.setdefault(server, []).append(connection)
+        for other, waiting in [*self._idle.items()]:
+            while waiting and now - waiting[0].idle_since > IDLE:
+                waiting.pop(0).drop()
+            if not waiting:
+                del self._idle[other]
+
+    def close(self) -> None:
+        for waiting in self._idle.values():
+            for each in waiting:
+                each.drop()
+        self._idle.clear()
+
+
+IDLE = 30.0
+"""Seconds for which a connection is kept that nobody uses."""
+_REST_MOST, _REST_WAIT = 65_536, 1.0
+"""Bytes of an answer that nobody asked for, and seconds, that are read to keep its connection."""
+
+
+def _server(where: SplitResult) -> Server:
+    return where.scheme, _host(where), where.port or _PORTS[where.scheme]
 
 
 def _split(url: str) -> SplitResult:
@@ -114,13 +201,15 @@ def _host(where: SplitResult) -> str:
 
 
 def _headers(
-    where: SplitResult, extra: tuple[tuple[str, str], ...], length: int
+    where: SplitResult, extra: tuple[tuple[str, str], ...], length: int, *, keep: bool
 ) -> list[tuple[str, str]]:
     host = _host(where)
     authority = f"[{host}]" if ":" in host else host
     if where.port is not None:
         authority += f":{where.port}"
-    headers = [("Host", authority), ("Connection", "close"), ("Content-Length", str(length))]
+    headers = [("Host", authority), ("Content-Length", str(length))]
+    if not keep:
+        headers.append(("Connection", "close"))
     if where.username is not None:
         secret = f"{unquote(where.username)}:{unquote(where.password or '')}".encode()
         headers.append(("Authorization", f"Basic {base64.b64encode(secret).decode()}"))
@@ -129,12 +218,12 @@ def _headers(
 
 async def _connect(
     where: SplitResult, ssl_context: ssl.SSLContext | None, open_stream: Opener
-) -> trio.abc.Stream:
+) -> _ClientConnection:
     host = _host(where)
     stream = await open_stream(host, where.port or _PORTS[where.scheme])
     if where.scheme == "http":
-        return stream
-    return await secured(stream, ssl_context or _system_trust(), host)
+        return _ClientConnection(stream, stream)
+    return _ClientConnection(stream, await secured(stream, ssl_context or _system_trust(), host))
 
 
 @cache
@@ -144,22 +233,49 @@ def _system_trust() -> ssl.SSLContext:
 
 
 async def _exchange(
-    stream: trio.abc.Stream, head: h11.Request, body: bytes, max_body: int
+    connection: _ClientConnection,
+    head: h11.Request,
+    body: bytes,
+    max_body: int,
+    where: SplitResult,
+    kept: KeptConnections | None,
 ) -> Reply:
-    protocol = h11.Connection(h11.CLIENT)
-    data = (protocol.send(head) or b"") + (protocol.send(h11.Data(data=body)) or b"")
-    protocol.send(h11.EndOfMessage())
-    with suppress(trio.BrokenResourceError):  # refused half-way: there may be an answer yet
-        await stream.send_all(data)
-    return await _read_reply(stream, protocol, max_body)
+    """Raises _NothingCame where the connection had been kept and was closed meanwhile."""
+    stream, protocol, keeps = connection.stream, connection.protocol, False
+    try:
+        data = (protocol.send(head) or b"") + (protocol.send(h11.Data(data=body)) or b"")
+        protocol.send(h11.EndOfMessage())
+        with suppress(trio.BrokenResourceError):  # refused half-way: there may be an answer yet
+            await stream.send_all(data)
+        reply = await _read_reply(connection, max_body)
+        keeps = kept is not None and await _is_read_whole(stream, protocol)
+        return reply
+    finally:
+        if keeps and kept is not None:
+            protocol.start_next_cycle()
+            connection.used = True
+            kept.give(_server(where), connection)
+        else:
+            await trio.aclose_forcefully(stream)
 
 
-async def _read_reply(stream: trio.abc.Stream, protocol: h11.Connection, max_body: int) -> Reply:
+async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
+    stream, protocol = connection.stream, connection.protocol
     status, headers, body, interim = 0, {}, bytearray(), 0
+    silent = connection.used
     while len(body) <= max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
-            protocol.receive_data(bytes(await stream.receive_some(_READ_SIZE)))
+            try:
+                data = bytes(await stream.receive_some(_READ_SIZE))
+            except trio.BrokenResourceError:
+                if silent:
+                    raise _NothingCame("the connection was broken off before the answer") from None
+                raise
+            if silent and not data:
+                raise _NothingCame("the connection was closed before the answer")
+            silent = False
+            protocol.receive_data(data)
         elif isinstance(event, h11.Response):
             status, headers = event.status_code, _joined(event)
         elif isinstance(event, h11.Data):
@@ -169,6 +285,23 @@ async def _read_reply(stream: trio.abc.Stream, protocol: h11.Connection, max_bod
         elif (interim := interim + 1) > _INTERIM_MOST:
             raise RequestFailed(f"more than {_INTERIM_MOST} interim answers, and no final one")
     return Reply(status, headers, bytes(body[:max_body]))
+
+
+async def _is_read_whole(stream: trio.abc.Stream, protocol: h11.Connection) -> bool:
+    """Read what is left of an answer, if that is soon done: then the next may follow."""
+    left = _REST_MOST
+    with (
+        suppress(trio.BrokenResourceError, h11.RemoteProtocolError),
+        trio.move_on_after(_REST_WAIT),
+    ):
+        while left > 0 and protocol.their_state is h11.SEND_BODY:
+            event = protocol.next_event()
+            if event is h11.NEED_DATA:
+                protocol.receive_data(bytes(await stream.receive_some(_READ_SIZE)))
+            elif isinstance(event, h11.Data):
+                left -= len(event.data)
+        return protocol.their_state is h11.DONE and protocol.our_state is h11.DONE
+    return False
 
 
 def _joined(response: h11.Response) -> dict[str, str]:

@@ -21,6 +21,10 @@ _REQUEST_LINE = re.compile(
 )
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _FOLD = re.compile(rb"\r\n[ \t]")
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""What no line of a head holds (RFC 9110 5.5): all control characters but the tab, and the ends of
+the lines themselves."""
+_BARE_CR = re.compile(rb"\r(?!\n)")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
 _ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)
 _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
@@ -49,6 +53,8 @@ def screen_head(head: bytes, limits: Limits) -> None:
         raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")
     if _FOLD.search(head):
         raise Problem(400, "a header line is folded (RFC 9112 5.2)")
+    if _CONTROL.search(head) or _BARE_CR.search(head):
+        raise Problem(400, "a line of the head holds a control character (RFC 9110 5.5)")
     line = _REQUEST_LINE.match(head)
     if line is None:
         raise Problem(400, "the request line is malformed: METHOD /path HTTP/1.1 (RFC 9112 3)")

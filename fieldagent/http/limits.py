@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.http.address import Network
+from fieldagent.http.pace import CpuPace
 from fieldagent.system.lazy_dataclass import dataclass
 
 
@@ -29,6 +30,8 @@ class Limits:
     """Connections of one source, see `address`; what has been upgraded does not count."""
     proxies: tuple[Network, ...] = ()
     """Networks whose addresses stand for many people: `per_source` is not for them."""
+    pace: CpuPace | None = None
+    """What each caller may take of the processor; None where nobody is a stranger."""
     bodies: int = 16_777_216
     """Bytes of bodies that are held at one moment."""
     grace: float = 10.0

@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from fieldagent.http.body_budget import BodyBudget
 from fieldagent.http.date import write_date
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Judge, Request, Response
+from fieldagent.http.pace import Visit
 from fieldagent.http.peer import Peer, Phase
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import ServerProtocol, Wait
@@ -71,21 +72,28 @@ async def serve(
     """
     server = _Server(judge, guard, limits, stopping, tls, introduce, note_fault)
     try:
-        async with trio.open_nursery() as connections:
-            async with trio.open_nursery() as accepting:
-                for listener in listeners:
-                    accepting.start_soon(server.accept_from, listener, connections)
-                accepting.start_soon(server.look_for_callers)
-                task_status.started()
-                await stopping.wait()
-                accepting.cancel_scope.cancel()
-            for listener in listeners:
-                listener.close()
-            connections.cancel_scope.deadline = trio.current_time() + limits.grace
-            server.end_idle()
+        with nullcontext() if limits.pace is None else limits.pace.at_work():
+            await _serve(server, listeners, task_status)
     finally:
         for listener in listeners:
             listener.close()
+
+
+async def _serve(
+    server: _Server, listeners: Sequence[socket.socket], task_status: trio.TaskStatus[None]
+) -> None:
+    async with trio.open_nursery() as connections:
+        async with trio.open_nursery() as accepting:
+            for listener in listeners:
+                accepting.start_soon(server.accept_from, listener, connections)
+            accepting.start_soon(server.look_for_callers)
+            task_status.started()
+            await server.stopping.wait()
+            accepting.cancel_scope.cancel()
+        for listener in listeners:
+            listener.close()
+        connections.cancel_scope.deadline = trio.current_time() + server.limits.grace
+        server.end_idle()
 
 
 class _Server:
@@ -110,13 +118,6 @@ class _Server:
         self._all: dict[_Connection, None] = {}  # in the order of their coming
         self._of: dict[str, dict[_Connection, None]] = {}  # those of one source
         self._leaving: dict[_Connection, None] = {}  # asked to come again: the first came first
-        self.deadlines = {
-            Phase.HEAD: limits.head_deadline,
-            Phase.BODY: limits.body_deadline,
-            Phase.CLOSING: limits.linger,
-            Phase.IDLE: limits.idle_deadline,
-            Phase.WRITING: limits.write_deadline,
-        }
 
     async def accept_from(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         while True:
@@ -147,6 +148,9 @@ class _Server:
         peer.setblocking(False)
         if peer.family == socket.AF_UNIX:
             return self._connection(peer, "").run
+        pace = self.limits.pace
+        if pace is not None and pace.is_crowded(str(address[0])):
+            raise ConnectionAbortedError("others from there wait for their turn already")
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.introduce is not None:
             return partial(self._introduced, peer, str(address[0]), self.introduce)
@@ -242,13 +246,15 @@ class _Connection:
     def __init__(self, server: _Server, accepted: socket.socket, address: str) -> None:
         self.crowded_out = False
         """Its place is another's: it is answered 503, where it asks for something at all."""
-        self.peer = Peer(accepted, server.deadlines)
+        self.peer = Peer(accepted, _deadlines(server.limits))
         self.address = address
         self.source = source_of(address)
         self._server = server
+        self._visit = _visit(server.limits, address)
         self._protocol = ServerProtocol(server.limits, server.guard, address)
 
     async def run(self) -> None:
+        self._visit.begin()
         try:
             await self._converse()
         except* OSError as broken:
@@ -256,11 +262,13 @@ class _Connection:
         except* Exception as errors:
             self._server.note_fault(errors, "a connection")
         finally:
+            self._visit.end()
             self._server.leave(self)
             self.peer.socket.close()
 
     async def _converse(self) -> None:
         try:
+            await self._wait_for_turn()
             if self._server.tls is not None:
                 await self._secure(self._server.tls)
             if self.crowded_out:
@@ -268,11 +276,21 @@ class _Connection:
             while (head := await self._next_head()) is not None:
                 response = await self._answer(head)
                 if response.upgrade is not None:
-                    return await self._hand_over(response)
+                    return await self._hand_over(head, response)
                 if not await self._send(response, head_only=head.method == "HEAD"):
                     return await self.peer.linger()
         except Problem as problem:
             await self._refuse(problem)
+
+    async def _wait_for_turn(self) -> None:
+        """Who has cost more than their share waits; room is made by them first. Raises Problem."""
+        if self._visit.may_go_on() or self.crowded_out:
+            return
+        with self.peer.bounded(Phase.HEAD):
+            await self._visit.turn()
+            self.peer.phase = Phase.HANDLING
+            return
+        raise self._too_late("turn")
 
     async def _secure(self, context: ssl.SSLContext) -> None:
         """The TLS handshake. Raises OSError, also when it takes too long or room is needed."""
@@ -331,10 +349,14 @@ class _Connection:
     async def _answer(self, head: Request) -> Response:
         """Who is let in by the head is asked for the body. Raises Problem for one that is not taken
         or does not come."""
+        self._visit.asks(head)
+        await self._wait_for_turn()
         admission = await self._attempt(self._server.judge, head)
         if isinstance(admission, Response):
+            self._visit.is_refused(head, admission.status)
             self._protocol.drop_body()
             return admission
+        self._visit.let_in(head, admission.caller)
         self._protocol.admit(admission)
         with self._server.bodies.share(self._protocol.announced) as share:
             request = await self._whole_request()
@@ -380,11 +402,13 @@ class _Connection:
             await self._send_stream(response.stream())
         return protocol.next_cycle()
 
-    async def _hand_over(self, response: Response) -> None:
+    async def _hand_over(self, head: Request, response: Response) -> None:
         """Switch protocols: from here on the connection is the upgrade's, until it returns."""
         assert response.upgrade is not None
-        head, already = self._protocol.switch(response, date=write_date(int(time.time())))
-        await self.peer.write(head)
+        self._visit.let_in(head, response.upgrade)
+        self._visit.end()
+        said, already = self._protocol.switch(response, date=write_date(int(time.time())))
+        await self.peer.write(said)
         scope = self.peer.within(Phase.UPGRADED, trio.CancelScope())
         self._server.leave_source(self)
         if self._server.stopping.is_set():
@@ -422,6 +446,20 @@ class _Connection:
             self._protocol.respond(answer, date=date, close=True, head_only=False)
         )
         await self.peer.linger()
+
+
+def _visit(limits: Limits, address: str) -> Visit:
+    return Visit() if limits.pace is None else limits.pace.visit(address)
+
+
+def _deadlines(limits: Limits) -> dict[Phase, float]:
+    return {
+        Phase.HEAD: limits.head_deadline,
+        Phase.BODY: limits.body_deadline,
+        Phase.CLOSING: limits.linger,
+        Phase.IDLE: limits.idle_deadline,
+        Phase.WRITING: limits.write_deadline,
+    }
 
 
 def _crowded() -> Problem:

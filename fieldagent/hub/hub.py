@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,6 @@ from typing import Any
 
 import trio
 
-from fieldagent.http.address import LOOPBACK_NETWORKS
 from fieldagent.http.guard import host_guard
 from fieldagent.http.introduction import Introductions
 from fieldagent.http.limits import Limits
@@ -22,59 +20,50 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
 from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
-from fieldagent.hub import (
-    access,
-    attempts,
-    audit,
-    dead_letters,
-    directory,
-    idle,
-    kept_letters,
-    kit_watch,
-    lease,
-    ledger,
-    listening,
-    mobile_terminated,
-    operator_calls,
-    reading,
-    ring_alerts,
-    sessions,
-    slices,
-    webhooks,
-)
-from fieldagent.hub.access import AccessLog
+from fieldagent.hub import idle
+from fieldagent.hub.access import attempts, directory, sessions
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.api import HubApi
-from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.certificate import Certificate
+from fieldagent.hub.api import reading
+from fieldagent.hub.api.event_stream import EventStreams
+from fieldagent.hub.api.push_api import HubApi
+from fieldagent.hub.api.read_api import ReadApi
+from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.console import Console
+from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contract import Device, Estimate
-from fieldagent.hub.event_stream import EventStreams
-from fieldagent.hub.figures import Figures
-from fieldagent.hub.health import Health
-from fieldagent.hub.ip_link import Links
-from fieldagent.hub.mailbox import IpMailbox
-from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.escalation import telling
+from fieldagent.hub.escalation.answer_page import AnswerPage
+from fieldagent.hub.escalation.contract import ContactHost
+from fieldagent.hub.escalation.known import senders
+from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
+from fieldagent.hub.field.ip_link import Links
+from fieldagent.hub.field.mailbox import IpMailbox
+from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.not_now import patient
-from fieldagent.hub.operator import rockblock
-from fieldagent.hub.operator.contract import Operator
-from fieldagent.hub.operator.directip import DirectIp, serve_directip
-from fieldagent.hub.operator.rockblock import RockBlock
-from fieldagent.hub.reach import open_public
-from fieldagent.hub.read_api import ReadApi
+from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
+from fieldagent.hub.operator.known import operators
+from fieldagent.hub.records import audit, claims, lease, ledger, ring_alerts, slices
+from fieldagent.hub.service import access_log, incident_log, listening
+from fieldagent.hub.service.access_log import AccessLog
+from fieldagent.hub.service.certificate import Certificate
+from fieldagent.hub.service.figures import Figures
+from fieldagent.hub.service.health import Health
 from fieldagent.hub.settings import HubSettings
-from fieldagent.hub.sos_api import SosApi
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.webhook import webhooks
+from fieldagent.hub.webhook.deliveries import WebhookPost
+from fieldagent.hub.webhook.reach import open_public
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import Asks
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.system.systemd_notify import notify, watchdog_interval
-from fieldagent.wire.jwt import PublicKey, read_public_key
+from fieldagent.webhook.delivery import HandoverResult
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.rockblock import PUBLIC_KEY
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +84,16 @@ class Hub:
     """One process of the hub."""
 
     def __init__(
-        self, settings: HubSettings, store: Store, emit: Callable[[str], None] = print
+        self,
+        settings: HubSettings,
+        store: Store,
+        emit: Callable[[str], None] = print,
+        guest: Guest | None = None,
     ) -> None:
+        """`guest` may sign in once by a link."""
         self.settings = settings
         self.store = store
+        self.kinds = operators(settings.operators)
         self.leases = lease.Leases(store, uuid.uuid4().hex[:12], clock=time.time)
         self.stopping = trio.Event()
         """Set when no new work is to come here: probes are told so, and links turned away."""
@@ -138,7 +133,11 @@ class Hub:
             figures=figures,
             stopping=self.stopping,
         )
+        reach = open_public(settings.webhook_allow)
+        self.senders = senders(ContactHost(store, settings, reach, time.time))
         self.routes = self._routes(authentication)
+        if guest is not None:
+            self.routes.append(GuestLink(guest, store, time.time).route())
 
     def _routes(self, authentication: Authentication) -> list[Route]:
         """All but the probes and the operators'."""
@@ -160,8 +159,11 @@ class Hub:
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,
                 open_public(self.settings.webhook_allow),
+                self.senders,
+                tuple(self.kinds),
             ),
-            EventStreams(store, authentication, clock=time.time).route(),
+            EventStreams(store, authentication, self.leases, clock=time.time).route(),
+            *AnswerPage(store, clock=time.time).routes(),
             *Console(store, authentication, self.settings, clock=time.time).routes(),
             links.route(),
         ]
@@ -181,9 +183,11 @@ class Hub:
         if result == Outcome.SENT.value:
             self._note_bytes("satellite", "sent", size)
 
-    async def take_in_from(self, imei: str, body: bytes, estimate: Estimate | None = None) -> None:
+    async def take_in_from(
+        self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
+    ) -> None:
         """What an operator's gateway brings: implements `operator.TakeIn`."""
-        await self.mobile_originated.take_in_from(imei, body, estimate)
+        await self.mobile_originated.take_in_from(imei, body, estimate, unusable=unusable)
         self._note_bytes("satellite", "received", len(body))
 
     def _counters(self) -> dict[str, float]:
@@ -199,22 +203,26 @@ class Hub:
             self.store, device, self.mobile_originated, clock=time.time, version=version
         )
 
-    def operators(self) -> dict[str, Operator]:
-        settings = self.settings
-        found: dict[str, Operator] = {}
-        if settings.directip_gateway is not None:
-            found["directip"] = DirectIp(*settings.directip_gateway)
-        name, password = settings.rockblock_username, settings.rockblock_password
-        if name is not None and password is not None:
-            found["rockblock"] = RockBlock(settings.rockblock_address, name, password)
-        return found
+    def callers(self) -> dict[str, Operator]:
+        """Return who takes MT messages, by operator: those that the settings set up."""
+        own = self.settings.operator_own
+        found = {name: kind.caller(own) for name, kind in self.kinds.items()}
+        return {name: caller for name, caller in found.items() if caller is not None}
+
+    def lent(self, what: str) -> OperatorHost:
+        """Return what operators get of the hub; `what` names them where they fail."""
+        return OperatorHost(
+            self.take_in_from,
+            partial(ring_alerts.note_session_of, self.store, clock=time.time),
+            self.supervisor.notes(what),
+            time.time,
+        )
 
     def judge(self) -> Judge:
         probes = self.health.routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]
-        if self.settings.rockblock_username is not None:
-            key = rockblock_key(self.settings)
-            routes.append(rockblock.mo_route(self.take_in_from, key, clock=time.time))
+        own, lent = self.settings.operator_own, self.lent("HTTP")
+        routes += [route for kind in self.kinds.values() for route in kind.routes(own, lent)]
         return self.access.watch(patient(router(routes)))
 
 
@@ -224,27 +232,28 @@ async def run(
     emit: Callable[[str], None],
     asks: Asks,
     *,
+    guest: Guest | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until `asks` tell it to end, or until cancelled; started with the port of the hub. `emit`
-    takes the lines of the access log, where they are JSON.
+    takes the lines of the access log, where they are JSON; `guest` may sign in once by a link.
 
     Raises ListenFailed, OSError (a certificate that cannot be read), StoreFailed.
     """
-    hub = Hub(settings, store, emit)
+    hub = Hub(settings, store, emit, guest)
     certificate = certificate_of(settings)
     listeners = listening.listeners(settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_run_store, hub)
-        with _mo_listeners(settings) as brought:
+        with _mo_listeners(hub) as brought:
             async with trio.open_nursery() as parts:
                 parts.start_soon(_obey, asks, hub, certificate)
                 parts.start_soon(_drain, hub)
                 keep = hub.supervisor.keep
                 if certificate is not None:
                     parts.start_soon(keep, "the certificate", certificate.watch)
-                if brought:
-                    parts.start_soon(keep, "DirectIP", partial(_take_mo, hub, brought))
+                for name, listener in brought.items():
+                    parts.start_soon(keep, name, partial(_take_mo, hub, name, listener))
                 for name, part in PARTS.items():
                     parts.start_soon(keep, name, partial(part, hub))
                 await _serve(hub, listeners, certificate, task_status)
@@ -282,11 +291,13 @@ async def _serve(
     task_status: trio.TaskStatus[int],
 ) -> None:
     """Returns once `closing` is set and everyone who waited has an answer."""
+    devices = KnownDevices(hub.store, time.time)
     limits = Limits(
         connections=CONNECTIONS,
         per_source=CONNECTIONS_OF_ONE,
         proxies=hub.settings.trusted_proxies,
         bodies=BODIES,
+        pace=listening.pace(hub.settings, devices),
     )
     port = port_of(listeners.direct)
     serving = partial(
@@ -300,6 +311,7 @@ async def _serve(
     tls = None if certificate is None else certificate.context
     introduce = Introductions(hub.settings.trusted_proxies).client_of
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(devices.load_soon)
         await nursery.start(partial(serving, listeners.direct, tls=tls))
         if listeners.by_socket:
             await nursery.start(partial(serving, listeners.by_socket))
@@ -334,61 +346,65 @@ async def _serve_admin(
 
 
 @contextmanager
-def _mo_listeners(settings: HubSettings) -> Iterator[list[socket.socket]]:
-    """Where the operator's gateway brings MO messages; none unless the settings name it."""
-    if settings.directip_listen is None:
-        yield []
-        return
-    host, port = settings.directip_listen
-    listeners = open_listeners(port, [host], allow_remote=True)
-    log.info("the operator's gateway may bring MO messages to %s:%d", host, port_of(listeners))
+def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
+    """Open where operators' gateways bring MO messages, as the settings say, by operator."""
+    found: dict[str, MoListener] = {}
     try:
-        yield listeners
+        for kind in hub.kinds.values():
+            if (listener := kind.listen(hub.settings.operator_own)) is not None:
+                found[kind.title] = listener
+        yield found
     finally:
-        for listener in listeners:
-            listener.close()
+        for each in found.values():
+            for listening_socket in each.sockets:
+                listening_socket.close()
 
 
-async def _take_mo(hub: Hub, listeners: Sequence[socket.socket]) -> None:
+async def _take_mo(hub: Hub, name: str, listener: MoListener) -> None:
     # It closes what it is given, and may have to be started again.
-    own = [listener.dup() for listener in listeners]
-    await serve_directip(
-        own,
-        hub.take_in_from,
-        partial(ring_alerts.note_session_of, hub.store, clock=time.time),
-        allowed=hub.settings.directip_allow or LOOPBACK_NETWORKS,
-        note_fault=hub.supervisor.notes("DirectIP"),
-    )
+    own = [each.dup() for each in listener.sockets]
+    await listener.serve(own, hub.lent(name))
 
 
 async def _call_operators(hub: Hub) -> None:
     note_fault = hub.supervisor.notes("operator calls")
-    operators = hub.operators()
+    operators = hub.callers()
     await operator_calls.run(
         hub.store, operators, clock=time.time, note_fault=note_fault, note_call=hub.note_call
     )
 
 
+async def _log_incidents(hub: Hub) -> None:
+    await incident_log.run(hub.store, clock=time.time)
+
+
+async def _tell_contacts(hub: Hub) -> None:
+    await telling.run(
+        hub.store,
+        hub.senders,
+        clock=time.time,
+        note_fault=hub.supervisor.notes("contacts"),
+        desk=hub.settings.console_address or "",
+    )
+
+
 async def _post_webhooks(hub: Hub) -> None:
+    def note_post(post: WebhookPost, result: HandoverResult, seconds: float) -> None:
+        outcome, id_ = result.outcome.value, post.delivery.request_id
+        hub.access.note_post(post.webhook.id, id_, len(post.items), outcome, seconds, result.reason)
+
     await webhooks.run(
         hub.store,
         clock=time.time,
         open_stream=open_public(hub.settings.webhook_allow),
         note_fault=hub.supervisor.notes("webhooks"),
-        sos_confirmed_by=hub.settings.sos_confirmed_by,
-        note_post=hub.access.note_post,
+        note_post=note_post,
+        desk=hub.settings.console_address or "",
     )
 
 
-def rockblock_key(settings: HubSettings) -> PublicKey:
-    """What checks their tokens: the published key, unless the settings name another."""
-    if settings.rockblock_public_key is None:
-        return PUBLIC_KEY
-    return read_public_key(settings.rockblock_public_key.read_text())
-
-
-def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access.Write:
-    ways = {"log": access.to_log, "json": access.as_json(emit, time.time)}
+def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access_log.Write:
+    ways = {"log": access_log.to_log, "json": access_log.as_json(emit, time.time)}
     return ways.get(settings.access_log, lambda line: None)
 
 
@@ -434,15 +450,9 @@ async def _watch_kits(hub: Hub) -> None:
     await kit_watch.run(hub.store, clock=time.time)
 
 
-def _claim_dead_letters(hub: Hub, db: Db) -> None:
-    """Those that came at the very moment at which somebody was given their IMEI."""
-    kept_letters.take_in(db, hub.mobile_originated, dead_letters.claimable(db))
-
-
 async def _keep_house(hub: Hub) -> None:
     while True:
         written = hub.store.heard(ANYTHING)
-        await _patiently(hub, partial(_claim_dead_letters, hub))
         await _forget(hub)
         await _patiently(hub, lambda db: sessions.forget(db, time.time()))
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
@@ -481,13 +491,20 @@ async def _keep_leases(hub: Hub) -> None:
     await hub.leases.run()
 
 
+async def _free_claims(hub: Hub) -> None:
+    await claims.run(hub.store)
+
+
 PARTS = {
     "the leases of links": _keep_leases,
+    "the claims of hubs that died": _free_claims,
     "housekeeping": _keep_house,
     "the expiry of items": _expire,
     "check-ins and updates": _watch_kits,
     "the watchdog": _show_life,
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,
+    "contacts": _tell_contacts,
+    "the log of incidents": _log_incidents,
 }
 """What runs beside the push API and the links, by the names that people are told."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
+from fieldagent.http.address import Network
+from fieldagent.hub.operator.contract import OperatorKind
+from fieldagent.hub.operator.known import operators
 from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.system.directories import state_directory, xdg_directory
+from fieldagent.system.java_properties import NoProperties
+from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.properties import (
     InvalidSettings,
@@ -24,7 +29,6 @@ from fieldagent.system.properties import (
     read,
     read_file,
     text,
-    url,
     whole,
 )
 
@@ -32,6 +36,10 @@ PORT = 9443
 
 
 _TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
+
+
+MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
+"""RFC 5321 4.1.2, without quotes."""
 
 
 def tile_address(value: str) -> str:
@@ -47,6 +55,27 @@ def tile_address(value: str) -> str:
     return value
 
 
+def mail_address(value: str) -> str:
+    if not MAIL.fullmatch(value):
+        raise WrongProperty(f"must be an e-mail address such as sos@example.org, not {value!r}")
+    return value
+
+
+def tls_address(value: str) -> str:
+    """Browsers have passkeys for names alone, and by TLS."""
+    parts = urlsplit(value)
+    try:
+        ipaddress.ip_address(parts.hostname or "")
+    except ValueError:
+        is_name = bool(parts.hostname)
+    else:
+        is_name = False
+    bare = f"https://{parts.netloc}"
+    if not is_name or "@" in value or value.rstrip("/") != bare:
+        raise WrongProperty(f"must be https:// and a name, not {value!r}")
+    return bare
+
+
 @dataclass(frozen=True, slots=True)
 class HubSettings:
     database: str
@@ -57,6 +86,7 @@ class HubSettings:
     port: int
     tls_certificate: Path | None
     tls_key: Path | None
+    console_address: str | None
     socket_listen: Path | None
     proxy_listen: tuple[str, int] | None
     admin_listen: tuple[str, int] | None
@@ -70,15 +100,17 @@ class HubSettings:
     keep_days: int
     keep_audit_days: int
     drain_seconds: int
-    directip_listen: tuple[str, int] | None
-    directip_allow: tuple[Network, ...]
-    directip_gateway: tuple[str, int] | None
-    rockblock_address: str
-    rockblock_username: str | None
-    rockblock_password: str | None
-    rockblock_public_key: Path | None
+    operators: tuple[str, ...]
+    """Operators of one's own."""
+    operator_own: Mapping[str, Any]
+    """Settings that the operators bring, by their names."""
     webhook_allow: tuple[Network, ...]
-    sos_confirmed_by: str | None
+    smtp_host: str | None
+    smtp_port: int
+    smtp_tls: str
+    smtp_user: str | None
+    smtp_password_file: Path | None
+    mail_from: str | None
 
 
 def _addresses(value: str) -> tuple[str, ...]:
@@ -91,6 +123,13 @@ def _addresses(value: str) -> tuple[str, ...]:
     return tuple(value.split())
 
 
+def _own_operators(value: str) -> tuple[str, ...]:
+    own = tuple(value.split())
+    operators(own)
+    return own
+
+
+_OWN_KEYS = [key for kind in operators().values() for key in kind.keys]
 KEYS = (
     Key(
         "database",
@@ -120,6 +159,13 @@ KEYS = (
     Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
     Key("tls-certificate", absolute_path, None, "PEM file with the certificate chain"),
     Key("tls-key", absolute_path, None, "PEM file with its key"),
+    Key(
+        "console-address",
+        tls_address,
+        None,
+        "https://NAME of the console, as browsers reach it: people may sign in with passkeys there"
+        " (extra `passkeys`)",
+    ),
     Key(
         "socket-listen",
         absolute_path,
@@ -191,28 +237,14 @@ KEYS = (
         0,
         "seconds from SIGTERM, when /healthz turns to 503, until links and listeners close (0)",
     ),
-    Key("directip-listen", endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
     Key(
-        "directip-allow",
-        networks,
+        "operators",
+        _own_operators,
         (),
-        "networks that it may come from, as the operator names them: 192.0.2.0/28 (this machine)",
+        "satellite operators of your own, package.module:NAME with spaces between"
+        " (docs/adding-an-operator.md)",
     ),
-    Key("directip-gateway", endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
-    Key(
-        "rockblock-address",
-        url,
-        "https://rockblock.rock7.com/rockblock/MT",
-        "URL of the RockBLOCK MT service",
-    ),
-    Key("rockblock-username", text, None, "account at RockBLOCK"),
-    Key("rockblock-password", text, None, "its password"),
-    Key(
-        "rockblock-public-key",
-        absolute_path,
-        None,
-        "PEM file with RockBLOCK's public key, which checks the JWT of what it brings",
-    ),
+    *_OWN_KEYS,
     Key(
         "webhook-allow",
         networks,
@@ -220,12 +252,27 @@ KEYS = (
         "private networks that webhooks may be in: 10.1.0.0/16 (none)",
     ),
     Key(
-        "sos-confirmed-by",
-        one_of("person", "webhook"),
+        "smtp-host",
+        text,
         None,
-        "whose answer ends an SOS's repeats: person or webhook; a person, where somebody is a"
-        " dispatcher",
+        "mail relay by which contacts are told of an SOS: smtp.example.org",
     ),
+    Key("smtp-port", whole(1, 65535, "port"), 587, "its port (587)"),
+    Key(
+        "smtp-tls",
+        one_of("starttls", "tls", "none"),
+        "starttls",
+        "starttls, tls from the first byte (port 465), or none, for a relay on this machine"
+        " (starttls)",
+    ),
+    Key("smtp-user", text, None, "account at the relay"),
+    Key(
+        "smtp-password-file",
+        absolute_path,
+        None,
+        "file whose first line is that account's password",
+    ),
+    Key("mail-from", mail_address, None, "address that the hub's mail is from: sos@example.org"),
 )
 
 EXAMPLES = {
@@ -237,23 +284,24 @@ EXAMPLES = {
     "database-direct": "postgresql://fieldagent@db.example.org:5432/fieldagent",
     "tls-certificate": "/etc/fieldagent/chain.pem",
     "tls-key": "/etc/fieldagent/key.pem",
+    "console-address": "https://hub.example.org",
     "socket-listen": "/run/fieldagent-hub/http.sock",
     "proxy-listen": "127.0.0.1:9445",
     "admin-listen": "127.0.0.1:9444",
     "trusted-proxies": "127.0.0.1/32 ::1/128",
-    "directip-listen": "127.0.0.1:10800",
-    "directip-allow": "192.0.2.0/28",
-    "directip-gateway": "gateway.example.org:10800",
-    "rockblock-username": "me@example.org",
-    "rockblock-public-key": "/etc/fieldagent/rockblock.pem",
     "webhook-allow": "10.1.0.0/16",
-    "sos-confirmed-by": "person",
+    "smtp-host": "smtp.example.org",
+    "smtp-user": "sos@example.org",
+    "smtp-password-file": "/etc/fieldagent/smtp-password",
+    "mail-from": "sos@example.org",
+    **{name: text for kind in operators().values() for name, text in kind.examples.items()},
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
 
 _TOGETHER = (
     ("tls-certificate", "tls-key"),
-    ("rockblock-username", "rockblock-password"),
+    ("smtp-host", "mail-from"),
+    ("smtp-user", "smtp-password-file"),
 )
 
 
@@ -295,8 +343,13 @@ def parse(
     database: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> HubSettings:
-    values, pairs, faults = read(content, path, KEYS)
-    for one, other in _TOGETHER:
+    kinds = _kinds(content)
+    own = [key for kind in kinds for key in kind.keys]
+    others = [key for key in own if key not in _OWN_KEYS]
+    values, pairs, faults = read(content, path, [*KEYS, *others])
+    values["operator_own"] = {key.name: values.pop(key.attribute) for key in own}
+    together = [*_TOGETHER, *(pair for kind in kinds for pair in kind.together)]
+    for one, other in together:
         for name, missing in ((one, other), (other, one)):
             if name in pairs and missing not in pairs:
                 faults.append(f"{name} needs {missing}: set that too, or remove {name}")
@@ -308,13 +361,19 @@ def parse(
         )
     if "proxy-listen" in pairs and not values["trusted_proxies"]:
         faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
-    if values["directip_listen"] is not None and "directip-allow" not in pairs:
-        host, _ = values["directip_listen"]
-        if not is_in(host, LOOPBACK_NETWORKS):
-            faults.append(
-                f"directip-listen is {host}, where anybody may bring MO messages in any device's"
-                " name: set directip-allow to the addresses of the operator's gateways"
-            )
+    faults += [fault for kind in kinds for fault in kind.faults(values["operator_own"])]
+    if values["console_address"] and not (
+        values["tls_certificate"] or values["trusted_proxies"] or values["socket_listen"]
+    ):
+        # A proxy that does TLS is known by trusted-proxies, or by the socket that it calls.
+        faults.append(
+            "console-address needs tls-certificate: set that too, or remove console-address"
+        )
+    if values["smtp_tls"] == "none" and values["smtp_user"]:
+        faults.append(
+            "smtp-tls=none would send the password readable: set starttls or tls, or remove"
+            " smtp-user"
+        )
     if values["map_file"] and values["map_tiles"]:
         faults.append("map-file and map-tiles: set the one or the other")
     if faults:
@@ -322,3 +381,13 @@ def parse(
     if database or not values["database"]:
         values["database"] = database or str(state_directory(environ) / "hub.sqlite3")
     return HubSettings(**values)
+
+
+def _kinds(content: str) -> Sequence[OperatorKind]:
+    """Return the operators that the file may set up; those of its own that cannot be loaded are
+    told by their key."""
+    try:
+        own = tuple(dict(pairs_in(content)).get("operators", "").split())
+        return [*operators(own).values()]
+    except (NoProperties, WrongProperty):
+        return [*operators().values()]

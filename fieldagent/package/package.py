@@ -12,8 +12,6 @@ from enum import StrEnum
 from fieldagent.system.lazy_dataclass import dataclass
 
 SOS_PRIORITY = 100
-CALLED_OFF = "SOS called off"
-"""The message by which a kit says that its SOS is over, and by which the hub knows that."""
 
 
 class Channel(StrEnum):
@@ -36,6 +34,18 @@ class Message:
     content: str
 
 
+class PositionSource(StrEnum):
+    """How an SOS came by its position."""
+
+    GPS = "gps"
+    """The kit's own receiver."""
+    BROWSER = "browser"
+    """The phone or computer on which the kit's page is open."""
+    TYPED = "typed"
+    LAST = "last posted"
+    """The last one that the kit had posted before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     latitude: float
@@ -44,6 +54,7 @@ class Location:
     altitude: float | None = None
     speed_over_ground: float | None = None
     course_over_ground: float | None = None
+    source: PositionSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,37 @@ class Data:
     payload: bytes
 
 
-Item = Message | Location | Waypoint | Data
+class Said(StrEnum):
+    """What an `IncidentWord` says."""
+
+    OPEN = "open"
+    """From a kit to the hub: this incident is open here."""
+    SEEN = "seen"
+    """A person has it."""
+    CLOSED = "closed"
+    """A person at the hub has closed it."""
+    CALLED_OFF = "called off"
+    """Its own kit takes it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentWord:
+    """A word about an incident: the SOS of one kit, from its raising to its end."""
+
+    incident: int
+    """The number of the item that raised it."""
+    says: Said
+    station: int = 0
+    """The kit whose incident it is; 0 is the kit that the word comes from, or goes to."""
+    by: str = ""
+    """The name of the person who says it."""
+    text: str = ""
+    proof: bytes = b""
+    """Shows that a holder of the key of this kit and the hub says it (`wire.incident_proof`); empty
+    where there is no such key."""
+
+
+Item = Message | Location | Waypoint | Data | IncidentWord
 """What travels to people."""
 
 
@@ -88,13 +129,15 @@ class Package:
 
     @property
     def sos(self) -> bool:
-        return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
+        """Whether it belongs to this kit's incident, and opens one where none is open."""
+        posted = Message | Location | Waypoint | Data
+        return self.priority >= SOS_PRIORITY and isinstance(self.item, posted)
 
     @property
     def urgent(self) -> bool:
-        """An SOS, or the word that it is over: whoever got that sets out. Each takes every channel,
-        waits for no budget, and never expires."""
-        return self.sos or self.item == Message(CALLED_OFF)
+        """An SOS, or a word about one: whoever got it sets out. Each takes every channel, waits for
+        no budget, and never expires."""
+        return self.sos or isinstance(self.item, IncidentWord)
 
     def stamped(self, now: float) -> Package:
         """A position without a time gets `now`: a queued fix must not look fresh hours later."""

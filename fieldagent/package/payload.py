@@ -10,7 +10,15 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from fieldagent.package.package import Data, Item, Location, Message, Waypoint
+from fieldagent.package.package import (
+    Data,
+    IncidentWord,
+    Item,
+    Location,
+    Message,
+    Said,
+    Waypoint,
+)
 from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -100,7 +108,7 @@ def _location(item: Location) -> dict[str, Any]:
         "altitude": item.altitude,
         "speedOverGround": item.speed_over_ground,
         "courseOverGround": item.course_over_ground,
-    }
+    } | ({} if item.source is None else {"source": item.source})
 
 
 def _waypoint(item: Waypoint) -> dict[str, Any]:
@@ -112,9 +120,30 @@ def _waypoint(item: Waypoint) -> dict[str, Any]:
     }
 
 
+def incident_text(word: IncidentWord) -> str:
+    """Return the word as a sentence for people."""
+    who = word.by or "somebody"
+    said = {
+        Said.OPEN: "SOS open",
+        Said.SEEN: f"SOS seen by {who}",
+        Said.CLOSED: f"SOS closed by {who}",
+        Said.CALLED_OFF: "SOS called off",
+    }[word.says]
+    return f"{said}: {word.text}" if word.text else said
+
+
+def _incident_word(word: IncidentWord) -> dict[str, Any]:
+    """Who knows no incidents takes it for a message that says the same."""
+    number = {"number": word.incident, "state": word.says.value}
+    told = {"device": str(word.station) if word.station else None, "by": word.by, "text": word.text}
+    incident = number | {name: value for name, value in told.items() if value}
+    return {"type": "Message", "content": incident_text(word), "incident": incident}
+
+
 _EVENTS: dict[type[Item], Callable[[Any], dict[str, Any]]] = {
     Message: lambda item: {"content": item.content},
     Location: _location,
     Waypoint: _waypoint,
     Data: lambda item: {"payload": base64.b64encode(item.payload).decode()},
+    IncidentWord: _incident_word,
 }

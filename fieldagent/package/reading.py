@@ -8,18 +8,22 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from fieldagent.package.coordinates import NoCoordinate, read_degrees
 from fieldagent.package.package import (
+    SOS_PRIORITY,
     Channel,
     CheckIn,
     Data,
+    IncidentWord,
     Location,
     Message,
     Package,
+    PositionSource,
+    Said,
     Waypoint,
 )
 from fieldagent.package.strict_json import load_document
@@ -111,20 +115,16 @@ def _number(low: float, high: float, unit: str) -> Reader:
     return read
 
 
-_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)", re.ASCII)
-
-
-def _coordinate(limit: float) -> Reader:
+def _coordinate(limit: float, sides: str) -> Reader:
     within = _number(-limit, limit, "degrees")
 
     def read(value: Any) -> float:
         if not isinstance(value, str):
             return float(within(value))
-        if len(value) > 64 or not _DECIMAL.fullmatch(value):
-            raise WrongValue(
-                'must be a number or a string with a decimal number, such as "47.3769"'
-            )
-        return float(within(float(value)))
+        try:
+            return float(within(read_degrees(value, sides)))
+        except NoCoordinate as error:
+            raise WrongValue(str(error)) from None
 
     return read
 
@@ -156,12 +156,20 @@ def _channels(value: Any) -> frozenset[Channel]:
 
 
 _POSITION = {
-    "latitude": Field(_coordinate(90), "latitude", required=True),
-    "longitude": Field(_coordinate(180), "longitude", required=True),
+    "latitude": Field(_coordinate(90, "NS"), "latitude", required=True),
+    "longitude": Field(_coordinate(180, "EW"), "longitude", required=True),
     "timestamp": Field(read_timestamp, "timestamp"),
 }
 
 Items = Mapping[str, tuple[type[Any], int, Mapping[str, "Field"]]]
+
+
+def _position_source(value: Any) -> PositionSource:
+    try:
+        return PositionSource(value)
+    except ValueError:
+        raise WrongValue(f"must be one of {', '.join(PositionSource)}") from None
+
 
 ITEMS: Items = {
     "data": (Data, 11, {"payload": Field(_base64, "payload", required=True)}),
@@ -174,6 +182,7 @@ ITEMS: Items = {
             "altitude": Field(_number(-12_000, 100_000, "m"), "altitude"),
             "speedOverGround": Field(_number(0, 10_000, "m/s"), "speed_over_ground"),
             "courseOverGround": Field(_number(0, 360, "degrees"), "course_over_ground"),
+            "source": Field(_position_source, "source"),
         },
     ),
     "waypoint": (
@@ -200,9 +209,34 @@ def read_check_in(value: Any) -> int:
     return seconds
 
 
+def _whole_number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise WrongValue("must be a whole number of 0 or more")
+    return value
+
+
+def _said(value: Any) -> Said:
+    try:
+        return Said(value)
+    except ValueError:
+        raise WrongValue(f"must be one of {', '.join(Said)}") from None
+
+
 KINDS: Items = {
     **ITEMS,
     "checkIn": (CheckIn, 50, {"within": Field(read_check_in, "within")}),
+    "incident": (
+        IncidentWord,
+        SOS_PRIORITY - 1,
+        {
+            "number": Field(_whole_number, "incident", required=True),
+            "state": Field(_said, "says", required=True),
+            "station": Field(_whole_number, "station"),
+            "by": Field(read_text, "by"),
+            "text": Field(read_text, "text"),
+            "proof": Field(_base64, "proof"),
+        },
+    ),
 }
 """Beside what a caller posts as a Package, the agent's own: ahead of anything but an SOS."""
 

@@ -51,7 +51,17 @@ def _check_size(text: str) -> None:
         _look_for_bounds(text)
 
 
-def _look_for_bounds(text: str) -> None:
+def check_depth(text: str) -> None:
+    """Raise NotJson where brackets are nested deeper than DEPTH_MAX.
+
+    For text that `json` reads by itself: the depth at which it fails, and with what error, differs
+    between versions of Python.
+    """
+    if text.count("{") + text.count("[") > DEPTH_MAX:
+        _look_for_bounds(text, members_max=len(text), parts_max=len(text))
+
+
+def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX) -> None:
     """Raises NotJson."""
     # Without escapes, and as long as before, the next quote is where a string ends.
     text = text.replace("\\\\", "..").replace('\\"', "..")
@@ -60,7 +70,7 @@ def _look_for_bounds(text: str) -> None:
     at = parts = 0
     while (at := _end_of_scalars(text, at)) < len(text):
         parts += 1
-        if parts > PARTS_MAX:
+        if parts > parts_max:
             raise NotJson(f"the body has more parts than anything here takes{_place(text, at)}")
         part = text[at]
         if part in "{[":
@@ -73,9 +83,9 @@ def _look_for_bounds(text: str) -> None:
             commas.pop()
         elif part == "," and begun:
             commas[-1] += 1
-            if commas[-1] >= MEMBERS_MAX:
+            if commas[-1] >= members_max:
                 at, kind = begun[-1]
-                raise NotJson(f"more than {MEMBERS_MAX} members in the {kind}{_place(text, at)}")
+                raise NotJson(f"more than {members_max} members in the {kind}{_place(text, at)}")
         elif part == '"' and (at := text.find('"', at + 1)) < 0:
             return  # for want of its end, it is no JSON
         at += 1

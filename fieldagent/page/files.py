@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Collection
-from functools import partial
+from functools import cache, partial
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
@@ -40,19 +40,36 @@ _SHARED = {
 
 
 def routes(
-    page: str, below: str, package: str, names: Collection[str], pictures_of: str = ""
+    pages: Collection[str],
+    below: str,
+    package: str,
+    names: Collection[str],
+    pictures_of: str = "",
 ) -> list[Route]:
-    """`GET page` is the package's index.html; `below` are its files of those names, and the shared
-    ones. `pictures_of` is another origin whose pictures the page may show."""
+    """`GET` of each of `pages` is the package's index.html; `below` are its files of those names,
+    and the shared ones. `pictures_of` is another origin whose pictures the page may show."""
     places = _SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
-        Route("GET", page, partial(_index, policy, package)),
+        *(Route("GET", page, partial(_index, policy, package)) for page in pages),
         Route("GET", f"{below}/{{name}}", partial(_file, policy, places)),
     ]
 
 
-async def _index(policy: str, package: str, request: Request) -> Response:
+def alone(path: str, package: str, name: str) -> Route:
+    """`GET` of one file in a place of its own: a service worker sees what lies below its own."""
+    return Route("GET", path, partial(_alone, package, name))
+
+
+async def _alone(package: str, name: str, request: Request) -> Response:
+    return _served(request, POLICY, package, name)
+
+
+async def _index(policy: str, package: str, request: Request, **numbers: str) -> Response:
+    """Return the page; its script reads the numbers from the address."""
+    for each in numbers.values():
+        if not (each.isascii() and each.isdigit()):
+            raise Problem(404, f"{each[:40]!r} is no number")
     return _served(request, policy, package, "index.html")
 
 
@@ -65,9 +82,8 @@ async def _file(
 
 
 def _served(request: Request, policy: str, package: str, name: str) -> Response:
-    content = read_data(package, name)
     packed = "gzip" in request.headers.get("accept-encoding", "")
-    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}{"-gzip" if packed else ""}"'
+    tag = _tag(package, name, packed)
     headers = (
         ("Vary", "Accept-Encoding"),
         ("Content-Security-Policy", policy),
@@ -79,7 +95,18 @@ def _served(request: Request, policy: str, package: str, name: str) -> Response:
     known = request.headers.get("if-none-match", "").replace("W/", "")
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
-    if packed:
-        content = zlib.compress(content, 6, GZIP)
+    content = _packed(package, name) if packed else read_data(package, name)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
+
+
+@cache
+def _packed(package: str, name: str) -> bytes:
+    """Compress a file once: it takes 100 times as long as reading it, and stays as it is."""
+    return zlib.compress(read_data(package, name), 9, GZIP)
+
+
+@cache
+def _tag(package: str, name: str, packed: bool) -> str:
+    digest = hashlib.sha256(read_data(package, name)).hexdigest()[:16]
+    return f'"{digest}{"-gzip" if packed else ""}"'

@@ -13,7 +13,9 @@ let fitted = false;
 /** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
  * the page's own API. */
 export async function setUpMap(call) {
-  if (typeof L === "undefined") {
+  try {
+    await load();
+  } catch {
     tell("map-trouble", "The map is not there: its library did not load.");
     return;
   }
@@ -34,6 +36,23 @@ export async function setUpMap(call) {
     chart.on("moveend", drawGrid);
     drawGrid();
   }
+}
+
+/** Leaflet and what it looks like, which lie beside this file. They are the largest part of a page,
+ * and not the first that somebody needs. */
+function load() {
+  const beside = name => new URL(name, import.meta.url).href;
+  const style = name => element("link", { rel: "stylesheet", href: beside(name) });
+  const [theirs, ours] = [style("leaflet.css"), style("map.css")];
+  const script = element("script", { src: beside("leaflet.js") });
+  const there = Promise.all([theirs, ours, script].map(each => new Promise((resolve, reject) => {
+    each.onload = resolve;
+    each.onerror = reject;
+  })));
+  // What the page says of the same things comes after what Leaflet says.
+  document.head.prepend(theirs);
+  document.head.append(ours, script);
+  return there;
 }
 
 const boundsOf = ({ bounds: [west, south, east, north] }) => [[south, west], [north, east]];
@@ -79,8 +98,9 @@ function label(place, text, name) {
   return L.marker(place, { icon, interactive: false, keyboard: false });
 }
 
-/** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is. */
-export async function lookAtMap(call, known = []) {
+/** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is.
+ * `incidents` are those of the hub's desk; without them each position says whether it is of an SOS. */
+export async function lookAtMap(call, known = [], incidents = null) {
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   const people = new Map();
   for (const each of features) {
@@ -93,9 +113,18 @@ export async function lookAtMap(call, known = []) {
     if (!people.get(sender)?.track.length)
       people.set(sender, { name, track: [where], marked: people.get(sender)?.marked ?? [] });
   for (const { track } of people.values()) track.sort((one, other) => one.at - other.at);
+  if (incidents) for (const [sender, one] of people) mark(one, incidents.filter(each => each.sender === sender));
   put("places", [...people].flatMap(([sender, known]) => entries(sender, known)));
   by("map-nobody").hidden = people.size > 0;
-  if (chart) draw(people);
+  if (chart) draw(people, incidents ?? []);
+}
+
+/** Who is in distress, and whose SOS is called off: what its kit said of a position is no news then. */
+function mark(one, incidents) {
+  const open = incidents.find(each => !each.off);
+  for (const each of one.track) each.sos = Boolean(open);
+  if (incidents.length) one.name = open ? `${open.title}` : `${incidents[0].title}, called off`;
+  one.told = incidents.length > 0;
 }
 
 const placed = ({ geometry: { coordinates: [longitude, latitude] }, properties }) => ({
@@ -103,18 +132,20 @@ const placed = ({ geometry: { coordinates: [longitude, latitude] }, properties }
   name: properties.waypoint, notes: properties.notes,
 });
 
-function draw(people) {
+function draw(people, incidents) {
   marks.clearLayers();
   const all = [];
-  for (const [sender, { name, track, marked }] of people) {
+  for (const [sender, { name, track, marked, told }] of people) {
     const whose = sender === OWN ? "own" : "other";
     const places = track.map(each => each.place);
     all.push(...places, ...marked.map(each => each.place));
     L.polyline(places, { className: `track ${whose}`, interactive: false }).addTo(marks);
     const last = track.at(-1);
-    if (last) spot(last.place, last.sos ? "alarm" : whose, 8, last.sos ? `SOS ${name}` : name);
+    if (last) spot(last.place, last.sos ? "alarm" : whose, 8, last.sos && !told ? `SOS ${name}` : name);
     for (const each of marked) spot(each.place, "mark", 6, each.name);
   }
+  for (const { trail, off } of incidents)
+    L.polyline(trail, { className: `trail ${off ? "off" : "alarm"}`, interactive: false }).addTo(marks);
   if (all.length && !fitted) {
     fitted = true;
     chart.fitBounds(all, { maxZoom: 14, padding: [30, 30] });
@@ -127,10 +158,10 @@ function spot(place, name, radius, text) {
 }
 
 /** The same in words: who is where, with a button that shows it. */
-function entries(sender, { name, track, marked }) {
+function entries(sender, { name, track, marked, told }) {
   const last = track.at(-1);
   return [
-    ...(last ? [entry(`${sender}@`, last.sos ? `SOS ${name}` : name, last)] : []),
+    ...(last ? [entry(`${sender}@`, last.sos && !told ? `SOS ${name}` : name, last)] : []),
     ...marked.map(each => entry(`${sender}@${each.at}@${each.name}`, each.name, each)),
   ];
 }

@@ -60,9 +60,8 @@ export function age(seconds) {
 
 export const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
 
-/** Who has it, and whether a person has acknowledged it, or an agent or a webhook has it. */
+/** Who has it. */
 export const holders = receipts => receipts.map(each => {
   const who = each.name || each.id;
-  const told = { person: `${who} in person`, agent: `${who}'s agent`, hub: who, webhook: `a webhook of ${who}` };
-  return `${told[each.kind]} at ${clock(each.at)}`;
+  return `${each.kind === "hub" ? who : `${who}'s agent`} at ${clock(each.at)}`;
 }).join(", ");

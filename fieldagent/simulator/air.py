@@ -84,6 +84,27 @@ class _Arrival(NamedTuple):
 
 
 @dataclass(slots=True)
+class Fades:
+    """Losses that come in a row, as behind a hill (Gilbert-Elliott): each two by themselves lose
+    all for a `share` of the time, `seconds` at a time on average."""
+
+    share: float
+    seconds: float
+    random: Random
+    _until: dict[tuple[int, int], tuple[float, bool]] = field(default_factory=dict)
+
+    def fade(self, one: int, other: int, now: float) -> bool:
+        pair = min(one, other), max(one, other)
+        until, fading = self._until.get(pair, (now, self.random.random() > self.share))
+        while until <= now:
+            fading = not fading
+            mean = self.seconds if fading else self.seconds * (1 - self.share) / self.share
+            until += self.random.expovariate(1 / mean)
+        self._until[pair] = until, fading
+        return fading
+
+
+@dataclass(slots=True)
 class SharedAir:
     """Times are seconds of any one clock. `stations` are the numbers of the radios; without
     `losses` each hears every other."""
@@ -95,6 +116,10 @@ class SharedAir:
     losses: Losses | None = None
     packet_bytes: int = 255
     """What each radio takes."""
+    preamble: float = PREAMBLE
+    fades: Fades | None = None
+    away: set[int] = field(default_factory=set)
+    """Stations that are in nobody's earshot."""
     flights: list[_Flight] = field(default_factory=list)
     """What is under way."""
     _ended: list[_Flight] = field(default_factory=list)
@@ -102,9 +127,11 @@ class SharedAir:
     _order: int = 0
 
     def airtime(self, packet: bytes) -> float:
-        return PREAMBLE + len(packet) * 8 / self.bitrate
+        return self.preamble + len(packet) * 8 / self.bitrate
 
     def is_audible(self, station: int, listener: int) -> bool:
+        if station in self.away or listener in self.away:
+            return False
         return self.losses is None or (station, listener) in self.losses
 
     def busy_until(self, now: float, listener: int) -> float:
@@ -165,6 +192,8 @@ class SharedAir:
             packet = self._disturbed(flight.packet)
             way = (flight.station, station)
             kept = (1 - self.impairments.loss) * (1 - (self.losses or {}).get(way, 0.0))
+            if self.fades is not None and self.fades.fade(*way, flight.ends):
+                continue
             if packet is not None and self.random.random() < kept:
                 self._order += 1
                 at = flight.ends + self.random.random() * self.impairments.delay

@@ -122,7 +122,8 @@ class HubSide:
         faults.status = None
         if status >= 0:
             if request.payload:
-                self.queue.put(request.payload)
+                urgent = bool(request.flags & Flags.PRIORITY)
+                self.queue.put(request.payload, priority=urgent)
             rung()
         what = f"MT of {counted(len(request.payload), 'byte')}" if request.payload else "a ring"
         self.say(f"{what} for {request.imei}: {status}")

@@ -36,6 +36,10 @@ class SimulatedNode:
     battery: int = 90
     busy: bool = False
     """Its channel is never free."""
+    mute: bool = False
+    """It never says what became of a packet."""
+    deaf: bool = False
+    """What comes by its line is lost on it."""
     link: node.NodeLink = field(init=False)
     _queue: list[_Queued] = field(default_factory=list)
     _begin_at: float = inf
@@ -69,6 +73,8 @@ class SimulatedNode:
         return min(self.link.deadline, self._begin_at, on_air)
 
     def receive_data(self, data: bytes, now: float) -> None:
+        if self.deaf:
+            return
         self.link.receive_data(data, now)
         while (event := self.link.next_event()) is not None:
             if isinstance(event, node.Send):
@@ -91,7 +97,8 @@ class SimulatedNode:
             # Down: the gateway is away. It says hello when it is back.
             pass
         if self._on_air is not None and self._on_air[0] <= now:
-            self._unsaid.append(node.Result(self._on_air[1].number, transmitted=True))
+            if not self.mute:
+                self._unsaid.append(node.Result(self._on_air[1].number, transmitted=True))
             self._on_air = None
             self._plan(now)
         if self._begin_at <= now:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import NoReturn
+from random import Random
+from typing import NoReturn, Protocol, TypeAlias
 
 import trio
 
@@ -17,11 +18,40 @@ from fieldagent.system.lazy_dataclass import dataclass
 Say = Callable[[str], None]
 
 
+class SimulatedRadio(Protocol):
+    """Each kind has the numbers and the air of `simulator.air`; times are seconds of one clock."""
+
+    number: int
+    busy: bool
+    """Its channel is never free."""
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` is due."""
+
+    def reboot(self) -> None:
+        """Forget everything, as without power."""
+
+    def start(self, now: float) -> None:
+        """Say what one says that has just got power."""
+
+    def receive_data(self, data: bytes, now: float) -> None: ...
+
+    def data_to_send(self) -> bytes: ...
+
+    def hear(self, packet: bytes, now: float) -> None: ...
+
+    def tick(self, now: float) -> None: ...
+
+
+RadioKind: TypeAlias = "Callable[[int, SharedAir, Random], SimulatedRadio]"
+
+
 @dataclass(slots=True)
 class Socket:
     """A place where a node is plugged in, or was."""
 
-    node: SimulatedNode
+    node: SimulatedRadio
     link: Path
     """The name under which the serial line is found, whichever pty it is."""
     plugged: trio.Event = field(default_factory=trio.Event)
@@ -37,14 +67,19 @@ class Socket:
 class Nodes:
     """The owner calls `run`. `say` is told of every packet on the air."""
 
-    def __init__(self, air: SharedAir, links: Sequence[Path], say: Say) -> None:
+    def __init__(
+        self,
+        air: SharedAir,
+        links: Sequence[Path],
+        say: Say,
+        kind: RadioKind = SimulatedNode,
+    ) -> None:
         self.air = air
         self._say = say
         self._changed = trio.Event()
         """Set when something earlier than what is waited for may be due."""
         self.sockets = [
-            Socket(SimulatedNode(number, air, air.random), link)
-            for number, link in enumerate(links, 1)
+            Socket(kind(number, air, air.random), link) for number, link in enumerate(links, 1)
         ]
         air.stations[:] = [socket.node.number for socket in self.sockets]
 

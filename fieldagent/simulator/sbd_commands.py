@@ -96,6 +96,11 @@ def _set_indications(asked: AtCommand) -> AtAnswer:
     return AtAnswer(("OK", *indications(asked.state)))
 
 
+def _tell_indications(asked: AtCommand) -> AtAnswer:
+    told = int(asked.state.volatile.indications)
+    return AtAnswer((f"+CIER:{told},{told},{told},0,0", "OK"))
+
+
 def _tell_signal(asked: AtCommand) -> AtAnswer:
     return AtAnswer((f"+CSQ:{asked.state.signal}", "OK"))
 
@@ -107,6 +112,23 @@ def _tell_lock(asked: AtCommand) -> AtAnswer:
 def _set_ring_indications(asked: AtCommand) -> AtAnswer:
     asked.state.volatile.ring_indications = asked.match[1] == "1"
     return AtAnswer()
+
+
+def _tell_ring_indications(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDMTA:{int(asked.state.volatile.ring_indications)}", "OK"))
+
+
+def _set_registration(asked: AtCommand) -> AtAnswer:
+    asked.state.volatile.registration = asked.match[1] == "1"
+    return AtAnswer()
+
+
+def _tell_registration(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDAREG:{int(asked.state.volatile.registration)}", "OK"))
+
+
+def _tell_traffic(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDLOE:0,{asked.faults.traffic}", "OK"))
 
 
 def _set_session_timeout(asked: AtCommand) -> AtAnswer:
@@ -173,9 +195,14 @@ _COMMANDS: tuple[tuple[str, Callable[[AtCommand], AtAnswer]], ...] = (
     (r"\+CGSN|\+GSN|I4", _tell_imei),
     (r"\+CGMR|\+GMR", _tell_revision),
     (r"\+CIER=([01]).*", _set_indications),
+    (r"\+CIER\?", _tell_indications),
     (r"\+CSQF?", _tell_signal),
     (r"\+CULK\?", _tell_lock),
     (r"\+SBDMTA=([01])", _set_ring_indications),
+    (r"\+SBDMTA\?", _tell_ring_indications),
+    (r"\+SBDAREG=([01])", _set_registration),
+    (r"\+SBDAREG\?", _tell_registration),
+    (r"\+SBDLOE", _tell_traffic),
     (r"\+SBDST=([0-9]{1,3})", _set_session_timeout),
     (r"\+SBDWB=([0-9]{1,4})", _begin_write),
     (r"\+SBDRB", _read),

@@ -18,6 +18,7 @@ class Volatile:
     quiet: bool = False
     flow_control: bool = True
     ring_indications: bool = True
+    registration: bool = False
     session_timeout: int = 0
     indications: bool = False
     mo_buffer: bytes = b""
@@ -74,5 +75,7 @@ class ModemFaults:
     odd_spacing: bool = False
     stubborn_echo: bool = False
     clears_what_it_sent: bool = False
+    traffic: int = 0
+    """Seconds until the network takes a session, as the modem tells (+SBDLOE)."""
     unknown_commands: frozenset[str] = frozenset()
     """Optional commands that an older firmware answers with ERROR, such as `+CIER`."""

@@ -6,11 +6,14 @@ one by one, so that one of them cannot fail the others.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 import trio
 
+from fieldagent.system.bill import Pay, payer
 from fieldagent.system.lazy_dataclass import dataclass
 
 C = TypeVar("C")
@@ -25,6 +28,10 @@ class StoreFull(Exception):
     """The disk is full. Nothing was stored; what was stored before is unharmed."""
 
 
+class NotOnDisk(StoreFull):
+    """The disk cannot be used; only what is urgent is taken, in memory. The text says why."""
+
+
 class StoreFailed(Exception):
     """The disk refused a commit, or the file cannot be used at all. Nothing is accepted until the
     program starts again."""
@@ -34,6 +41,8 @@ class StoreUnavailable(Exception):
     """The database cannot be reached now; nothing is known to have been stored."""
 
 
+NOT_AGAIN = StoreFailed, StoreUnavailable, NotOnDisk
+"""After which no order of the same transaction is carried out by itself."""
 NOT_STORED = StoreFull, StoreFailed, StoreUnavailable
 """What a commit raises that is no mistake of ours."""
 
@@ -49,6 +58,8 @@ class Order(Generic[C]):
     together: bool = False
     """`operation` gets the arguments of all who order it at one moment, and has as many results."""
     argument: Any = None
+    pay: Pay = field(default_factory=payer)
+    """Of whoever ordered it: those of one transaction share what it took."""
 
 
 def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
@@ -153,8 +164,9 @@ class GroupCommit(Generic[C]):
     async def _commit_all(self) -> None:
         orders, self._orders = self._orders, []
         self._enough = len(orders)
-        await trio.to_thread.run_sync(self._carry_out, orders)
+        took = await trio.to_thread.run_sync(self._timed, orders)
         for order in orders:
+            order.pay(took / len(orders))
             if isinstance(order.error, StoreFailed):
                 self.failed = order.error
             if order.caller is not None:
@@ -162,12 +174,18 @@ class GroupCommit(Generic[C]):
         self._news.set()
         self._news = trio.Event()
 
+    def _timed(self, orders: Sequence[Order[C]]) -> float:
+        """In a thread. Return the seconds of a processor that it took."""
+        begun = time.thread_time()
+        self._carry_out(orders)
+        return time.thread_time() - begun
+
     def _carry_out(self, orders: Sequence[Order[C]]) -> None:
         """In a thread: all in one transaction, or one by one if one of them raises."""
         try:
             self._transact(orders)
         except Exception as error:
-            if len(orders) == 1 or isinstance(error, StoreFailed | StoreUnavailable):
+            if len(orders) == 1 or isinstance(error, NOT_AGAIN):
                 for order in orders:
                     order.error = error
                 return

@@ -6,10 +6,11 @@ FULL none (docs/reliability.md).
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from fieldagent.store.schema import Schema
 from fieldagent.system.private import make_private_file, make_private_folder
 
 CHECK = "PRAGMA quick_check(1)"
+_OF_THE_DISK = (
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
+    # A file system that has met errors is mounted for reading only from then on.
+    sqlite3.SQLITE_READONLY,
+)
 LOCKED = 5.0
 """Seconds that a writer waits for another program's: each takes milliseconds."""
 
@@ -42,10 +48,13 @@ def roll_back(writer: sqlite3.Connection) -> None:
 def is_fatal(error: BaseException) -> bool:
     """Errors of the disk itself, after which SQLite's own view of the file is not to be trusted."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return code in _OF_THE_DISK
 
 
 def _in_our_words(error: BaseException) -> BaseException:
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        # Nothing was written yet: there is no room for the log's index.
+        return StoreFull("the disk is full")
     if is_fatal(error):
         return StoreFailed(f"the disk does not take what is written: {error}")
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
@@ -61,6 +70,7 @@ def connect(path: Path, schema: Schema, *, checked: bool = False) -> sqlite3.Con
     """
     make_private_folder(path.parent)
     make_private_file(path)
+    _close_alike(path)
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=LOCKED
     )
@@ -84,12 +94,36 @@ def connect(path: Path, schema: Schema, *, checked: bool = False) -> sqlite3.Con
     return connection
 
 
+def _close_alike(path: Path) -> None:
+    """Give the log and index that are kept beside the file its mode, as new ones have."""
+    mode = path.stat().st_mode & 0o777
+    for suffix in ("-wal", "-shm"):
+        with suppress(OSError):
+            path.with_name(path.name + suffix).chmod(mode)
+
+
+def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    """Close both. Log and index stay beside the file, which has all that is in them: a disk that is
+    filled meanwhile has no room to make them anew (SQLITE_IOERR_SHMSIZE).
+
+    They stay because who closes last may only read. Raises nothing of the disk's.
+    """
+    with suppress(sqlite3.Error):
+        reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    with suppress(sqlite3.Error):
+        writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    writer.close()
+    reader.close()
+
+
 def _begin_log(connection: sqlite3.Connection) -> None:
     """SQLite waits for others everywhere but here, where two may begin at one moment."""
     deadline = time.monotonic() + LOCKED
     while True:
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            ((mode,),) = connection.execute("PRAGMA journal_mode=WAL").fetchall()
+            if mode != "wal":
+                raise OSError(errno.EIO, "SQLite cannot begin its log")
             return
         except sqlite3.OperationalError as error:
             busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY

@@ -10,9 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from fieldagent.store.schema import TooNew
+
+FULL_BYTES = 64 << 10
+"""Less than that free is full: a log's index takes 32 KiB."""
 
 
 class Unusable(Exception):
@@ -42,6 +46,14 @@ def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     return Unusable(f"{path} cannot be used: {what}; it is left as it is. {remedy}")
 
 
+def is_full(folder: Path) -> bool:
+    """Whether its disk has no room for what SQLite needs to begin."""
+    with suppress(OSError):
+        disk = os.statvfs(folder)
+        return disk.f_bavail * disk.f_frsize < FULL_BYTES
+    return False
+
+
 _FULL = ("the disk is full", "Make room on it, then start again")
 _DISK = (
     "the disk does not read or write it",
@@ -62,7 +74,8 @@ def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
     if code == sqlite3.SQLITE_FULL:
         return _FULL
     if code == sqlite3.SQLITE_IOERR:
-        return _DISK
+        # SQLite says the same of a disk that has no room for its log's index.
+        return _FULL if is_full(path.parent) else _DISK
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _LOCKED
     return _place(path, str(error))

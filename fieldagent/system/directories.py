@@ -29,8 +29,12 @@ LOCK = "agent.lock"
 def is_held(directory: Path) -> bool | None:
     """Whether an agent uses this state directory; None where this user may not know."""
     try:
-        with (directory / LOCK).open() as lock:
+        # Of a FIFO in its place, nobody waits for the other end.
+        lock = os.open(directory / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.close(lock)
     except BlockingIOError:
         return True
     except FileNotFoundError:

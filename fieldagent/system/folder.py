@@ -14,7 +14,10 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") 
     `group` gets it where there is such a group, and who calls may give it away.
     """
     made = path.with_name(f"{path.name}.new")
-    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    # What a power cut or somebody else has left there: it is removed, and never opened.
+    with suppress(FileNotFoundError):
+        made.unlink()
+    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "wb") as stream:
         stream.write(content)
         if group:

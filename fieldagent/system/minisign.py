@@ -72,20 +72,33 @@ def read_signature(text: str) -> Signature:
 
 def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> str:
     """The trusted comment. Raises NotSigned, and OSError where there is no `openssl`."""
+    key = _key_of(signature, keys)
+    signed = content
+    if signature.algorithm == HASHED:
+        signed = hashlib.blake2b(content).digest()
+    if not _holds(signed, signature.of_file, key):
+        raise NotSigned("the file is not the one that was signed: it was changed, or cut short")
+    return verify_comment(signature, [key])
+
+
+def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
+    """Return the trusted comment, which is signed together with the file's signature, without the
+    file. Raises NotSigned, and OSError where there is no `openssl`."""
+    signed = signature.of_file + signature.comment.encode()
+    if not _holds(signed, signature.of_comment, _key_of(signature, keys)):
+        raise NotSigned("the signature's comment was changed")
+    return signature.comment
+
+
+def _key_of(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
+    """Raises NotSigned."""
     known = list(keys)
     key = next((each for each in known if each.id == signature.key), None)
     if key is None:
         by = TrustedKey(signature.key, b"").named()
         trusted = ", ".join(each.named() for each in known)
         raise NotSigned(f"it was signed by key {by}; trusted here: {trusted}")
-    signed = content
-    if signature.algorithm == HASHED:
-        signed = hashlib.blake2b(content).digest()
-    if not _holds(signed, signature.of_file, key):
-        raise NotSigned("the file is not the one that was signed: it was changed, or cut short")
-    if not _holds(signature.of_file + signature.comment.encode(), signature.of_comment, key):
-        raise NotSigned("the signature's comment was changed")
-    return signature.comment
+    return key
 
 
 def _holds(signed: bytes, signature: bytes, key: TrustedKey) -> bool:

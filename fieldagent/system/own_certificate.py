@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from fieldagent.system.folder import put_file
@@ -20,8 +21,12 @@ class NoCertificate(Exception):
 
 
 def own_certificate(path: Path) -> Path:
-    """The file at `path` with both, made by OpenSSL where it is not there. Raises NoCertificate."""
-    if path.exists():
+    """The file at `path` with both, made by OpenSSL where there is none that can be read. Raises
+    NoCertificate."""
+    if path.exists() and not path.is_file():
+        raise NoCertificate(f"{path} is no file: remove it, and another one is made")
+    with suppress(OSError, ValueError):
+        fingerprint(path)
         return path
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-days", str(LASTS), "-subj", "/CN=fieldagent", "-keyout", "-"]

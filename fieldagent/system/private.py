@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from fieldagent.system.folder import sync_folder
+
 _FILE, _FOLDER = 0o600, 0o700
 _OTHERS = 0o007
 
@@ -17,6 +19,7 @@ def make_private_folder(path: Path) -> None:
             with suppress(FileExistsError):
                 each.mkdir(_FOLDER)
                 each.chmod(_FOLDER)
+                sync_folder(each.parent)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder")
 

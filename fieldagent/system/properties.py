@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
 def one_of(*words: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if value not in words:
-            raise WrongProperty(f"must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
+            shown = f"{', '.join(words[:-1])} or {words[-1]}" if words[1:] else words[0]
+            raise WrongProperty(f"must be {shown}, not {value!r}")
         return value
 
     return read
@@ -127,9 +129,12 @@ def read(
     values: dict[str, Any] = {key.attribute: key.default for key in keys}
     faults = []
     try:
-        pairs = dict(pairs_in(text))
+        told = list(pairs_in(text))
     except NoProperties as error:
         raise InvalidSettings(path, [str(error)]) from None
+    pairs = dict(told)
+    times = Counter(name for name, _ in told)
+    faults += [f"{name} is set {times[name]} times: keep one" for name in pairs if times[name] > 1]
     for key in keys:
         if key.former and (value := pairs.pop(key.former, None)) is not None:
             if key.name in pairs:

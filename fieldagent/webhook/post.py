@@ -10,7 +10,7 @@ from http import HTTPStatus
 import trio
 
 from fieldagent import __version__
-from fieldagent.http.client import Opener, Reply, RequestFailed, request
+from fieldagent.http.client import KeptConnections, Opener, Reply, RequestFailed, request
 from fieldagent.http.date import read_delay
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.signature import headers
@@ -32,12 +32,14 @@ async def post(
     extra: tuple[tuple[str, str], ...] = (),
     open_stream: Opener = trio.open_tcp_stream,
     remedy: str = REMEDY,
+    kept: KeptConnections | None = None,
 ) -> HandoverResult:
     """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers. An SOS bears
     the header `fieldagent-sos: 1`, and one that nobody proved to be its sender's
     `fieldagent-unauthenticated: 1`.
 
-    `remedy` is what people should do where the URL itself is wrong.
+    `remedy` is what people should do where the URL itself is wrong; `kept` are connections of
+    earlier posts.
     """
     body = delivery.body.encode("utf-8", "backslashreplace")
     try:
@@ -57,6 +59,7 @@ async def post(
             ssl_context=ssl_context,
             max_body=0,
             open_stream=open_stream,
+            kept=kept,
         )
     except RequestFailed as failure:
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)

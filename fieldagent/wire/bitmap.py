@@ -9,7 +9,7 @@ from collections.abc import Set
 
 DIGEST_BYTES = 4
 """Of an item, in what confirms it: a number alone may have been another item's."""
-SEVERAL_MAX = 32
+SEVERAL_MAX = 64
 """Items of which one bitmap tells."""
 
 

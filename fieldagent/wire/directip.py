@@ -121,6 +121,25 @@ def read_mobile_originated(elements: bytes) -> DirectIpMo:
     return DirectIpMo(reference, _imei(imei), status, momsn, mtmsn, time, payload, location)
 
 
+def salvage_payload(elements: bytes) -> tuple[str, bytes]:
+    """Return IMEI and payload of an MO message that `read_mobile_originated` refuses.
+
+    The IMEI is empty where no header names one. Where the elements cannot be told apart and none
+    of them is a payload, all bytes stand for it.
+    """
+    imei, payload, at = "", b"", 0
+    while at + _ELEMENT.size <= len(elements):
+        id_, length = _ELEMENT.unpack_from(elements, at)
+        at += _ELEMENT.size
+        content = elements[at : at + length]
+        at += length
+        if id_ == MO_PAYLOAD:
+            payload = payload or content
+        elif id_ == MO_HEADER and len(content) >= 19 and content[4:19].isdigit():
+            imei = content[4:19].decode("ascii")
+    return imei, payload if payload or at == len(elements) else elements
+
+
 def read_mobile_terminated(elements: bytes) -> DirectIpMt:
     """Raises RemoteProtocolError."""
     found = _split(elements)

@@ -14,7 +14,17 @@ from typing import Any
 
 import cbor2
 
-from fieldagent.package.package import CheckIn, Data, Item, Location, Message, Waypoint
+from fieldagent.package import canned
+from fieldagent.package.package import (
+    CheckIn,
+    Data,
+    IncidentWord,
+    Item,
+    Location,
+    Message,
+    Said,
+    Waypoint,
+)
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
@@ -40,6 +50,10 @@ EPOCH = 1_735_689_600
 """2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
 PACKED_BYTES = 512
 """An envelope of more holds no packed text: reading hostile ones is not to take long."""
+BEYOND_MAX = 8
+"""Stations that an Ack names as lacking an item."""
+NO_WAY = 255
+"""Hops of who does not reach the hub any more."""
 SOS = 0x10
 """Added to the kind of an item that was posted as an SOS."""
 
@@ -72,7 +86,7 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The peer's `sequence` is stored by its addressee, at that time; `sos`: a person answers."""
+    """The peer's `sequence` is stored by its addressee, at that time."""
 
     by: int = 0
     """The number (as an `origin`) of whose agent stored it; 0 is the sender of this envelope."""
@@ -83,7 +97,8 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class Ack:
     """The item `sequence` of that station, or those fragments of it, is stored by the sender; with
-    `count` 0, of the items from `sequence` on those that `arrived` counts."""
+    `count` 0, a holding: of the items from `sequence` on those that `arrived` counts, and no other.
+    """
 
     station: int
     count: int = 1
@@ -93,6 +108,9 @@ class Ack:
     digest: bytes = b""
     """`digest_of` the item when it is whole, or else `digest_of_slices` of what arrived; none from
     a peer of before digests."""
+    beyond: tuple[int, ...] = ()
+    """Stations that lack it as far as the sender knows, which may not pass it on: it has crossed as
+    many kits as allowed."""
 
     @property
     def whole(self) -> bool:
@@ -101,7 +119,21 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class RelayRequest:
-    """Whoever hears this and reaches the hub is asked to bring the other entries there."""
+    """That station is asked to bring the other entries to the hub, or nearer to it."""
+
+    station: int
+    """0: whoever hears it, as nobody is known to reach the hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The sender reaches the hub: by itself, or over so many others, as was known `minutes` ago."""
+
+    hops: int
+    """0 is by itself; `NO_WAY`: not any more."""
+    minutes: int = 0
+    cost: int = 0
+    """The credits that it takes to bring a short message to the hub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +142,15 @@ class Source:
 
     station: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentBy:
+    """The entries behind it are what that station sent, and go once more for who lacks them."""
+
+    station: int
+    transmissions: int
+    """That had brought them to the sender of this; 0: they are its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +202,9 @@ Content = (
     | Receipt
     | Ack
     | RelayRequest
+    | Way
     | Source
+    | SentBy
     | Unproved
     | JournalNumber
 )
@@ -175,6 +218,9 @@ class Entry:
     time: int = EPOCH
     """Unix seconds: of the position, or of the posting of a message or data."""
     sos: bool = False
+    back: int = 0
+    """Of an item of an incident: how far the number of the item that raised it lies before its own.
+    Its own number names the incident where this is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,8 +365,10 @@ def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
     for kind, (build, _, write) in _TIMED.items():
         if isinstance(content, build):
             head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
+            if entry.sos:
+                head.append(entry.back)
             members = write(content)
-            if packed:
+            if packed and kind in _TEXTS:
                 members = [pack(each) if isinstance(each, str) else each for each in members]
             return _trimmed([*head, *members])
     if isinstance(content, Fragment):
@@ -336,12 +384,18 @@ def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
         several = [content.count, write_bitmap(content.arrived, content.count, content.digest)]
         alone = content.count == 1 and content.whole and not content.digest
         parts = [None, None] if alone else several
-        members = [content.station, *parts, content.by_hub or None]
+        beyond = [*content.beyond] or None
+        members = [content.station, *parts, content.by_hub or None, beyond]
         return _trimmed([12, entry.sequence, *members])
     if isinstance(content, RelayRequest):
-        return [13, entry.sequence, 0]
+        return [13, entry.sequence, content.station]
+    if isinstance(content, Way):
+        members = [content.hops, content.minutes or None, content.cost or None]
+        return _trimmed([33, entry.sequence, *members])
     if isinstance(content, Source):
         return [14, entry.sequence, content.station, content.sequence]
+    if isinstance(content, SentBy):
+        return [34, entry.sequence, content.station, content.transmissions]
     if isinstance(content, JournalNumber):
         return [7, entry.sequence, int(content.asks)]
     if isinstance(content, Unproved):
@@ -376,7 +430,11 @@ def _read_entry(entry: Any, base: int) -> Entry:
         delta, *members = rest
         expect(in_range(delta), "a time")
         read = _TIMED[kind & ~SOS][1]
-        return Entry(sequence, read(base + delta, *members), base + delta, bool(kind & SOS))
+        if not kind & SOS:
+            return Entry(sequence, read(base + delta, *members), base + delta)
+        back, *members = members
+        expect(in_range(back, low=0), "number of the incident")
+        return Entry(sequence, read(base + delta, *members), base + delta, True, back)
     except (TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
 
@@ -398,27 +456,45 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None) -> Ack:
+def _read_ack(
+    station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None, beyond: Any = None
+) -> Ack:
     expect(in_range(station, low=1), "station")
     expect(by_hub in (None, False, True), "word of the hub")
+    stations = [] if beyond is None else beyond
+    expect(isinstance(stations, list) and len(stations) <= BEYOND_MAX, "stations beyond")
+    expect(all(in_range(each, low=1) for each in stations), "stations beyond")
     if count is None:
         expect(bitmap is None, "count of fragments")
-        return Ack(station, by_hub=bool(by_hub))
+        return Ack(station, by_hub=bool(by_hub), beyond=tuple(stations))
     if is_int(count) and count == 0:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
-    return Ack(station, report.count, report.arrived, bool(by_hub), report.digest)
+    told = bool(by_hub), report.digest, tuple(stations)
+    return Ack(station, report.count, report.arrived, *told)
 
 
-def _read_relay_request(to: Any) -> RelayRequest:
-    expect(is_int(to) and to == 0, "addressee known here")
-    return RelayRequest()
+def _read_relay_request(station: Any) -> RelayRequest:
+    expect(in_range(station, low=0), "station")
+    return RelayRequest(station)
+
+
+def _read_way(hops: Any, minutes: Any = None, cost: Any = None) -> Way:
+    expect(in_range(hops, low=0, high=NO_WAY), "hops to the hub")
+    expect(minutes is None or in_range(minutes, low=0), "age of a way")
+    expect(cost is None or in_range(cost, low=0), "cost of a way")
+    return Way(hops, minutes or 0, cost or 0)
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
     expect(in_range(station, low=1) and in_range(sequence, low=0), "station and number")
     return Source(station, sequence)
+
+
+def _read_sent_by(station: Any, transmissions: Any) -> SentBy:
+    expect(in_range(station, low=1) and in_range(transmissions, low=0), "station and way")
+    return SentBy(station, transmissions)
 
 
 def _read_seen_at(position: Any, radius: Any) -> SeenAt:
@@ -451,6 +527,46 @@ def _read_introduction(*members: Any) -> Introduction:
     return Introduction(Identity(*(read_text(member) for member in members)))
 
 
+_SAYS = (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)
+"""By their number on air."""
+
+
+def _read_incident_word(
+    time: int,
+    incident: Any,
+    says: Any,
+    station: Any = None,
+    by: Any = None,
+    text: Any = None,
+    proof: Any = None,
+) -> IncidentWord:
+    expect(in_range(incident, low=0), "number of the incident")
+    expect(in_range(says, low=0, high=len(_SAYS) - 1), "word known here")
+    expect(station is None or in_range(station, low=1), "station")
+    expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
+    who = "" if by is None else read_text(by)
+    what = "" if text is None else _read_words(text)
+    return IncidentWord(incident, _SAYS[says], station or 0, who, what, proof or b"")
+
+
+def _write_incident_word(word: IncidentWord) -> list[Any]:
+    text = _write_words(word.text) if word.text else None
+    members = (word.station or None, word.by or None, text, word.proof or None)
+    return [word.incident, _SAYS.index(word.says), *members]
+
+
+def _read_words(value: Any) -> str:
+    if is_int(value):
+        expect(in_range(value, low=0, high=canned.LAST), "number of canned words")
+        return canned.words_of(value)
+    return read_text(value)
+
+
+def _write_words(text: str) -> str | int:
+    number = canned.number_of(text)
+    return text if number is None else number
+
+
 def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
     expect(minutes is None or in_range(minutes, low=1), "minutes")
     return CheckIn(minutes and minutes * 60)
@@ -460,8 +576,8 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
     1: (
         Message,
-        lambda time, content: Message(read_text(content)),
-        lambda item: [item.content],
+        lambda time, content: Message(_read_words(content)),
+        lambda item: [_write_words(item.content)],
     ),
     2: (Location, read_location, write_location),
     3: (
@@ -475,6 +591,7 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
         lambda time, by=0, digest=b"": _read_receipt(by, digest),
         lambda receipt: [receipt.by or None, receipt.digest or None],
     ),
+    32: (IncidentWord, _read_incident_word, _write_incident_word),
 }
 """Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
 
@@ -490,6 +607,8 @@ _UNTIMED: dict[int, Callable[..., Content]] = {
     10: _read_introduction,
     12: _read_ack,
     13: _read_relay_request,
+    33: _read_way,
+    34: _read_sent_by,
     14: _read_source,
     15: _read_unproved,
 }

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from fieldagent.package.strict_json import NotJson, check_depth
 from fieldagent.wire.errors import RemoteProtocolError
 
 WATCH = b'?WATCH={"enable":true,"json":true};\n'
@@ -38,8 +39,10 @@ GpsReport = Fix | NoFix | None
 def read_line(line: bytes) -> GpsReport:
     """Raises RemoteProtocolError for an ERROR, and for what is no line of gpsd's."""
     try:
-        text = json.loads(line)
-    except (ValueError, RecursionError):
+        decoded = line.decode()
+        check_depth(decoded)
+        text = json.loads(decoded)
+    except (ValueError, NotJson):
         raise RemoteProtocolError(f"no JSON: {line[:60]!r}") from None
     if not isinstance(text, dict):
         raise RemoteProtocolError(f"no object: {line[:60]!r}")

@@ -140,10 +140,14 @@ NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | Down
 
 
 class NodeLink:
-    """One end. `data_to_send` after every call, `tick` when `deadline` has come."""
+    """One end. `data_to_send` after every call, `tick` when `deadline` has come.
 
-    def __init__(self, hello: NodeHello) -> None:
+    After `quiet` seconds without a sound frame the peer is asked whether it is there.
+    """
+
+    def __init__(self, hello: NodeHello, quiet: float = inf) -> None:
         self.hello = hello
+        self._quiet = quiet
         self.peer: NodeHello | None = None
         self.deadline = inf
         self._deframer = cobs.CobsDeframer(FRAME_BYTES)
@@ -186,8 +190,8 @@ class NodeLink:
         self._sent = (self._sent + 1) % 256
         self._unacknowledged.append((self._sent, content))
         self._write_numbered(self._sent, content)
-        if self.deadline == inf:
-            self._tries, self.deadline = 1, now + RETRY
+        if len(self._unacknowledged) == 1:
+            self._await(now)
 
     def say(self, content: NodeStatus | Log) -> None:
         """Unnumbered: if it is lost, the next one tells."""
@@ -203,10 +207,16 @@ class NodeLink:
             return
         self._tries += 1
         self.deadline = now + RETRY
-        if self.peer is None:
+        if self.peer is None or not self._unacknowledged:
             self._greet(ANSWER_WANTED)
         for sequence, content in self._unacknowledged if self.peer else ():
             self._write_numbered(sequence, content)
+
+    def _await(self, now: float) -> None:
+        """An answer to what was just sent, or any word of the peer's."""
+        self._tries, self.deadline = 0, now + self._quiet
+        if self._unacknowledged:
+            self._tries, self.deadline = 1, now + RETRY
 
     def receive_data(self, data: bytes, now: float) -> None:
         before = self._deframer.overlong
@@ -244,6 +254,8 @@ class NodeLink:
             self._greet(ANSWER_WANTED)
             return
         self._acknowledge(head[3], now)
+        if not self._unacknowledged:
+            self._await(now)
         if kind in _NUMBERED:
             self._receive_numbered(kind, head[1], head[2], members)
         elif kind in _UNNUMBERED:
@@ -270,7 +282,8 @@ class NodeLink:
         if anew or resumed:
             for sequence, content in self._unacknowledged:
                 self._write_numbered(sequence, content)
-            self._tries, self.deadline = 1, now + RETRY if self._unacknowledged else inf
+        if anew or resumed or not self._unacknowledged:
+            self._await(now)
         self._events.append(NodeOpened(hello, anew))
 
     def _acknowledge(self, last: int, now: float) -> None:
@@ -278,7 +291,7 @@ class NodeLink:
             return
         while self._unacknowledged.popleft()[0] != last:
             pass
-        self._tries, self.deadline = 1, now + RETRY if self._unacknowledged else inf
+        self._await(now)
 
     def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
         """In order or not at all: the peer sends again what is not acknowledged."""

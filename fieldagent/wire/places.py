@@ -5,12 +5,19 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from fieldagent.package.package import Location, Waypoint
+from fieldagent.package.package import Location, PositionSource, Waypoint
 from fieldagent.wire.member import expect, in_range, moment, read_text
 from fieldagent.wire.track import LATITUDE_MAX, LONGITUDE_MAX, UNIT, TrackFix
 
 _POSITION = struct.Struct(">ii")
 """Latitude and longitude in 1e-7 degree."""
+_SOURCES = (
+    PositionSource.GPS,
+    PositionSource.BROWSER,
+    PositionSource.TYPED,
+    PositionSource.LAST,
+)
+"""By their number on air."""
 
 
 def write_position(latitude: float, longitude: float) -> bytes:
@@ -26,22 +33,30 @@ def read_position(value: Any) -> tuple[float, float]:
 
 def write_location(item: Location) -> list[Any]:
     speed, course = item.speed_over_ground, item.course_over_ground
+    source = [] if item.source is None else [_SOURCES.index(item.source)]
     return [
         write_position(item.latitude, item.longitude),
         None if item.altitude is None else round(item.altitude),
         None if speed is None else round(speed * 10),
         # West of south as a negative number: every course fits in two bytes.
         None if course is None else (round(course) + 180) % 360 - 180,
+        *source,
     ]
 
 
 def read_location(
-    time: int, position: Any, altitude: Any = None, speed: Any = None, course: Any = None
+    time: int,
+    position: Any,
+    altitude: Any = None,
+    speed: Any = None,
+    course: Any = None,
+    source: Any = None,
 ) -> Location:
     latitude, longitude = read_position(position)
     expect(altitude is None or in_range(altitude), "altitude in metres")
     expect(speed is None or in_range(speed, low=0), "speed in 0.1 m/s")
     expect(course is None or in_range(course, low=-180, high=179), "course in degrees")
+    expect(source is None or in_range(source, low=0, high=255), "source of a position")
     return Location(
         latitude,
         longitude,
@@ -49,13 +64,15 @@ def read_location(
         None if altitude is None else float(altitude),
         None if speed is None else speed / 10,
         None if course is None else float(course % 360),
+        # Of a later version's it is not told.
+        _SOURCES[source] if source is not None and source < len(_SOURCES) else None,
     )
 
 
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
     """It as part of a track, where a track tells all that it does."""
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
-    further = (item.altitude, item.speed_over_ground, item.course_over_ground)
+    further = (item.altitude, item.speed_over_ground, item.course_over_ground, item.source)
     if any(place % UNIT for place in places) or any(each is not None for each in further):
         return None
     if not in_range(time):

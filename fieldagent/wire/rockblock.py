@@ -39,38 +39,38 @@ POSITION = ("iridium_latitude", "iridium_longitude", "iridium_cep")
 @dataclass(frozen=True, slots=True)
 class RockBlockMo:
     imei: str
-    momsn: int
+    """Empty where the form has none of 15 digits."""
     data: bytes
     """Empty for a mailbox check."""
+    faults: tuple[str, ...] = ()
+    """Why `data` is to be kept and not to be taken in."""
 
 
-def read_mobile_originated(form: Mapping[str, Any]) -> RockBlockMo:
-    """Raises RemoteProtocolError that names every fault."""
+def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBlockMo:
+    """Read what `check_token` returned. RockBLOCK signed it, so whatever is wrong with it, its
+    data is there; `now` is in Unix seconds."""
     faults = []
-    imei = str(form.get("imei", ""))
+    imei = str(signed.get("imei", ""))
     if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
         faults.append("imei has not 15 digits")
-    momsn = str(form.get("momsn", ""))
-    if not momsn.isascii() or not momsn.isdigit():
-        faults.append("momsn is no number")
+        imei = ""
+    text = str(signed.get("data", ""))
     try:
-        data = bytes.fromhex(str(form.get("data", "")))
+        data = bytes.fromhex(text)
     except ValueError:
-        data = b""
+        data = text.encode()
         faults.append("data is not hexadecimal")
-    if faults:
-        raise RemoteProtocolError("; ".join(faults))
-    return RockBlockMo(imei, int(momsn[:10]), data)
+    issued = signed.get("iat")
+    if not isinstance(issued, int) or not now - OLDEST <= issued <= now + YOUNGEST:
+        faults.append(f"the token is of another time ({str(issued)[:20]}): check the hub's clock")
+    return RockBlockMo(imei, data, tuple(faults))
 
 
-def check_token(form: Mapping[str, Any], key: PublicKey, *, now: float) -> Mapping[str, Any]:
+def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
     """What RockBLOCK has signed, these very members among it. Raises RemoteProtocolError."""
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
         raise RemoteProtocolError("the token is not theirs")
-    issued = claims.get("iat")
-    if not isinstance(issued, int) or not now - OLDEST <= issued <= now + YOUNGEST:
-        raise RemoteProtocolError("the token is of another time")
     for name in BOUND:
         if str(claims.get(name, "")) != str(form.get(name, "")):
             raise RemoteProtocolError(f"the token is for another {name}")

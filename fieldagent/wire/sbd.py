@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from typing import NamedTuple
 
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -29,8 +30,6 @@ SYSTEM_EPOCH = 1_739_556_857
 """2025-02-14T18:14:17Z, in Unix time: the zero of the network's clock since January 2026."""
 SYSTEM_TICK = 0.09
 """Seconds."""
-REPORT_SIGNAL_AND_SERVICE = "AT+CIER=1,1,1"
-RING_INDICATIONS = "AT+SBDMTA=1"
 SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
 """Where the first is refused the second is asked."""
 REVISION = "AT+CGMR"
@@ -46,6 +45,23 @@ SESSION = "AT+SBDIX"
 SESSION_ANSWERING_RING = "AT+SBDIXA"
 CLEAR_MO = "AT+SBDD0"
 CLEAR_MT = "AT+SBDD1"
+TRAFFIC = "AT+SBDLOE"
+"""After how many seconds the network takes a session again, where it manages its traffic."""
+
+
+class LineSetting(NamedTuple):
+    """A setting that must stand, and that a modem whose power dips may lose without a sign."""
+
+    command: str
+    query: str
+    shows: tuple[int, ...]
+    """How the answer to the query begins while it stands."""
+
+
+RINGS = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
+SIGNAL_AND_SERVICE = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
+REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
+"""The modem registers anew where it was carried far: otherwise rings go to where it was."""
 
 
 def session_timeout(seconds: int) -> str:
@@ -334,12 +350,23 @@ def parse_system_time(reply: ModemReply) -> float | None:
     return None
 
 
-def parse_number(reply: ModemReply) -> int | None:
-    """The number that a line of the form `+CSQF:4` tells; None where none does."""
+def parse_numbers(reply: ModemReply) -> tuple[int, ...]:
+    """Return the numbers of the first line of the form `+CIER:1,1,0`; none where none is."""
     for line in reply.lines:
-        if found := re.fullmatch(r"\+[A-Z]+\s*:\s*([0-9])", line):
-            return int(found[1])
-    return None
+        if re.fullmatch(r"\+[A-Z]+\s*:\s*[0-9]{1,5}(?:\s*,\s*[0-9]{1,5})*", line):
+            return tuple(int(found) for found in re.findall(r"[0-9]+", line))
+    return ()
+
+
+def parse_number(reply: ModemReply) -> int | None:
+    """Return the number that a line of the form `+CSQF:4` tells; None where none does."""
+    return next(iter(parse_numbers(reply)), None)
+
+
+def parse_traffic(reply: ModemReply) -> int | None:
+    """Return after how many seconds a session may be tried (+SBDLOE); None where it tells none."""
+    numbers = parse_numbers(reply)
+    return numbers[1] if len(numbers) == 2 and numbers[0] == 0 else None
 
 
 def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int]:

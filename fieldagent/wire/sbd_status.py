@@ -22,6 +22,10 @@ class MoStatus(NamedTuple):
     means: str
     wait: float | None = None
     """Seconds to wait at least, where network or account ask for more than the usual schedule."""
+    bars_sos: bool = False
+    """The wait holds for an SOS too: the network itself asks for it."""
+    network_waits: bool = False
+    """The modem can tell how long (+SBDLOE)."""
 
 
 OPERATOR_BUSY = 900.0
@@ -49,10 +53,14 @@ MO_STATUS: dict[int, MoStatus] = {
     32: MoStatus(SessionVerdict.NOT_SENT, "no network service"),
     33: MoStatus(SessionVerdict.FAULT, "the antenna fails: check its cable"),
     34: MoStatus(SessionVerdict.FAULT, "the radio is switched off"),
-    35: MoStatus(SessionVerdict.NOT_SENT, "the modem is busy"),
-    36: MoStatus(SessionVerdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT),
+    35: MoStatus(SessionVerdict.NOT_SENT, "the modem is busy", network_waits=True),
+    36: MoStatus(
+        SessionVerdict.NOT_SENT, "the network asks to wait three minutes", BARRED_WAIT, True
+    ),
     37: MoStatus(SessionVerdict.NOT_SENT, "the SBD service is temporarily disabled"),
-    38: MoStatus(SessionVerdict.NOT_SENT, "the network is managing its traffic"),
+    38: MoStatus(
+        SessionVerdict.NOT_SENT, "the network is managing its traffic", network_waits=True
+    ),
     64: MoStatus(SessionVerdict.FAULT, "a band violation: the modem is faulty"),
     65: MoStatus(SessionVerdict.FAULT, "the PLL is not locked: power or modem is faulty"),
 }
@@ -74,17 +82,24 @@ _STEADY = 300.0
 def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) -> float:
     """Seconds until the next try after `tries` earlier ones; `chance` from 0 to 1 spreads kits.
 
-    An SOS waits a minute at most, unless the network or the account asked for more: a fault of the
-    kit itself may be mended meanwhile, such as the antenna's cable.
+    An SOS waits a minute at most, unless the network itself asked for more: whatever is wrong with
+    kit, account or gateway may be mended meanwhile.
     """
     steady = _STEADY * (0.75 + 0.5 * chance)
     wait = _SPREADS[tries] * chance if tries < len(_SPREADS) else steady
+    least = status.wait
+    if least is None and status.verdict is SessionVerdict.FAULT:
+        least = FAULT_WAIT
     if urgent:
         wait = min(wait, URGENT_WAIT_MAX * (0.5 + 0.5 * chance))
-    least = status.wait
-    if least is None and status.verdict is SessionVerdict.FAULT and not urgent:
-        least = FAULT_WAIT
+        least = least if status.bars_sos else None
     return wait if least is None else max(wait, least * (1 + 0.1 * chance))
+
+
+def retry_at_once(status: MoStatus, chance: float) -> float:
+    """Seconds until the next try where the sky is back, or a person says that it is."""
+    soon = _SPREADS[1] * chance
+    return max(soon, status.wait or 0.0) if status.bars_sos else soon
 
 
 MT_STATUS = {

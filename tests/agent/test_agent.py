@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -177,7 +176,11 @@ def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]
         (["send", "data", "/nonexistent"], 2, "cannot read"),
         (["send", "message", "x", "--no-wait"], 0, "queued"),
         (["sos"], 2, "no SOS was sent"),
-        (["sos", "--yes", "--position", "47.1", "8.2"], 0, "Delivered"),
+        (["sos", "--yes", "--position", "47,1", "8° 12' 0\" E"], 0, "left by Satellite"),
+        (["sos", "--take", "5", "6"], 2, "--take needs --by NAME"),
+        (["sos", "--take", "5", "6", "--by", "Zoe"], 65, "no SOS 6 of station 5 has come here"),
+        (["sos", "--cancel"], 0, "is called off; those who may have got it are told so"),
+        (["sos", "--cancel"], 0, "no SOS of this kit is open"),
         (["cancel", "4711"], 65, "no Package has the id"),
         (["queue"], 0, "waits"),
         (["queue", "--clear"], 0, "canceled"),
@@ -238,13 +241,18 @@ def test_what_waits_is_queued_in_every_command(tmp_path: Path) -> None:
 def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path) as kit:
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
-        declared = kit.call("GET", "/api/sos").body["packages"]
-        assert [package["status"] for package in declared] == ["Delivered"]
+        number = kit.call("GET", "/api/sos").body["incident"]["number"]
         done = command(kit, "sos", "--cancel")
-        assert "1 called off; those who may have got it are told" in done.stdout
-        above.expect("SOS called off")
-        assert kit.call("GET", "/api/sos").body["packages"] == []
-        assert "no SOS was on its way" in command(kit, "sos", "--cancel").stdout
+        assert "called off; those who may have got it are told" in done.stdout
+        above.expect(f'incident {{"number": {number}, "state": "called off"')
+        told = kit.call("GET", "/api/sos").body
+        assert (told["active"], told["incident"]["state"]) == (0, "called off")
+        assert [each["state"] for each in told["incident"]["steps"]] == [
+            "raised",
+            "left",
+            "called off",
+        ]
+        assert "no SOS of this kit is open" in command(kit, "sos", "--cancel").stdout
 
 
 def test_json_is_machine_readable(kit: Agent) -> None:
@@ -591,21 +599,29 @@ def test_who_hangs_up_and_asks_again_leaves_nothing_open(tmp_path: Path) -> None
         body = b'{"message": {"content": "anybody?"}}'
         head = b"POST /api/package HTTP/1.1\r\nHost: localhost:%d\r\n" % running.port
         head += b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
-        before = len(list(opened.iterdir()))
+
+        def count() -> int:
+            return len(list(opened.iterdir()))
+
+        before = count()
 
         def ask() -> socket.socket:
             asking = socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE)
             asking.sendall(head + body)
             return asking
 
+        def leave() -> None:
+            """Ask, and hang up once it has been taken."""
+            known = count()
+            with ask():
+                until(lambda: count() > known)
+
         with ask() as listening:
             listening.shutdown(socket.SHUT_WR)
             for _ in range(10):
-                with ask():
-                    time.sleep(0.3)
-            assert len(list(opened.iterdir())) > before + 5
+                leave()
+            assert count() > before + 5
             # The kernel of who has left forgets the connection after a minute.
-            while len(list(opened.iterdir())) > before + 1:
-                time.sleep(1)
+            until(lambda: count() <= before + 1)
             with sky(tmp_path):
                 assert b'"Delivered"' in listening.recv(65_536)

@@ -11,9 +11,11 @@ import pytest
 from tests.breaking import Break, Put, environment
 from tests.processes import MODULE, Agent, agent, sky
 
-TRANSACT = "fieldagent.agent.journal.journal:transact"
+TRANSACT = "fieldagent.agent.journal.journal:Journal._transact"
 NO_KEEPERS = Put("fieldagent.agent.agent:KEEPERS", {})
 """All commits are those of the Packages."""
+AT_START = 2
+"""Room on the disk is taken, and given to the journal."""
 COMMITS = 3
 """One for each Package, and one that must not be needed."""
 
@@ -47,7 +49,7 @@ def test_killed_at_each_commit_the_older_never_waits_beside_the_newer(
     tmp_path: Path, commit: int, late: bool
 ) -> None:
     nobody = {"satellite-port": str(tmp_path / "nobody")}
-    kill = Break(TRANSACT, after=commit, late=late, kills=True)
+    kill = Break(TRANSACT, after=AT_START + commit, late=late, kills=True)
     with agent(tmp_path, nobody, MODULE, **environment(tmp_path, kill, NO_KEEPERS)) as kit:
         accepted = replace(kit)
     waiting = pending(tmp_path / "state")

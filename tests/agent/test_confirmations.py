@@ -17,7 +17,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.channels.tnc import DESTINATION
+from fieldagent.agent.radios.kiss import DESTINATION
 from fieldagent.package.package import Message
 from fieldagent.wire import ax25, kiss
 from fieldagent.wire.envelope import Ack, Entry, decode, derive_key, digest_of, encode
@@ -143,13 +143,13 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
                 entry = await air.sos()
                 recording = ack(entry, digest_of(entry))
                 told = await sos_status(agent)
-                assert (told["active"], told["packages"][0]["confirmedBy"]) == (1, [])
+                assert [each["state"] for each in told["incident"]["steps"]] == ["raised"]
                 await air.say(recording)
                 assert await ended(agent, first) == "Delivered"
                 told = await sos_status(agent)
-                assert told["active"] == 0
-                (holder,) = told["packages"][0]["confirmedBy"]
-                assert (holder["id"], told["packages"][0]["nextTry"]) == (str(BEN), None)
+                heard = [each for each in told["incident"]["steps"] if each["state"] == "heard by"]
+                assert [each["by"] for each in heard] == [f"kit {BEN}"]
+                assert told["active"] == 1, "a kit's Ack ends no SOS"
             shutil.rmtree(home)
             since = len(air.heard)
             async with kit(home, air) as agent:

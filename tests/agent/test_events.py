@@ -73,11 +73,11 @@ def test_each_topic_is_told_by_itself(tmp_path: Path) -> None:
         above.type("mt hello")
         (payload,) = inbound.next().data["payloads"]
         assert payload["events"][0]["content"] == "hello"
-        sos = kit.post("help", priority=100).body["id"]
+        kit.post("help", priority=100)
         declared = alarms.next()
-        assert (declared.data["id"], declared.data["state"]) == (sos, "declared")
+        assert (declared.data["items"][0]["text"], declared.data["state"]) == ("help", "open")
         kit.call("DELETE", "/api/sos")
-        alarms.until("sos", id=sos, state="canceled", confirmedBy=[])
+        alarms.until("sos", number=declared.data["number"], state="called off")
         assert all(int(each.id) for each in (declared, packages.next(), links.next()))
 
 

@@ -17,6 +17,7 @@ import trio
 
 from fieldagent.agent.agent import KEEPERS
 from fieldagent.agent.api.routes import LocalApi
+from fieldagent.agent.api.sos import IncidentApi
 from tests.agent.test_linked_agent import link_settings
 from tests.breaking import Break, Put, environment, until
 from tests.hub.memory_mailbox import MemoryHub
@@ -135,8 +136,8 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
     broken = [
         Break(f"{RADIO}:RadioDriver._show_life"),
         Break(f"{RADIO}:RadioDriver._transmit"),
-        Break("fieldagent.agent.channels.node:NodeModem.transmit"),
-        Break("fieldagent.agent.channels.node:NodeModem.transmit", after=2, late=True),
+        Break("fieldagent.agent.radios.node:NodeModem.transmit"),
+        Break("fieldagent.agent.radios.node:NodeModem.transmit", after=2, late=True),
         Break(f"{RADIO}:RadioDriver._settle"),
         Break(f"{OUTBOX}.acknowledged"),
         Break("fieldagent.agent.mesh.reception:RadioReception.receive", late=True),
@@ -193,14 +194,19 @@ def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
         works_on(kit, "Satellite queue", *broken)
 
 
+OF_SOS: dict[str, tuple[str, str, Any]] = {
+    "raise_one": ("POST", "/api/sos", {}),
+    "look": ("GET", "/api/sos", None),
+    "words": ("GET", "/api/sos/words", None),
+    "call_off": ("DELETE", "/api/sos", None),
+    "take": ("POST", "/api/sos/5/6/take", {"by": "Zoe"}),
+}
 REQUESTS: dict[str, tuple[str, str, Any]] = {
     "send": ("POST", "/api/package", {"message": {"content": "x"}}),
     "enqueue": ("POST", "/api/package/async", {"message": {"content": "x"}}),
     "cost": ("POST", "/api/package/cost", {"message": {"content": "x"}}),
     "look": ("GET", "/api/package/1", None),
     "cancel": ("POST", "/api/package/1/cancel", None),
-    "sos_status": ("GET", "/api/sos", None),
-    "call_off": ("DELETE", "/api/sos", None),
     "queue": ("GET", "/api/queue", None),
     "packages": ("GET", "/api/packages", None),
     "clear": ("DELETE", "/api/queue", None),
@@ -216,18 +222,20 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
 
 
 def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
-    handlers = inspect.getmembers(LocalApi, inspect.iscoroutinefunction)
-    assert {name for name, _ in handlers if name[0] != "_"} == REQUESTS.keys()
-    broken = [Break(f"fieldagent.agent.api.routes:LocalApi.{name}") for name in REQUESTS]
+    broken = []
+    for api, requests in ((LocalApi, REQUESTS), (IncidentApi, OF_SOS)):
+        handlers = inspect.getmembers(api, inspect.iscoroutinefunction)
+        assert {name for name, _ in handlers if name[0] != "_"} == requests.keys()
+        broken += [Break(f"{api.__module__}:{api.__name__}.{name}") for name in requests]
     with sky(tmp_path, latency=0.1), breaking(tmp_path, *broken) as kit:
-        for method, path, body in REQUESTS.values():
+        for method, path, body in (*REQUESTS.values(), *OF_SOS.values()):
             answer = kit.call(method, path, body)
             assert (answer.status, answer.body["title"]) == (500, "Internal Server Error")
             assert answer.headers["content-type"] == "application/problem+json"
             assert "log" in answer.body["detail"]
             kit.expect(f"the local API failed: {method} {path}: AsATest: as a test")
         assert kit.post("and now").body["status"] == "Delivered"
-        assert faults(kit)["the local API"]["times"] == len(REQUESTS)
+        assert faults(kit)["the local API"]["times"] == len(broken)
         assert kit.call("GET", "/api/health").status == 200
         assert kit.stop() == 0
 

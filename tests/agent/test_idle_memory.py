@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.processes import agent
 
 AGENT = (
-    "import fieldagent.__main__, fieldagent.cli.run, fieldagent.agent.channels.satellite, sys;"
+    "import fieldagent.__main__, fieldagent.cli.kit.run, fieldagent.agent.channels.satellite, sys;"
     "print(*sys.modules)"
 )
 HEAVY = {

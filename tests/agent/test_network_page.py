@@ -8,14 +8,18 @@ import re
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fieldagent.agent.entrance import Entrance
 from tests import browser
+from tests.flood import flooded, measure, settled
 from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, until
 
 LOCAL_API = (Path(__file__).parents[2] / "docs/local-api.md").read_text()
@@ -179,7 +183,12 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
     with camp(tmp_path) as there, browser.browser() as opened:
         until(lambda: answers(there))
         assert page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
-        phone = {**browser.SCREENS["390-light"], "ignore_https_errors": True}
+        phone: dict[str, Any] = {
+            **browser.SCREENS["390-light"],
+            "ignore_https_errors": True,
+            "geolocation": {"latitude": 46.5, "longitude": 7.25},
+            "permissions": ["geolocation"],
+        }
         context = opened.new_context(**phone)
         context.set_default_timeout(PATIENCE * 1000)
         shown = context.new_page()
@@ -197,6 +206,12 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
         shown.locator("#submit").click()
         shown.locator("#talk").get_by_text("from the camp").wait_for()
         assert browser.faults(shown) == []
+        # A phone tells its page where it is, by TLS as well.
+        shown.locator("#raise").focus()
+        shown.keyboard.press("Enter")
+        shown.locator("#sos-place", has_text="as this browser has it").wait_for()
+        assert shown.locator("#sos-latitude").input_value() == "46.500000"
+        shown.locator("#sos-back").click()
         # Whose pass phrase counts no more is asked for the next one.
         shown.get_by_role("button", name="Sign out").click()
         shown.get_by_label("Pass phrase").wait_for()
@@ -239,3 +254,34 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     ]
     assert "It is set" in told[0]
     assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", told[1])
+
+
+def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> None:
+    """Of each route at the door, and one behind it: two strangers at once, by TLS."""
+    with camp(tmp_path) as there:
+        until(lambda: answers(there))
+        page(tmp_path, "--set", phrase=f"{PHRASE}\n")
+        mine = there.cookie()
+        door = Entrance(tmp_path / "none", time.monotonic)
+        asked = {(each.method, each.pattern) for each in door.routes()} | {("GET", "/api/status")}
+
+        def ask() -> None:
+            assert there.call("GET", "/api/status", **mine)[0] == 200
+
+        control = measure(there.kit.process.pid, 1.5, ask)
+        for number, (method, pattern) in enumerate(sorted(asked)):
+            path = pattern.replace("{name}", "leaflet.js")
+            if method == "GET":
+                method, more, body = "HEAD", "Accept-Encoding: gzip\r\n", b""
+            else:
+                body = b'{"passPhrase": "%s"}' % (b"x" * 1_900)
+                more = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            request = f"{method} {path} HTTP/1.1\r\nHost: kit\r\n{more}\r\n".encode() + body
+            flooding = partial(flooded, there.port, request, secure=True)
+            with (
+                flooding(source=f"127.0.1.{number + 2}", pipelined=True),
+                flooding(source=f"127.0.2.{number + 2}", pipelined=False),
+            ):
+                found = settled(there.kit.process.pid, ask, control.cores + 0.2, 1.5)
+                assert found.cores - control.cores < 0.2, (path, found)
+                assert found.soon, (path, found)

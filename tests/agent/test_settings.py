@@ -24,6 +24,11 @@ GOOD = {
     "satellite-credits-per-day": "100",
     "satellite-sos-reserve": "20",
     "satellite-mailbox-check": "12",
+    "satellite-registration": "session",
+    "satellite-heal": "dtr, gpio:17",
+    "satellite-recovery-command": "uhubctl",
+    "radio-heal": "none",
+    "radio-recovery-command": "uhubctl",
     "satellite-key": "00" * 32 + " " + "ff" * 32,
     "satellite-receipts": "at-once",
     "hub-address": "https://hub.example.org:8443/",
@@ -34,6 +39,7 @@ GOOD = {
     "cellular-recovery-command": "mmcli --modem 0 --reset",
     "cellular-recovery-after": "900",
     "radio-port": "/dev/ttyACM0",
+    "satellite-modem": "sbd",
     "radio-protocol": "kiss",
     "radio-baud": "9600",
     "radio-callsign": "N0CALL-7",
@@ -47,13 +53,18 @@ GOOD = {
     "radio-relay": "Cellular, satellite",
     "radio-relay-credits-per-day": "20",
     "fan-out": "cheapest",
+    "fan-out-until": "heard",
     "fan-out-head-start": "300",
     "sos-repeat": "0",
+    "sos-until": "hub",
+    "sos-track": "300",
     "package-time-to-live": "3600",
     "state-directory": "/var/lib/kit",
     "keep-ended-count": "5",
     "keep-ended-days": "3",
     "gpsd": "[::1]:2948",
+    "update-address": "https://example.org/fieldagent.pyz",
+    "update-key": "/etc/fieldagent/programs.pub",
     "map-file": "/var/lib/maps/alps.mbtiles",
     "page-listen": "192.168.4.0/24 fd00::/64",
     "page-port": "8443",
@@ -187,3 +198,8 @@ def test_directories_follow_xdg() -> None:
 def test_who_looks_at_the_unit_s_settings_looks_at_its_state() -> None:
     installed = Path("/etc/fieldagent/agent.properties")
     assert parse("", installed, {"HOME": "/root"}).state_directory == Path("/var/lib/fieldagent")
+
+
+def test_a_setting_that_is_told_twice_is_refused() -> None:
+    with pytest.raises(InvalidSettings, match="satellite-port is set 2 times: keep one"):
+        parse("satellite-port=/dev/a\napi-port=0\nsatellite-port=/dev/b\n", PATH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +23,29 @@ def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
         told = kit.call("GET", "/api/status").body["sos"]
         assert told["active"] == 1
-        (sos,) = told["packages"]
-        assert (sos["id"], sos["confirmedBy"]) == (2, [])
-        assert 0 < sos["nextTry"] - sos["since"] <= 600 + 60
+        sos = told["incident"]
+        assert [(each["id"], each["text"]) for each in sos["items"]] == [(2, "Leg broken")]
+        assert 0 < sos["nextTry"] - sos["raised"] <= 600 + 60
         first = command(kit, "status").stdout.splitlines()[0]
-        assert first.startswith("SOS 2, raised ")
-        assert ", delivered: NOBODY HAS CONFIRMED IT YET; next try " in first
+        assert re.match("SOS raised [^;]+; left by Satellite [^;]+; next try ", first)
         assert "fieldagent_sos_active 1\n" in kit.call("GET", "/metrics").body
         command(kit, "sos", "--cancel")
-        assert kit.call("GET", "/api/status").body["sos"] == {"active": 0, "packages": []}
+        told = kit.call("GET", "/api/status").body["sos"]
+        assert (told["active"], told["incident"]["nextTry"]) == (0, None)
 
 
 def test_an_sos_that_nothing_takes_says_so(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
         assert command(kit, "sos", "--yes").returncode != 0
-        (sos,) = kit.call("GET", "/api/status").body["sos"]["packages"]
+        sos = kit.call("GET", "/api/status").body["sos"]["incident"]
         assert sos["nextTry"] is None
-        assert "no channel goes on" in command(kit, "status").stdout.splitlines()[0]
+        assert "no channel goes on with it" in command(kit, "status").stdout.splitlines()[0]
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         kit.call("POST", "/api/package/async", {"message": {"content": "x"}, "priority": 100})
-        until(lambda: kit.call("GET", "/api/status").body["sos"]["active"] == 2)
-        for line in command(kit, "status").stdout.splitlines()[:2]:
-            assert "sent" not in line, "it has not left the kit"
-            assert "NO CHANNEL HAS DELIVERED IT YET" in line
+        until(lambda: kit.call("GET", "/api/status").body["sos"]["incident"]["nextTry"])
+        sos = kit.call("GET", "/api/sos").body["incident"]
+        assert [each["state"] for each in sos["steps"]] == ["raised"], "it has not left the kit"
+        assert len(sos["items"]) == 2, "one incident"
 
 
 def test_what_was_sent_is_listed_newest_first(tmp_path: Path) -> None:
@@ -152,14 +153,15 @@ def test_what_waits_for_a_modem_says_so(tmp_path: Path) -> None:
 
 
 def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> None:
-    budget = {"satellite-credits-per-day": "1", "satellite-sos-reserve": "0"}
+    budget = {"satellite-credits-per-day": "1", "satellite-sos-reserve": "0", "sos-repeat": "0"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         kit.post("a")
+        assert kit.post("the first transmission always goes", priority=100).status == 200
         number = queue(kit, "b", priority=100)
         status = kit.call("GET", "/api/status").body
-        (sos,) = status["sos"]["packages"]
+        sos = status["sos"]["incident"]
         assert sos["nextTry"] == pytest.approx(waits(kit, number)["nextTry"], abs=1)
-        spent = "the budget of today is spent: 1 of 1 credits"
+        spent = "the budget of today is spent: "
         assert status["channels"]["Satellite"]["reason"].startswith(spent)
         assert spent in command(kit, "status").stdout
 

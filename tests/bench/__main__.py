@@ -10,6 +10,7 @@ from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.sbd import MO_BYTES
 from tests.bench.consoles import main as consoles
 from tests.bench.crowd import unanswered
+from tests.bench.inbound import main as inbound
 from tests.bench.large_hub import main as large_hub
 from tests.bench.links import main as links
 from tests.bench.long_queue import long_queue
@@ -20,6 +21,7 @@ from tests.bench.queue import ratio as queue_ratio
 from tests.bench.silent_links import main as silent_links
 from tests.bench.table import row
 from tests.bench.team import main as team
+from tests.bench.webhooks import main as webhooks
 from tests.wire.field_messages import FIELD_MESSAGES
 from tests.wire.test_track import WAYS, fitting
 
@@ -65,6 +67,8 @@ def main() -> None:
     row("  SOS accepted with the page open, over closed", waiting.sos, "<= 1.2")
     row("  health at worst while those were cleared", waiting.held, "<= 0.05", "s")
     pushes()
+    inbound()
+    webhooks()
     silent_links()
     consoles()
     large_hub()

@@ -18,33 +18,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fieldagent.hub import (
-    audit,
-    check_in,
-    dead_letters,
-    deletion,
-    health,
-    ledger,
-    mobile_terminated,
-    reading,
-    ring_alerts,
-    sos,
-    webhook_directory,
-    webhooks,
-)
-from fieldagent.hub.backlog import DEAD, DELIVERIES, WEBHOOKS, count_some
-from fieldagent.hub.caller import DISPATCHER, Caller
+from fieldagent.hub.access.caller import DISPATCHER, Caller
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration import deletion
+from fieldagent.hub.administration.export import item_numbers
+from fieldagent.hub.api import reading
+from fieldagent.hub.api.reading import ItemFilter
+from fieldagent.hub.api.standing import device_standings
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.envelope_packing import LOOK_AT, receipts_for, waiting
-from fieldagent.hub.export import item_numbers
-from fieldagent.hub.ledger import Posting, enter_all
-from fieldagent.hub.reading import ItemFilter
-from fieldagent.hub.standing import device_standings
+from fieldagent.hub.field import calling_in, check_in, mobile_terminated
+from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, count_some
+from fieldagent.hub.field.envelope_packing import LOOK_AT, receipts_for, waiting
+from fieldagent.hub.records import audit, ledger, ring_alerts, sos
+from fieldagent.hub.records.ledger import Posting, enter_all
+from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import is_postgres, open_store
-from fieldagent.hub.subject import Subject
+from fieldagent.hub.webhook import deliveries, webhook_directory
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
+from tests.hub.claiming import claim
 from tests.postgres import new_database, server
 
 ITEMS, DEVICES = 1_000_000, 100
@@ -54,6 +47,8 @@ TIMES = 5
 GOAL = 20.0
 """Milliseconds that one statement takes at most."""
 DATE = 1_790_000_000
+REST_OF_ID = "-0000-4000-8000-000000000000"
+"""What follows an item's number in its request id."""
 
 
 class Slowest(NamedTuple):
@@ -67,6 +62,7 @@ class _Timed:
     def __init__(self, db: Db) -> None:
         self._db = db
         self.skip_locked, self.for_update = db.skip_locked, db.for_update
+        self.worker, self.living_workers = db.worker, db.living_workers
         self.takes_lists = db.takes_lists
         self.announce = db.announce
         self.took: list[tuple[str, float]] = []
@@ -101,7 +97,8 @@ def fill(db: Db, items: int) -> None:
     db.execute(
         "INSERT INTO item (id, request_id, workspace, sender, target, body, sos, priority,"
         f" accepted, expires, source_device, source_sequence, kind, words) {numbers}"
-        f" SELECT n, 'r' || n, 1, {_rest('n', DEVICES)} + 1, {_rest('n + 1', DEVICES)} + 1, ?,"
+        f" SELECT n, substr(CAST(100000000 + n AS TEXT), 2) || '{REST_OF_ID}', 1,"
+        f" {_rest('n', DEVICES)} + 1, {_rest('n + 1', DEVICES)} + 1, ?,"
         f" CASE WHEN {_rest('n', 100)} = 0 THEN 1 ELSE 0 END, 12, {accepted},"
         f" {accepted} + {items * SECONDS / 100},"
         f" CASE WHEN {_rest('n', 4)} > 0 THEN {_rest('n', DEVICES)} + 1 END,"
@@ -171,6 +168,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
     )
     to_all = replace(posting, target=None)
     since = newest - items * SECONDS / 2
+    dead = f"{500:08}{REST_OF_ID}"
 
     def find(**wanted: Any) -> Callable[[Db], Any]:
         return lambda db: reading.items(
@@ -203,26 +201,25 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "figures: deliveries that wait": lambda db: count_some(db, DELIVERIES, ()),
         "figures: webhook deliveries that wait": lambda db: count_some(db, WEBHOOKS, ()),
         "figures: dead webhook deliveries": lambda db: count_some(db, DEAD, ()),
-        "satellite: what is due": lambda db: mobile_terminated.is_due(db, newest),
-        "satellite: when more is due": mobile_terminated.next_due,
+        "satellite: what is due": lambda db: calling_in.is_due(db, newest),
+        "satellite: when more is due": calling_in.next_due,
         "satellite: pack": lambda db: mobile_terminated.pack(db, newest),
         "satellite: fragments that are missing": lambda db: mobile_terminated.ask_for_fragments(
             db, newest
         ),
         "ring alerts: what is due": lambda db: ring_alerts.is_due(db, newest),
-        "webhooks: what is due": lambda db: webhooks.next_due(db, newest),
-        "webhooks: claim": lambda db: webhooks.claim(db, newest, 64),
+        "webhooks: what is due": deliveries.look,
+        "webhooks: claim": lambda db: claim(db, newest),
         "webhooks: listing": lambda db: webhook_directory.listing(db, 1),
-        "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, "r500", now=newest),
+        "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, dead, now=newest),
         "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1),
         "check-ins": check_in.next_late,
-        "dead letters that have an owner": lambda db: dead_letters.claimable(db),
         "kinds of items of before": reading.note_kinds,
         "list: newest": find(),
         "list: by a word that is nowhere": find(text="nowhere"),
         "list: SOS": find(sos=True),
         "list: half a year ago": find(until=since),
-        "list: one by its id": find(request_id="r77"),
+        "list: one by its id": find(request_id=f"{77:08}{REST_OF_ID}"),
         "devices": lambda db: reading.devices(db, caller, reading.END, 50, newest),
         "deliveries of a device": lambda db: reading.deliveries(
             db, caller, 8, None, reading.END, 50

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from fieldagent.hub import directory
+from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import is_postgres, open_store
 from tests.bench.drive import accepted
@@ -72,9 +72,9 @@ def pushed(database: str, devices: int) -> Pushed:
         running = stack.enter_context(hub(home, _settings(database)))
         _warm_up([running], proof, database)
         for _ in range(ROUNDS):
-            before = _statements(database)
+            before = statements(database)
             own = _push_all(running.port, proof)
-            spent = _statements(database) - before
+            spent = statements(database) - before
             crowd = own / _pgbench(database) if is_postgres(database) else 0.0
             found.append(Pushed(own / _inserts(database), crowd, spent / PUSHES))
     return Pushed(*(statistics.median(each) for each in zip(*found, strict=True)))
@@ -179,7 +179,7 @@ def _pgbench(database: str) -> float:
     return float(re.findall(r"^tps = ([0-9.]+)", told, re.MULTILINE)[0])
 
 
-def _statements(database: str) -> float:
+def statements(database: str) -> float:
     """That PostgreSQL has run for the database by now."""
     if not is_postgres(database):
         return 0.0

@@ -18,7 +18,7 @@ import trio
 from fieldagent.agent.channels.hub_connection import HubAddress as Address
 from fieldagent.agent.channels.hub_connection import Unreachable, open_stream, open_web_socket
 from fieldagent.http.link_session import LinkSession
-from fieldagent.hub import directory
+from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from tests.bench.process import processor, resident

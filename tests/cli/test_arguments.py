@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,23 @@ def test_what_was_meant_is_said(typed: str, meant: str) -> None:
     done = fieldagent(*typed.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert f"did you mean '{meant}'?" in done.stderr
+
+
+def carried_out(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Yield the module and the function of every command at and below this parser."""
+    if target := parser.get_default("carry_out"):
+        yield target
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from carried_out(below)
+        elif action.dest == "carry_out":
+            yield action.const
+
+
+@pytest.mark.parametrize(("module", "function"), sorted({*carried_out(build_parser())}))
+def test_every_command_is_carried_out_by_what_is_there(module: str, function: str) -> None:
+    assert callable(getattr(importlib.import_module(f"fieldagent.{module}"), function))
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.cli.check import NO_RESERVE
 from tests.breaking import Put, environment
-from tests.machine import tool
+from tests.other_user import ENVIRONMENT, open_place, python
 from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, sky, until
 
 IMEI = "300234010000001"
@@ -116,7 +115,9 @@ def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
                 more.write(f"satellite-credits-per-day=20\nsatellite-sos-reserve={reserve}\n")
             code, good, _ = check(properties)
         assert code == 0
-        assert (NO_RESERVE in good) == (reserve == 0)
+        (told,) = [text for text in good if "kept for an SOS" in text]
+        assert told.startswith(f"satellite: {reserve} of 20 credits a day are kept for an SOS")
+        assert ("set satellite-sos-reserve" in told) == (reserve == 0)
 
 
 def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
 
 
 def test_a_modem_that_hangs_later_has_a_deadline(tmp_path: Path) -> None:
-    changed = environment(tmp_path, Put("fieldagent.cli.check:MODEM_MAX", 0.5))
+    changed = environment(tmp_path, Put("fieldagent.agent.satellites.sbd:CHECK_MAX", 0.5))
     with modem({}) as (port, _):
         code, _, bad = check(settings(tmp_path, port), **changed)
     assert code == 78
@@ -173,7 +174,7 @@ def test_an_agent_whose_port_is_not_known_keeps_its_modem(tmp_path: Path) -> Non
 def test_something_else_on_the_port_is_told_from_an_agent(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, modem(ANSWERS) as (port, _):
         taken = other.getsockname()[1]
-        changed = environment(tmp_path, Put("fieldagent.cli.check:AGENT_MAX", 0.5))
+        changed = environment(tmp_path, Put("fieldagent.cli.kit.check:AGENT_MAX", 0.5))
         code, _, bad = check(settings(tmp_path, port, taken), **changed)
     assert code == 78
     (told,) = bad
@@ -188,32 +189,29 @@ def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
     assert any("taken by an agent with another state-directory" in each for each in bad)
 
 
-ORDINARY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
-"""Root, for whom rights count as for anybody else."""
-
-
 @pytest.mark.parametrize(
     ("mode", "group", "remedy"),
     [
         (0o600, 0, "its mode is 0600, for root alone. Is it a console? `sudo systemctl disable"),
-        (0o660, 20, "`sudo usermod --append --groups dialout $USER`, and log in again"),
+        (0o660, 64_243, "`sudo usermod --append --groups 64243 $USER`, and log in again"),
     ],
 )
 def test_a_port_that_may_not_be_opened_is_told_with_what_helps(
-    tmp_path: Path, mode: int, group: int, remedy: str
+    mode: int, group: int, remedy: str
 ) -> None:
-    if os.geteuid():
-        pytest.skip("only root can give files away")
-    tool("setpriv", "util-linux")
-    away = tmp_path / "away"
-    away.mkdir(mode=0o755)
-    with modem({}) as (port, _):
-        os.chown(port, 65534, group)
+    """Root looks as the agent's user, for whom rights count."""
+    with open_place() as away, modem({}) as (port, _):
+        os.chown(port, 0, group)
         Path(port).chmod(mode)
         properties = settings(away, port)
         os.chown(away, 65534, 65534)
-        code, _, bad = check(properties, before=ORDINARY)
-    assert code == 78
+        away.chmod(0o555)
+        done = subprocess.run(
+            [python(), "-m", "fieldagent", "check", "--json", "--config", str(properties)],
+            capture_output=True, text=True, env=ENVIRONMENT, cwd="/", timeout=PATIENCE,
+        )  # fmt: skip
+    assert done.returncode == 78, done.stderr
+    bad = [each["text"] for each in json.loads(done.stdout)["findings"] if not each["good"]]
     assert any(f"{port} may not be opened: {remedy}" in text for text in bad), bad
-    wanted = f"{away}/state is not there, and root may not make it: `sudo install --directory"
+    wanted = f"{away}/state is not there, and nobody may not make it: `sudo install --directory"
     assert any(wanted in text for text in bad), bad

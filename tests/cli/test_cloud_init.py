@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli.cloud_init import Unfit, network_config, public_keys, texts, user_data, write
+from fieldagent.kit.cloud_init import Unfit, network_config, public_keys, texts, user_data, write
 from tests.processes import MODULE, administer
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA5Zb0yZ1cV3 ada@laptop"

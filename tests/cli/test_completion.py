@@ -122,5 +122,5 @@ def test_the_manual_page_has_every_command_and_groff_takes_it() -> None:
         check=True,
     )
     assert done.stderr == ""
-    assert re.search(r"^ +--until-confirmed$", re.sub(".\b", "", done.stdout), re.MULTILINE)
+    assert re.search(r"^ +--until-seen$", re.sub(".\b", "", done.stdout), re.MULTILINE)
     assert "EXIT STATUS" in re.sub(".\b", "", done.stdout)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.plain_run import plain_run
+from fieldagent.cli.kit.plain_run import plain_run
 
 ROOT = Path(__file__).parents[2]
 WORDS = st.sampled_from(
@@ -36,7 +36,7 @@ def test_it_reads_as_argparse_does_or_leaves_it_to_that(words: list[str]) -> Non
     if plain is not None:
         read = vars(build_parser("run").parse_args(words))
         assert plain._asdict() == {name: read[name] for name in plain._fields}
-        assert read["carry_out"] == ("run", "run")
+        assert read["carry_out"] == ("cli.kit.run", "run")
 
 
 def test_the_unit_is_read_so() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.cli.provision import provision as provision_command
+from fieldagent.kit.provision import provision as provision_command
 from tests.cut import cut_at
 from tests.processes import MODULE, administer
 
@@ -126,7 +126,9 @@ def test_an_empty_file_takes_no_settings_away(card: Path, settings: Path, text: 
 
 @pytest.mark.parametrize("name", [NAME, f"{NAME}.txt"])
 def test_a_file_of_windows(card: Path, settings: Path, name: str) -> None:
-    (card / name).write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    # `check` calls at the hub.
+    here = GOOD.replace("hub.example.org", "127.0.0.1:9")
+    (card / name).write_bytes(b"\xef\xbb\xbf" + here.replace("\n", "\r\n").encode())
     provision(card, settings)
     check = [*MODULE, "check", "--config", str(settings), "--json"]
     done = subprocess.run(check, capture_output=True, text=True)

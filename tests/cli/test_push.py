@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import pytest
+
 from tests.processes import MODULE, PATIENCE, free_port
 
+ROUTING = ("--workspace", "1", "--source", "1", "--target", "2")
 KNOWN = {"FIELDAGENT_API_KEY": "key", "FIELDAGENT_TOKEN": "token"}
 
 
 def arguments(hub: str, *more: str) -> list[str]:
-    routing = ["--workspace", "1", "--source", "1", "--target", "2"]
-    return [*MODULE, "push", "message", "Storm at noon", "--hub", hub, *routing, *more]
+    return [*MODULE, "push", "message", "Storm at noon", "--hub", hub, *ROUTING, *more]
 
 
 def push(hub: str, *more: str) -> subprocess.CompletedProcess[str]:
@@ -107,3 +109,19 @@ def test_on_a_terminal_attempts_are_counted_on_one_line() -> None:
         "2 attempts in vain; the next in 0 s",
         "3 attempts in vain; the next in 0 s",
     ]
+
+
+@pytest.mark.parametrize("words", [("send",), ("push", "--hub", "http://127.0.0.1:9", *ROUTING)])
+@pytest.mark.parametrize("typed", [None, ""])
+def test_a_message_of_nothing_is_refused(words: tuple[str, ...], typed: str | None) -> None:
+    """Given so, or read from a program that has said nothing."""
+    command, *options = words
+    done = subprocess.run(
+        [*MODULE, command, "message", *options, "" if typed is None else "-"],
+        input=typed,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **KNOWN},
+    )
+    assert done.returncode == 2
+    assert "says nothing: give its text" in done.stderr

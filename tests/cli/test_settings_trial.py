@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.from_afar import NEVER, OFFER
+from fieldagent.agent.from_afar import NEVER, OURS, NotForThisKit, changed
+from fieldagent.agent.outcomes import OFFER
 from fieldagent.agent.settings import KEYS
-from fieldagent.cli import kit_health, settings_trial
-from fieldagent.cli.settings_trial import SettingsPlace
+from fieldagent.kit import kit_health, settings_trial
+from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.wire.kit_note import SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 from tests.cut import PowerCut, cut_at
@@ -22,7 +23,7 @@ from tests.signer import Signer
 
 TOKEN = "x" * 40
 OPERATING = (Path(__file__).parents[2] / "docs/operating.md").read_text()
-STEPS = 72
+STEPS = 96
 """More than there are: the last ones are cut nowhere."""
 WAS = "# of the kit\nhub-address=https://hub.example.org\nhub-token={}\nsos-repeat=600\n"
 
@@ -168,6 +169,16 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
     assert why in told
     assert kit.settings.read_text() == kit.was
     assert not kit.offer.exists()
+
+
+def test_no_program_of_ones_own_is_named_from_afar() -> None:
+    """By whichever setting may name one, as its description says."""
+    named = {key.name for key in KEYS if "package.module:NAME" in key.means}
+    assert named == OURS.keys()
+    for name in named:
+        change = SettingsChange("kit", kit_of(TOKEN), 1, ((name, "json:loads"),))
+        with pytest.raises(NotForThisKit, match="own is set on the kit alone: it is a program"):
+            changed(f"hub-token={TOKEN}\n", change, Path("agent.properties"))
 
 
 @pytest.mark.parametrize("name", NEVER)

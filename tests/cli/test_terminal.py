@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.cli.log_lines import EscapingFormatter
-from fieldagent.cli.terminal import escaped, escaped_lines
 from fieldagent.package.package import Message
+from fieldagent.system.log_lines import EscapingFormatter
+from fieldagent.system.terminal import escaped, escaped_lines
 from fieldagent.wire.envelope import Entry, encode
 from tests.processes import MODULE, PATIENCE, agent, free_port, sky
 

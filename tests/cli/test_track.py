@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.cli.track_policy import Policy, Track, distance
+from fieldagent.cli.kit.track_policy import Policy, Track, distance
 from fieldagent.wire.gpsd import Fix
 
 HOME = Fix(1_800_000_000.0, 47.0, 8.0, speed=0.0)

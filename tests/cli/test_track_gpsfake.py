@@ -285,7 +285,7 @@ def test_it_starts_without_trio() -> None:
     code = (
         "import sys, fieldagent.__main__ as m; "
         " sys.argv = ['fieldagent', 'track', '--gpsd', 'none'];"
-        " assert m.main() == 2; assert 'fieldagent.cli.track' in sys.modules;"
+        " assert m.main() == 2; assert 'fieldagent.cli.kit.track' in sys.modules;"
         " found = {'trio', 'h11', 'serial', 'cbor2', 'sqlite3'} & sys.modules.keys();"
         " assert not found, found"
     )

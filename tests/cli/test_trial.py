@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli import debian_packages, kit_health, root_units, trial, update
-from fieldagent.cli.debian_packages import NotInstalled
-from fieldagent.cli.trial import Place, Trial
+from fieldagent.kit import debian_packages, kit_health, root_units, trial, trial_journal, update
+from fieldagent.kit.debian_packages import NotInstalled
+from fieldagent.kit.trial import Place, Trial
 from fieldagent.system.folder import sync_folder
 from tests.cut import PowerCut, cut_at
 
 OLD, NEW = b"the program before\n", b"the new program\n"
 HALF = b"what dpkg leaves in the middle\n"
-STEPS = 48
+STEPS = 64
 """More than there are: the last ones are cut nowhere."""
 
 
@@ -29,6 +29,8 @@ class Kit:
 
     def __init__(self, folder: Path, *, works: bool, packages: bool = False) -> None:
         self.works, self.runs = works, True
+        self.accepted = False
+        """Whether the new program has accepted something."""
         self.place = Place(folder / "update")
         root_units.make(self.place.folder)
         self.program = folder / "fieldagent.pyz"
@@ -40,8 +42,9 @@ class Kit:
         self.journal = folder / "journal.sqlite3"
         with closing(sqlite3.connect(self.journal)) as db:
             db.executescript(
-                "PRAGMA journal_mode=WAL; CREATE TABLE package (text);"
-                "INSERT INTO package VALUES ('SOS'); PRAGMA user_version=13;"
+                "PRAGMA journal_mode=WAL;"
+                "CREATE TABLE package (number INTEGER PRIMARY KEY AUTOINCREMENT, text UNIQUE);"
+                "INSERT INTO package (text) VALUES ('SOS'); PRAGMA user_version=13;"
             )
         offered = Trial(
             "2", "1", str(self.program), str(self.settings), {}, 13, minutes=0, steady=0
@@ -63,6 +66,9 @@ class Kit:
         if words[0] == "start" and self.program.read_bytes() == NEW:
             with closing(sqlite3.connect(self.journal)) as db:
                 db.execute("PRAGMA user_version=14")
+                db.execute("INSERT OR IGNORE INTO package (text) VALUES ('on trial')")
+                db.commit()
+            self.accepted = True
 
     def status(self, _: Path) -> dict[str, Any] | None:
         new = self.program.read_bytes() == NEW
@@ -71,9 +77,16 @@ class Kit:
         channels = {"Cellular": {"configured": False}}
         return {"version": "2" if new else "1", "uptime": 60.0, "channels": channels}
 
+    def expected(self, version: int) -> list[Any]:
+        """All that was accepted, by whichever program, in a journal of that version."""
+        return [("SOS",), *([("on trial",)] if self.accepted else []), (version,)]
+
     def rows(self) -> list[Any]:
         with closing(sqlite3.connect(self.journal)) as db:
-            return [*db.execute("SELECT text FROM package"), *db.execute("PRAGMA user_version")]
+            return [
+                *db.execute("SELECT text FROM package ORDER BY number"),
+                *db.execute("PRAGMA user_version"),
+            ]
 
 
 PACKAGES = pytest.mark.parametrize("packages", [False, True], ids=["zipapp", "packages"])
@@ -100,8 +113,8 @@ def test_power_may_fail_at_any_step(
     assert not kit.place.trial.exists()
     assert kit.place.result.exists()
     assert kit.program.read_bytes() == (NEW if works else OLD)
-    assert kit.rows() == [("SOS",), (14 if works else 13,)]
-    assert not kit.place.journal.exists()
+    assert kit.rows() == kit.expected(14 if works else 13)
+    assert not [*kit.journal.parent.glob("*.before*")]
 
 
 @PACKAGES
@@ -117,13 +130,13 @@ def test_what_works_no_more_after_a_power_cut_goes_back_whole(
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *files, (kit_health, "systemctl")):
         trial.go_on(kit.place)
-    ended = not kit.place.trial.exists()
+    ended = trial.phase(kit.place) in ("", "end")
     kit.works = False
     kit.systemctl("start")
     trial.go_on(kit.place)
     assert kit.program.read_bytes() == (NEW if ended else OLD)
-    assert kit.rows() == [("SOS",), (14 if ended else 13,)]
-    assert not kit.place.journal.exists()
+    assert kit.rows() == kit.expected(14 if ended else 13)
+    assert not [*kit.journal.parent.glob("*.before*")]
 
 
 @pytest.mark.parametrize("place", ["journal.sqlite3.restored", "journal.sqlite3.of-2"])
@@ -137,7 +150,7 @@ def test_the_way_back_follows_no_link_that_the_agents_user_has_laid(
     (tmp_path / place).symlink_to(tmp_path / "roots")
     assert trial.go_on(kit.place) == 1
     assert (tmp_path / "roots").read_bytes() == b"root's"
-    assert kit.rows() == [("SOS",), (13,)]
+    assert kit.rows() == kit.expected(13)
 
 
 def test_a_disk_that_fails_leaves_the_agent_at_work(
@@ -152,7 +165,7 @@ def test_a_disk_that_fails_leaves_the_agent_at_work(
         raise OSError("the disk is full")
 
     with monkeypatch.context() as failing, pytest.raises(OSError, match="full"):
-        failing.setattr(trial, "copy_whole", full)
+        failing.setattr(trial_journal, "copy_whole", full)
         trial.go_on(kit.place)
     assert kit.runs
     assert kit.program.read_bytes() == OLD
@@ -221,3 +234,19 @@ def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
     monkeypatch.setattr(trial, "phase", phase)
     assert update.follow(kit.place, offered, as_json=False) == 0
     assert capsys.readouterr().out == "2 runs (before: 1)\n"
+
+
+@pytest.mark.parametrize("content", [b"", bytes(300), b"{}", b"[1]"])
+def test_a_trial_that_cannot_be_read_stands_in_nobodys_way(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in place stays, the agent runs, and the next update begins."""
+    kit = Kit(tmp_path, works=True)
+    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    kit.runs = False
+    kit.place.trial.write_bytes(content)
+    with pytest.raises(OSError, match=r"kept as trial\.json\.unreadable"):
+        trial.go_on(kit.place)
+    assert kit.runs
+    assert trial.go_on(kit.place) == 0
+    assert kit.program.read_bytes() == OLD

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.from_afar import PROGRAM_OFFER
-from fieldagent.cli import kit_health, trial, update, update_offer
-from fieldagent.cli.update import NotTaken, ServerAway
+from fieldagent.agent.outcomes import PROGRAM_OFFER
+from fieldagent.kit import kit_health, trial, update, update_offer
+from fieldagent.kit.update import NotTaken, ServerAway
 from fieldagent.wire.kit_note import ProgramOffer
 from tests.cut import cut_at
 
 OLD, NEW = b"the program before\n", b"the new program\n"
-STEPS = 56
+STEPS = 90
 """More than there are: the last ones are cut nowhere."""
 VERSIONS = {OLD: "1", NEW: "2"}
 
@@ -56,11 +56,11 @@ class Kit:
             )
         )
 
-    def verified(self, what: str, key: Path) -> bytes:
+    def verified(self, what: str, key: Path) -> tuple[bytes, str]:
         self.fetched += 1
         if self.refusal:
             raise self.refusal.pop(0)
-        return NEW
+        return NEW, VERSIONS[NEW]
 
     def status(self, _: Path) -> dict[str, Any] | None:
         new = self.program.read_bytes() == NEW

@@ -37,12 +37,15 @@ from fieldagent.wire import (
     jwt,
     kiss,
     link,
+    meshcore_kiss,
     node,
+    rnode,
     rockblock,
     sbd,
     strict_cbor,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.lora import LoraSettings
 from tests.http.serving import Requests
 
 Decoder = Callable[[bytes], None]
@@ -129,6 +132,7 @@ _OF_A_MESSAGE: tuple[Callable[[Any], Any], ...] = (
     directip.read_mobile_terminated,
     directip.read_confirmation,
     directip.read_mo_confirmation,
+    directip.salvage_payload,
 )
 
 
@@ -146,6 +150,35 @@ def read_kiss(data: bytes) -> None:
     for _, content in frames:
         with suppress(RemoteProtocolError):
             ax25.decode(content)
+
+
+def read_meshcore(data: bytes) -> None:
+    """What is read as a radio's settings can be said again."""
+    for _, content in kiss.KissDeframer().receive_data(data):
+        if (word := meshcore_kiss.read_word(content)) is None:
+            continue
+        settings = meshcore_kiss.read_settings(word.content)
+        if settings is not None:
+            assert meshcore_kiss.write_settings(settings) == word.content
+            assert settings.in_words()
+        signal = meshcore_kiss.read_signal(word.content)
+        assert signal is None or (abs(signal.snr) <= 32 and abs(signal.rssi) <= 128)
+        number = meshcore_kiss.read_number(word.content)
+        assert number is None or 0 <= number < 1 << 32
+
+
+def read_rnode(data: bytes) -> None:
+    """A setting that agrees with ours is ours, but for the frequency's step."""
+    ours = rnode.settings_words(LoraSettings(869_525_000, 125_000, 8, 5), 14)
+    for command, content in kiss.KissDeframer().receive_data(data):
+        assert rnode.in_words(command, content)
+        for each in ours:
+            assert not rnode.agrees(each, content) or len(content) == len(each.content)
+        rssi, snr = rnode.read_rssi(content), rnode.read_snr(content)
+        assert rssi is None or -157 <= rssi <= 98
+        assert snr is None or -32 <= snr <= 32
+        battery = rnode.read_battery(content)
+        assert battery is None or 0 <= battery.percent <= 100
 
 
 def read_cobs(data: bytes) -> None:
@@ -185,10 +218,9 @@ def read_directip(data: bytes) -> None:
 def read_rockblock(data: bytes) -> None:
     text = data.decode("latin-1")
     form = dict(urllib.parse.parse_qsl(text))
+    rockblock.read_mobile_originated(form, now=0.0)
     with suppress(RemoteProtocolError):
-        rockblock.read_mobile_originated(form)
-    with suppress(RemoteProtocolError):
-        rockblock.check_token(form, jwt.PublicKey(2**2047 + 1, 65537), now=0.0)
+        rockblock.check_token(form, jwt.PublicKey(2**2047 + 1, 65537))
     with suppress(RemoteProtocolError):
         rockblock.read_answer(data)
 
@@ -256,6 +288,8 @@ DECODERS: dict[str, Decoder] = {
     "link": read_link,
     "modem": converse,
     "kiss": read_kiss,
+    "meshcore": read_meshcore,
+    "rnode": read_rnode,
     "cobs": read_cobs,
     "node": read_node,
     "directip": read_directip,

@@ -17,7 +17,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.http.client import Reply, RequestFailed, request
+from fieldagent.http.client import KeptConnections, Reply, RequestFailed, request
 from fieldagent.http.listeners import open_listeners, port_of
 from tests.machine import tool
 
@@ -160,7 +160,12 @@ async def test_connection_refused() -> None:
             await post(f"http://127.0.0.1:{reserved.getsockname()[1]}/")
 
 
-async def test_name_not_found() -> None:
+async def test_name_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    # Nobody outside this machine is asked.
+    monkeypatch.setattr("trio._highlevel_open_tcp_stream.getaddrinfo", getaddrinfo)
     with pytest.raises(RequestFailed, match=r"^name not found: "):
         await post("http://nowhere.invalid/")
 
@@ -220,3 +225,75 @@ async def test_https_to_another_name(certificate: Path) -> None:
 async def test_https_to_a_plain_server() -> None:
     with hooked() as port, pytest.raises(RequestFailed, match="does not speak TLS"):
         await post(f"https://127.0.0.1:{port}/")
+
+
+@asynccontextmanager
+async def talking(*talks: list[bytes]) -> AsyncIterator[tuple[int, list[int]]]:
+    """A server whose connections answer one request after another by what their talk says, and
+    then close; and how many requests each has got."""
+    (listener,) = open_listeners(0, ("127.0.0.1",))
+    asked: list[int] = []
+
+    async def talk(stream: trio.SocketStream) -> None:
+        mine = len(asked)
+        asked.append(0)
+        async with stream:
+            for answer in talks[mine]:
+                if not await stream.receive_some():
+                    return
+                asked[mine] += 1
+                if answer:
+                    await stream.send_all(answer)
+
+    trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, talk, [trio_listener])
+        yield port_of([listener]), asked
+        nursery.cancel_scope.cancel()
+
+
+TAKEN = b"HTTP/1.1 204 No Content\r\n\r\n"
+CLOSING = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 200_000
+HALF = b"HTTP/1.1 200 OK\r\nContent-Len"
+
+
+@pytest.mark.parametrize(
+    ("talks", "asked"),
+    [
+        # One for all of them, with a body that nobody asked for too.
+        ([[TAKEN, LONG, TAKEN]], [3]),
+        # It is closed between two requests.
+        ([[TAKEN], [TAKEN, TAKEN]], [1, 2]),
+        # It is closed instead of an answer: the request goes once more.
+        ([[TAKEN, b""], [TAKEN, TAKEN]], [2, 2]),
+        # Who says that it is closed is not asked again.
+        ([[CLOSING], [TAKEN, TAKEN]], [1, 2]),
+        # Too much of a body to read on.
+        ([[ENDLESS], [TAKEN, TAKEN]], [1, 2]),
+    ],
+)
+async def test_a_connection_is_kept_while_the_other_side_keeps_it(
+    talks: list[list[bytes]], asked: list[int]
+) -> None:
+    kept = KeptConnections()
+    async with talking(*talks) as (port, counted):
+        for _ in range(3):
+            reply = await post(f"http://127.0.0.1:{port}/", max_body=0, kept=kept)
+            assert reply.status in (200, 204)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        assert counted == asked
+        kept.close()
+
+
+async def test_half_an_answer_on_a_kept_connection_fails_and_is_not_repeated() -> None:
+    kept = KeptConnections()
+    async with talking([TAKEN, HALF], [TAKEN]) as (port, counted):
+        url = f"http://127.0.0.1:{port}/"
+        await post(url, kept=kept)
+        with pytest.raises(RequestFailed, match="not HTTP or was cut short"):
+            await post(url, kept=kept)
+        assert counted == [2]
+        assert (await post(url, kept=kept)).status == 204
+        kept.close()

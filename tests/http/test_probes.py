@@ -349,3 +349,19 @@ async def test_a_request_cut_short_by_the_end_is_refused(raw: bytes) -> None:
         await client.stream.send_eof()
         response, _ = await client.answer()
         assert response.status_code == 400
+
+
+@pytest.mark.parametrize("octet", [*(set(range(32)) - {9, 10, 13}), 127])
+async def test_no_control_character_stands_in_a_head(octet: int) -> None:
+    """RFC 9110 5.5: neither in a value, at either end of one, in a name, nor in the target."""
+    sent = bytes([octet])
+    async with serving() as served:
+        for line in (b"X: a%bb", b"X: %b", b"X: a%b", b"X%b: a", b"X: a\tb%bc"):
+            async with served.client() as client:
+                await client.send(GET + HOST + line.replace(b"%b", sent) + b"\r\n\r\n")
+                response, body = await client.answer()
+                assert response.status_code == 400, (octet, line)
+                assert b"5.5" in body
+        async with served.client() as client:
+            await client.send(GET + HOST + b"X: a\tb\x80\xff\r\n\r\n")
+            assert (await client.answer())[0].status_code == 200

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fieldagent.hub import mobile_terminated, operator_calls, ring_alerts
+from fieldagent.hub.access import secret
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
-from fieldagent.hub.ledger import Posting, enter
-from fieldagent.hub.mailbox import IpMailbox
-from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.field import calling_in, mobile_terminated, operator_calls
+from fieldagent.hub.field.mailbox import IpMailbox
+from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.records import ring_alerts
+from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, Envelope, decode, derive_key, encode
@@ -38,7 +40,7 @@ class Sky:
     async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
         self.calls.append(body)
         verdict = (
-            self.verdicts.pop(0) if self.verdicts else Verdict(Outcome.SENT, "", 0.0, self.keeps)
+            self.verdicts.pop(0) if self.verdicts else Verdict(Outcome.SENT, waiting=self.keeps)
         )
         if verdict.outcome is Outcome.SENT:
             self.taken.append((imei, body))
@@ -98,7 +100,7 @@ class Field:
         """One round of what the satellite's task does for ever."""
         store = self.store
         await store.commit(lambda db: mobile_terminated.pack(db, self.now))
-        for call in await store.commit(lambda db: mobile_terminated.claim(db, self.now)):
+        for call in await store.commit(lambda db: calling_in.claim(db, self.now)):
             await operator_calls.carry_out(store, {"directip": self.sky}, call, clock=self.clock)
         for ring in await store.commit(lambda db: ring_alerts.claim(db, self.now)):
             await operator_calls.ring_again(store, {"directip": self.sky}, ring)
@@ -157,10 +159,11 @@ def _settle_in(db: Db) -> None:
         )
         db.execute(
             "INSERT INTO device (id, workspace, member, name, imei, operator, air_key, created,"
-            " relay) VALUES (?, 1, ?, ?, ?, 'directip', ?, 0, 1)",
+            " relay, link_token) VALUES (?, 1, ?, ?, ?, 'directip', ?, 0, 1, ?)",
             number,
             number,
             f"kit {number}",
             f"30000000000000{number}",
             MASTER if number == 3 else None,
+            secret.lookup(f"token {number}"),
         )

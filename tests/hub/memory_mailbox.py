@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from fieldagent.hub.contract import Device, OutgoingMessage, Unknown
-from fieldagent.hub.lease import Lease
+from fieldagent.hub.records.lease import Lease
 from fieldagent.wire.envelope import Entry, Fragment, decode, encode
 from fieldagent.wire.fragments import join
 

@@ -16,7 +16,7 @@ from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub.ip_link import Links
+from fieldagent.hub.field.ip_link import Links
 from tests.hub.memory_mailbox import MemoryHub
 
 CA = trustme.CA()

@@ -20,14 +20,18 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, router
 from fieldagent.http.target import query_pairs
-from fieldagent.hub import credentials, dead_letters, directory
+from fieldagent.hub.access import credentials, directory, imei_claims, imeis
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.imei_claims import CLAIMS, IS_CLAIMED
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer, Unknown
-from fieldagent.hub.reach import open_public
+from fieldagent.hub.field import dead_letters
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.webhook.reach import open_public
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from tests.hub.field import START, Field, field_of
@@ -109,7 +113,7 @@ async def office(store: Store) -> AsyncIterator[Office]:
         authentication = Authentication(store, clock=alps.clock)
         acts = Acts(store, authentication, clock=alps.clock)
         reach = open_public([ip_network("127.0.0.0/8")])
-        routes = administration.routes(acts, alps.mobile_originated(), reach)
+        routes = administration.routes(acts, alps.mobile_originated(), reach, {})
         yield Office(alps, keys, tokens, routes)
 
 
@@ -440,21 +444,50 @@ async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:
         assert (await hub.refused("DELETE", path))[0] == 404
 
 
-async def test_dead_letters_are_taken_in_once_a_device_has_their_imei(store: Store) -> None:
+@pytest.mark.parametrize("alone", [False, True], ids=["of several", "alone"])
+async def test_an_administrator_who_names_an_imei_gets_what_comes_after(
+    store: Store, alone: bool
+) -> None:
+    """What came from it before may be another's, also where there is one workspace: the operator
+    alone sees it, assigns it and removes it."""
+    async with office(store) as hub:
+        if alone:
+            await store.commit(lambda db: db.execute("DELETE FROM workspace WHERE id <> 1"))
+        before = encode([Entry(1, Message("before"), int(START))])
+        after = encode([Entry(2, Message("after"), int(START))])
+        taking = hub.alps.mobile_originated()
+        await taking.take_in_from(IMEI, before)
+        assert (await hub.done("PATCH", "/api/devices/1", {"imei": IMEI}))["deadLettersTaken"] == 0
+        assert (await hub.done("POST", "/api/devices/1/key", {}))["deadLettersTaken"] == 0
+        await hub.done("DELETE", "/api/devices/1/key")
+        assert await hub.done("POST", "/api/dead-letters/replay") == {"deadLettersTaken": 0}
+        assert (await hub.done("GET", "/api/dead-letters"))["deadLetters"] == []
+        assert (await hub.refused("DELETE", "/api/dead-letters/1"))[0] == 404
+        await taking.take_in_from(IMEI, after)
+        assert await hub.alps.rows("SELECT words FROM item") == [("after",)]
+        await store.commit(lambda db: dead_letters.assign(db, 1))
+        assert await hub.done("POST", "/api/dead-letters/replay") == {"deadLettersTaken": 1}
+        await hub.done("PATCH", "/api/devices/1", {"disabled": True})
+        await taking.take_in_from(IMEI, encode([Entry(3, Message("meanwhile"), int(START))]))
+        enabled = await hub.done("PATCH", "/api/devices/1", {"disabled": False})
+        assert enabled["deadLettersTaken"] == 1
+
+
+async def test_dead_letters_of_its_devices_are_a_workspaces(store: Store) -> None:
+    """It pages through them, has them taken in once they can be, and removes what cannot."""
     async with office(store) as hub:
 
         def come(db: Db) -> None:
-            db.execute("DELETE FROM workspace WHERE id <> 1")
-            keep = partial(dead_letters.keep, db, way=Bearer.SATELLITE, device=None, now=START)
-            keep(encode([Entry(1, Message("hello"), int(START))]), "nobody has it", imei=IMEI)
-            keep(b"noise", "nobody has it", imei="2" * 15)
+            keep = partial(dead_letters.keep, db, way=Bearer.SATELLITE, device=1, now=START)
+            keep(encode([Entry(1, Message("hello"), int(START))]), "its key was missing", imei=IMEI)
+            keep(b"noise", "it cannot be read", imei=IMEI)
 
         await store.commit(come)
         first = await hub.done("GET", "/api/dead-letters?limit=1")
         second = await hub.done("GET", first["next"])
         (noise,), (said,) = first["deadLetters"], second["deadLetters"]
-        assert (said["imei"], said["device"], second["next"]) == (IMEI, None, None)
-        assert (await hub.done("PATCH", "/api/devices/1", {"imei": IMEI}))["deadLettersTaken"] == 1
+        assert (said["imei"], said["device"], second["next"]) == (IMEI, "kit 1", None)
+        assert await hub.done("POST", "/api/dead-letters/replay") == {"deadLettersTaken": 1}
         assert await hub.done("POST", "/api/dead-letters/replay") == {"deadLettersTaken": 0}
         await hub.done("DELETE", f"/api/dead-letters/{noise['id']}")
         assert (await hub.refused("DELETE", f"/api/dead-letters/{noise['id']}"))[0] == 404
@@ -469,3 +502,57 @@ async def test_what_hangs_on_an_sos_is_not_deleted(store: Store) -> None:
             status, told = await hub.refused("DELETE", path)
             assert (status, "is not closed" in told) == (409, True)
         assert (await hub.alps.rows("SELECT disabled FROM device WHERE id = 1")) == [(None,)]
+
+
+async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store: Store) -> None:
+    """Nothing changes hands before the operator decides; then all of it does."""
+    theirs = "300000000000001"
+    async with office(store) as hub:
+
+        async def trouble(workspace: int, name: str) -> Any:
+            rows = await store.read(lambda db: directory.devices(db, workspace, START))
+            caller = Caller(1, "", workspace, frozenset(), 1, "User", "", "administrator", True)
+            found, _ = await store.read(lambda db: reading.devices(db, caller, 999, 99, START))
+            (listed,) = [each["contested"] for each in rows if each["name"] == name]
+            (told,) = [each["trouble"] for each in found if each["name"] == name]
+            assert told == (listed or None)
+            return told
+
+        async def holders() -> list[str]:
+            rows = await hub.alps.rows("SELECT name FROM device WHERE imei = ?", theirs)
+            return [name for (name,) in rows]
+
+        ((dora, andes),) = await hub.alps.rows(
+            "SELECT member, workspace FROM device WHERE name = 'kit dora'"
+        )
+        new = {"name": "squat", "userId": str(dora), "imei": theirs}
+        told = await hub.done("POST", "/api/devices", new, "dora")
+        assert told["contested"] == CLAIMS
+        assert await holders() == ["kit 1"]
+        assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (
+            CLAIMS,
+            IS_CLAIMED,
+        )
+        for who in ("ben", "dora"):
+            lines = (await hub.done("GET", "/api/audit", who=who))["audit"]
+            assert [each["detail"] for each in lines if "contested" in each["action"]] == [theirs]
+        (listed,) = await store.read(imei_claims.listing)
+        assert (listed["imei"], listed["heldName"], listed["claimedByName"]) == (
+            theirs,
+            "kit 1",
+            "squat",
+        )
+        device = told["id"]
+        again = await hub.done("PATCH", f"/api/devices/{device}", {"imei": theirs}, "dora")
+        assert (again["imei"], again["trouble"]) == (None, CLAIMS)
+        with pytest.raises(directory.Refused, match="--take"):
+            await store.commit(lambda db: imeis.set_imei(db, device, theirs, now=START))
+
+        def decide(db: Db) -> None:
+            imeis.take_imei(db, theirs, device, now=START)
+            imeis.set_imei(db, device, theirs, now=START)
+
+        await store.commit(decide)
+        assert await holders() == ["squat"]
+        assert await store.read(imei_claims.listing) == []
+        assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (None, None)

@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 
-from fieldagent.hub import check_in, directory, reading, sos, sos_desk, webhook_directory, webhooks
-from fieldagent.hub.check_in import DAY, PATIENCE, Rule
+from fieldagent.hub.access import directory
+from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.contract import Bearer
+from fieldagent.hub.field import check_in
+from fieldagent.hub.field.check_in import DAY, PATIENCE, Rule
+from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.webhook import webhook_directory
+from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import CheckIn, Location, Message
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, decode, derive_key, digest_of
+from tests.hub.claiming import claim
 from tests.hub.field import MASTER, START, Field, field_of
 from tests.hub.test_read_api import hub_caller
 from tests.processes import MODULE, Running, administer, agent, hub, until
@@ -67,7 +73,7 @@ async def expect(alps: Field, rule: Rule = EVERY_HOUR) -> None:
 
 async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> None:
     async with field_of(store) as alps:
-        hook = webhooks.Webhook(0, "https://desk.example/")
+        hook = Webhook(0, "https://desk.example/")
         await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=START))
         await alps.sends(1, Entry(1, Location(45.9, 7.6), TIME))
         await expect(alps)
@@ -102,7 +108,7 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         await store.commit(
             lambda db: db.execute("UPDATE webhook_delivery SET state = 'handed' WHERE item = 1")
         )
-        (post,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        (post,) = await store.commit(lambda db: claim(db, alps.now))
         (payload,) = json.loads(post.delivery.body)["payloads"]
         (event,) = payload["events"]
         assert event["overdue"] and event["sos"] and event["content"].startswith("No word")
@@ -110,7 +116,7 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         acknowledge = partial(
             sos_desk.acknowledge, found=found, member=2, text="calling her", now=alps.now
         )
-        assert (await store.commit(acknowledge)).state == "acknowledged"
+        assert (await store.commit(acknowledge)).state == "seen"
         assert await alps.rows("SELECT count(*) FROM receipt") == [(0,)]
 
 
@@ -130,7 +136,7 @@ async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:
         await alps.sends(1, Entry(2, Message("battery was flat"), TIME))
         assert (await standing(alps))["state"] == "in time"
         timeline = await store.read(lambda db: sos_desk.timeline(db, 1))
-        assert [each["event"] for each in timeline] == ["raised", "heard"]
+        assert [each["event"] for each in timeline] == ["raised", "nobody reached", "heard"]
 
 
 async def test_it_ends_with_the_rule_and_rests_while_the_device_is_disabled(store: Store) -> None:
@@ -158,7 +164,7 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
     assert told["checkIn"] == "every 12 h" and told["due"] > datetime.now(UTC).timestamp()
     (told,) = administer(database, "device", "checkin", "kit-ada", "--by", "18:00")
     assert told["checkIn"] == "by 18:00 UTC"
-    with pytest.raises(AssertionError, match="time such as 90m"):
+    with pytest.raises(AssertionError, match="is not a duration: use 90m"):
         administer(database, "device", "checkin", "kit-ada", "--every", "12x")
     store = open_store(database)
     store.once(long_silent)

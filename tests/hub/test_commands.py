@@ -64,6 +64,32 @@ def test_the_directory_from_the_command_line(database: str) -> None:
         assert secret not in told
 
 
+def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
+    administer(database, "init", "Alps")
+    ids = [
+        administer(database, "user", "add", *words)["id"]
+        for words in (["Ada", "--email", "Ada@Example.org"], ["Ben"], ["ben"], ["Zoe"], ["Zoe"])
+    ]
+    called = {"ADA": ids[0], "ada@example.ORG": ids[0], "Ben": ids[1], "ben": ids[2], "4": ids[2]}
+    for number, (name, id_) in enumerate(called.items()):
+        administer(database, "device", "add", f"kit {number}", "--user", name)
+        found = {each["name"]: each for each in administer(database, "device", "list")}
+        assert found[f"kit {number}"]["user"] == id_, name
+    for name in ("BEN", "Zoe"):
+        with pytest.raises(AssertionError, match=r"2 users are called .*: say which by number, "):
+            administer(database, "device", "add", "one more", "--user", name)
+
+
+def test_init_says_where_the_database_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*MODULE, "hub", "init", "Alps", "--database", "hub.sqlite3"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert f"The database is {tmp_path / 'hub.sqlite3'}." in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.ledger import confirm_sos, forget
+from fieldagent.hub.records.ledger import forget
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Data, Message
 from fieldagent.wire.envelope import (
@@ -77,13 +76,11 @@ async def test_the_sos_of_a_new_journal_is_confirmed_though_an_old_one_had_its_n
     store: Store,
 ) -> None:
     async with field(store) as alps:
-        await store.commit(lambda db: db.execute("UPDATE device SET journal = 9 WHERE id = 1"))
+        await store.commit(lambda db: db.execute("UPDATE device SET journal = 9 WHERE id = 3"))
         for text in ("help", "help again"):
             entry = Entry(5, Message(text), TIME, sos=True)
-            await alps.sends(1, entry)
-            ((item,),) = await alps.rows("SELECT max(id) FROM item")
-            await store.commit(partial(confirm_sos, item=item, now=alps.now))
-            (envelope,) = await collect(alps.mailbox(1))
+            await alps.sends(3, entry, way=Bearer.SATELLITE, key=KEY)
+            (envelope,) = await collect(alps.mailbox(3))
             assert envelope.entries[-1].content == Receipt(0, digest_of(entry))
 
 

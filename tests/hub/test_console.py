@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
-from fieldagent.hub import directory
+from fieldagent.hub.access import directory
 from fieldagent.hub.store.opening import open_store
 from tests import browser
 from tests.page.test_map_file import PIXEL, write_map
@@ -258,16 +259,22 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
             alarm.get_by_text("leg broken").wait_for()
             assert shown.title() == "1 SOS · fieldagent console"
             assert shown.evaluate("window.noted") == ["SOS 1: Ada (kit-ada) leg broken"]
+            kit.call("POST", "/api/sos", {"position": {"latitude": "45,9", "longitude": "7 36"}})
+            alarm.locator(".thread li", has_text="45.9 7.6").wait_for()
+            assert shown.locator("#sos > li").count() == 1, "one incident"
+            steps = administer(database, "sos", "show", "1")["timeline"]
+            assert "nobody reached" not in [each["event"] for each in steps], "the console is open"
             assert browser.faults(shown) == []
             browser.keep(shown, f"console-{screen}")
             alarm.get_by_role("button", name="Acknowledge").click()
-            shown.locator("#sos li.acknowledged").get_by_text("Olga has it since").wait_for()
+            shown.locator("#sos li.seen > p", has_text="Seen by Olga").wait_for()
             assert shown.title() == "fieldagent console"
-            (receipt,) = kit_receipts(kit)
-            assert (receipt["name"], receipt["kind"]) == ("Olga", "person")
+            until(lambda: "seen by" in [each["state"] for each in ladder(kit)])
+            (seen,) = [each for each in ladder(kit) if each["state"] == "seen by"]
+            assert (seen["by"], seen.get("unauthenticated")) == ("Olga", None)
         shown.get_by_text("What happened").click()
         story = shown.locator("#sos details li")
-        story.filter(has_text="acknowledged by Olga").wait_for()
+        story.filter(has_text="seen by Olga").wait_for()
         shown.get_by_label("Note on 1").fill("<i>two are with her</i>")
         shown.get_by_role("button", name="Note").click()
         story.filter(has_text="noted by Olga “<i>two are with her</i>”").wait_for()
@@ -276,11 +283,11 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         assert browser.faults(shown) == []
         browser.keep(shown, f"console-story-{screen}")
         shown.emulate_media(media="print", color_scheme="dark")
-        assert story.filter(has_text="acknowledged by Olga").is_visible()
-        for hidden in ("header", "#talk", "#fleet", "#sos button >> nth=0", "#sos form"):
+        assert story.filter(has_text="seen by Olga").is_visible()
+        for hidden in ("header", "#talk", "#fleet", "#sos button >> nth=0", "#sos form >> nth=0"):
             assert not shown.locator(hidden).is_visible(), hidden
-        inks = "e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]"
-        assert shown.locator("#sos > li").evaluate(inks) == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+        inks = browser.look_of(shown, "#sos > li", "color", "backgroundColor")
+        assert inks == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
         browser.keep(shown, f"console-print-{screen}")
         shown.emulate_media(media="screen", color_scheme=screen.partition("-")[2])
         shown.get_by_label("Reason to close 1").fill("in hospital")
@@ -288,7 +295,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         administer(database, "sos", "note", "1", "seen from the air", "--by", "Olga")
         story.filter(has_text="seen from the air").wait_for()
         assert shown.get_by_label("Note on 1").input_value() == "not yet"
-        shown.get_by_role("button", name="Close").click()
+        shown.get_by_role("button", name="Close", exact=True).click()
         shown.get_by_text("No SOS is open.").wait_for()
         shown.get_by_label("Search").fill("BROKEN")
         shown.get_by_label("Search").press("Enter")
@@ -391,8 +398,26 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
             assert set(asked) == {f"{running.address}/"}
             shown.locator("#map-source").get_by_text("© the mapmakers").wait_for()
         kit.post("leg broken", priority=100)
+        # Words to her stand in the thread, with how far they have come.
+        shown.get_by_label("Words to Ada, about 1").fill("<i>Stay</i> where you are")
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
-        assert shown.locator("[name=to]:checked").count() == 1
+        until(lambda: "where you are" in json.dumps(kit.call("GET", "/api/inbound").body))
+        thread = shown.locator("#sos .thread li")
+        thread.filter(has_text=re.compile("Olga: <i>Stay</i> where you are .on kit-ada")).wait_for()
+        said = [text for text in thread.all_inner_texts() if "raised" not in text]
+        assert "Ada: leg broken" in said[0] and "Olga: " in said[-1]
+        # What is said often is chosen, and can be changed before it goes.
+        often = shown.get_by_label("Often said to Ada, about 1")
+        often.select_option("help is on its way")
+        assert shown.get_by_label("Words to Ada, about 1").input_value() == "help is on its way"
+        shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
+        until(lambda: "help is on its way" in json.dumps(kit.call("GET", "/api/inbound").body))
+        # A position in the thread says where it is from.
+        place = {"latitude": 46.5, "longitude": 7.25, "source": "gps"}
+        kit.call("POST", "/api/sos", {"position": place})
+        thread.filter(has_text="46.5 7.25, by the kit's GPS").wait_for()
+        shown.get_by_label("Ada", exact=True).check()
+        shown.get_by_label("Message").check()
         shown.get_by_label("Text").fill("We are coming")
         # A hub that is away loses nothing of it, and nobody gets it twice.
         ends_of = running.kill()
@@ -417,12 +442,75 @@ def device_of(database: str, name: str) -> Any:
     return found
 
 
-def kit_receipts(kit: Any) -> list[Any]:
-    """Of its SOS, once there are some."""
+def ladder(kit: Any) -> list[dict[str, Any]]:
+    """The steps of its SOS."""
+    found = kit.call("GET", "/api/sos").body["incident"]
+    return list(found["steps"]) if found else []
 
-    def told() -> Any:
-        packages = kit.call("GET", "/api/packages").body["packages"]
-        return next(each["receipts"] for each in packages if each.get("text") == "leg broken")
 
-    until(told)
-    return list(told())
+@contextmanager
+def authenticator(shown: Any) -> Iterator[None]:
+    """A phone or security key of Chromium's own making, which unlocks at once."""
+    pytest.importorskip("webauthn", reason="needs the extra `passkeys`")
+    session = shown.context.new_cdp_session(shown)
+    session.send("WebAuthn.enable")
+    options = {
+        "protocol": "ctap2",
+        "transport": "internal",
+        "hasResidentKey": True,
+        "hasUserVerification": True,
+        "isUserVerified": True,
+        "automaticPresenceSimulation": True,
+    }
+    session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+    yield
+    session.detach()
+
+
+def test_a_passkey_signs_in_once_it_was_added(tmp_path: Path) -> None:
+    """In Chromium, at a hub with TLS and a name; removed, or with a new password, it is nothing."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    authority, port = trustme.CA(), free_port()
+    issued = authority.issue_cert("localhost")
+    (tmp_path / "chain.pem").write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
+    (tmp_path / "key.pem").write_bytes(issued.private_key_pem.bytes())
+    settings = {
+        "database": database,
+        "port": str(port),
+        "tls-certificate": str(tmp_path / "chain.pem"),
+        "tls-key": str(tmp_path / "key.pem"),
+        "console-address": f"https://localhost:{port}",
+    }
+    with browser.browser() as opened, hub(tmp_path, settings):
+        context = opened.new_context(ignore_https_errors=True)
+        context.set_default_timeout(PATIENCE * 1000)
+        shown = context.new_page()
+        shown.goto(f"https://localhost:{port}/console")
+        with authenticator(shown):
+            sign_in_as_olga(shown)
+            shown.get_by_label("Call this device").fill("Olga's phone")
+            shown.get_by_role("button", name="Add a passkey").click()
+            shown.get_by_text("Olga's phone, since").wait_for()
+            assert browser.faults(shown) == []
+
+            def sign_out() -> None:
+                shown.get_by_role("button", name="Sign out").click()
+                shown.get_by_role("button", name="Use a passkey").wait_for()
+
+            def sign_in_again() -> None:
+                shown.get_by_role("button", name="Use a passkey").click()
+
+            for _ in range(2):
+                sign_out()
+                sign_in_again()
+                shown.get_by_text("No SOS is open.").wait_for()
+                shown.get_by_text("used last").wait_for()
+            administer(database, "user", "password", "Olga", secret="another horse\n")
+            shown.reload()
+            sign_in_again()
+            shown.get_by_text("this passkey is not known here").wait_for()
+            assert [each["action"] for each in administer(database, "audit")].count(
+                "passkey add"
+            ) == 1
+        context.close()

@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from fieldagent.hub import audit, dead_letters
 from fieldagent.hub.contract import Bearer
+from fieldagent.hub.field import dead_letters
+from fieldagent.hub.records import audit
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from tests import browser
+from tests.hub.relay import Relay, mail_relay
 from tests.hub.test_console import SECRET, console, settle_in
 from tests.hub.test_journey import receiver
 from tests.processes import administer, hub
 
 IMEI = "300234010000077"
 SUBJECTS = (
-    *("Devices", "Users", "API keys", "Tokens of programs", "Webhooks"),
+    *("Devices", "Users", "API keys", "Tokens of programs", "Webhooks", "Contacts for an SOS"),
     *("Messages that could not be used", "Who did what"),
 )
 
@@ -34,9 +36,9 @@ def settle_in_as_administrator(database: str) -> None:
     def come(db: Db) -> None:
         now = time.time()
         said = encode([Entry(1, Message("found again"), int(now))])
-        for body, imei in ((said, IMEI), (b"\xffnoise", "2" * 15)):
-            way = Bearer.SATELLITE
-            dead_letters.keep(db, body, "nobody has it", imei=imei, device=None, way=way, now=now)
+        for body, imei, device in ((said, IMEI, None), (b"\xffnoise", "2" * 15, 1)):
+            way, why = Bearer.SATELLITE, "nobody has it"
+            dead_letters.keep(db, body, why, imei=imei, device=device, way=way, now=now)
         for _ in range(20):
             audit.note(db, 1, audit.HUB, "of long ago", "", now - 9_000)
 
@@ -208,17 +210,38 @@ class Office:
         self.press("Remove", "#admin-webhooks")
         self.done(f"{url} is removed")
 
-    def letters(self) -> None:
+    def contacts(self, relay: Relay) -> None:
+        self.open("Contacts for an SOS")
+        self.shown.get_by_text("an SOS rings at an open console alone").wait_for()
+        self.fill("Name of the person or the duty, which the kit is shown", "Bergwacht")
+        self.fill("E-mail address", "tgram://token/chat")
+        self.press("Add the contact")
+        self.refused("is not taken here: apprise connects by itself")
+        self.fill("E-mail address", "bw@example.org")
+        self.fill("Minutes without an answer before it is told; empty is at once", "10")
+        self.press("Add the contact")
+        self.done("Bergwacht is added. Test it.")
+        relay.answers = ["550 no such mailbox"]
+        self.press("Test", "#admin-contacts")
+        self.refused("did not take the test message: the mail relay 127.0.0.1 answered 550")
+        self.press("Test", "#admin-contacts")
+        self.done("The test for Bergwacht was handed over")
+        assert "This is a test" in relay.mail().get_content()
+        self.press("Remove", "#admin-contacts")
+        self.done("Bergwacht is removed")
+
+    def letters(self, database: str) -> None:
         """First: what is taken in here is posted to the webhooks."""
         self.open("Messages that could not be used")
-        mine = self.shown.locator("#admin-letters li", has_text=IMEI)
-        mine.get_by_label("Device whose modem").select_option("kit-ada")
-        mine.get_by_role("button", name="It is that one's").click()
-        self.done(f"kit-ada has the IMEI {IMEI}, and 1 of its messages were taken in")
+        self.shown.locator("#admin-letters li").wait_for()
+        assert IMEI not in self.shown.content()
+        self.shown.get_by_text("fieldagent hub dead-letter list").wait_for()
+        # What came from a modem that nobody had is the operator's to give.
+        assert administer(database, "device", "imei", "kit-ada", IMEI)["deadLettersTaken"] == 1
         self.press("Take in what can be used by now")
         self.done("0 were taken in")
         self.press("Remove", "#admin-letters")
-        self.shown.get_by_text("All that came could be used.").wait_for()
+        self.shown.get_by_text("All that came from your devices could be used.").wait_for()
 
     def audit(self) -> None:
         self.open("Who did what")
@@ -235,17 +258,19 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
     with (
         browser.browser() as opened,
         receiver() as hooked,
-        hub(tmp_path, settings) as running,
+        mail_relay() as relay,
+        hub(tmp_path, {**settings, **relay.settings}) as running,
         console(opened, running, "1280-light") as shown,
     ):
         shown.on("dialog", lambda question: question.accept())
         sign_in(shown, "olga@example.org", SECRET.strip())
         office = Office(shown)
-        office.letters()
+        office.letters(database)
         office.devices()
         password = office.users()
         office.keys()
         office.webhooks(hooked.url, database)
+        office.contacts(relay)
         office.audit()
         assert shown.url == f"{running.address}/console"
         # What was made for Mia is for one sign-in; she administers nothing.

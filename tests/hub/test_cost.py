@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from fieldagent.hub import mobile_terminated
-from fieldagent.hub.cost import costs
-from fieldagent.hub.ledger import Posting, enter
+from fieldagent.hub.field import mobile_terminated
+from fieldagent.hub.field.cost import costs
+from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Data, Item, Message, Waypoint
 from tests.hub.field import GRACE, START, field_of

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from fieldagent.http.problem import Problem
-from fieldagent.hub.api import HubApi, PushRequest
-from fieldagent.hub.caller import Caller
-from fieldagent.hub.ledger import Posting, enter
-from fieldagent.hub.push import Push
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.push import Push
+from fieldagent.hub.api.push_api import HubApi, PushRequest
+from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from tests.hub.field import GRACE, START
@@ -22,6 +22,7 @@ class Counted:
     def __init__(self, db: Db) -> None:
         self._db = db
         self.skip_locked, self.for_update = db.skip_locked, db.for_update
+        self.worker, self.living_workers = db.worker, db.living_workers
         self.takes_lists = db.takes_lists
         self.announce = db.announce
         self.statements: list[str] = []

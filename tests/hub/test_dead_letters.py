@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
+import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -18,13 +20,16 @@ from urllib.parse import urlencode
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from fieldagent.hub import dead_letters
+from fieldagent.hub.access import directory, imeis
 from fieldagent.hub.contract import Bearer, Estimate
-from fieldagent.hub.dead_letters import COUNT_MAX, OF_ONE_MAX
+from fieldagent.hub.field import dead_letters
+from fieldagent.hub.field.dead_letters import COUNT_MAX, OF_ONE_MAX
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location, Message
 from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
 from fieldagent.wire.envelope import Entry, SeenAt, derive_key, encode
+from tests.http.test_openapi import description
 from tests.hub.field import START, collect, field_of
 from tests.hub.test_journey import receiver
 from tests.processes import PATIENCE, Hub, administer, free_port, hub, until
@@ -58,18 +63,26 @@ class Operators:
             "webhook-allow": "127.0.0.0/8",
         }
 
-    def directip(self, body: bytes, imei: str = IMEI, where: MoLocation | None = None) -> None:
-        message = DirectIpMo(1, imei, 0, 7, 0, int(time.time()), body, where)
+    def directip(
+        self,
+        body: bytes,
+        imei: str = IMEI,
+        where: MoLocation | None = None,
+        *,
+        status: int = 0,
+        damage: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        message = DirectIpMo(1, imei, status, 7, 0, int(time.time()), body, where)
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as line:
-            line.sendall(write(message))
+            line.sendall(damage(write(message)))
             answer = b""
             while piece := line.recv(100):
                 answer += piece
         assert read_mo_confirmation(answer[3:]) is True
 
-    def rockblock(self, running: Hub, body: bytes, imei: str = IMEI, **more: str) -> None:
-        form = {**FORM, "imei": imei, "data": body.hex(), **more}
-        signed = {**form, "JWT": token(claims(iat=int(time.time()), **form))}
+    def rockblock(self, running: Hub, body: bytes, imei: str = IMEI, **more: Any) -> None:
+        form = {**FORM, "imei": imei, "data": body.hex(), "iat": int(time.time()), **more}
+        signed = {**form, "JWT": token(claims(**form))}
         line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         line.request("POST", "/operator/rockblock", urlencode(signed), kind)
@@ -164,12 +177,70 @@ def test_what_cannot_be_read_is_kept_with_its_device(tmp_path: Path, body: bytes
         assert device(database)["deadLetters"] == 1
 
 
+def test_an_sos_under_any_status_of_its_session_arrives_once(tmp_path: Path) -> None:
+    """Whole or cut short, from a device or from nobody's: the operator was told that it is here."""
+    database = str(tmp_path / "hub.sqlite3")
+    with settled(tmp_path, database) as (operators, _):
+        add(database, "--imei", IMEI)
+        for status in range(256):
+            whole = encode([Entry(status + 1, Message(f"help {status}"), MOMENT, sos=True)])
+            operators.directip(whole, status=status)
+            operators.directip(whole, status=status)
+        assert listed(database) == []
+        for status in range(256):
+            operators.directip(b"\xff of %d" % status, f"3{status:014}", status=status)
+        kept = {base64.b64decode(each["payload"]) for each in listed(database)}
+        assert kept == {b"\xff of %d" % status for status in range(256)}
+    with sqlite3.connect(database) as db:
+        texts = [words for (words,) in db.execute("SELECT words FROM item WHERE sos = 1")]
+    assert sorted(texts) == sorted(f"help {status}" for status in range(256))
+
+
+def _put_instead(old: bytes, new: bytes, raw: bytes) -> bytes:
+    return raw.replace(old, new, 1)
+
+
+def test_what_a_gateway_spoils_is_kept_and_what_rockblock_has_signed_too(tmp_path: Path) -> None:
+    """Each verdict that comes before the payload: none of them throws it away."""
+    database = str(tmp_path / "hub.sqlite3")
+    body, now = said("hello"), int(time.time())
+    spoilt = (b"?" * 15, b" " * 15, IMEI.encode()[:14] + b"\0")
+    verdicts: tuple[dict[str, Any], ...] = (
+        {"imei": "12"},
+        {"imei": ""},
+        {"momsn": "none"},
+        {"iat": now - 30 * 86_400},
+        {"iat": now + 86_400},
+        {"iat": "today"},
+    )
+    with settled(tmp_path, database) as (operators, running):
+        for other in spoilt:
+            spoil = partial(_put_instead, IMEI.encode(), other)
+            operators.directip(body + other, damage=spoil)
+        operators.directip(body + b"uncut", damage=lambda raw: raw[:36] + b"\xff" + raw[37:])
+        for number, wrong in enumerate(verdicts):
+            operators.rockblock(running, body + b"%d" % number, **wrong)
+            operators.rockblock(running, body + b"%d" % number, **wrong)
+        operators.rockblock(running, b"", data="ABC")
+        letters = {base64.b64decode(each["payload"]): each for each in listed(database)}
+    assert letters.keys() == {
+        *(body + other for other in spoilt),
+        body + b"uncut",
+        *(body + b"%d" % number for number in range(6)),
+        b"ABC",
+    }
+    assert letters[body + b"?" * 15]["imei"] == ""
+    assert "is no IMEI" in letters[body + b"?" * 15]["reason"]
+    assert "another time" in letters[body + b"3"]["reason"]
+    assert len(letters) == 11
+
+
 def test_a_key_on_one_side_alone_is_told_and_mended(tmp_path: Path, database: str) -> None:
     with settled(tmp_path, database) as (operators, running):
         add(database, "--imei", IMEI)
         operators.directip(said("tagged, and nobody can check it", 1, MASTER))
         assert "the hub has no key to check" in device(database)["keyTrouble"]
-        assert "the hub has no key to check" in "\n".join(running.output())
+        running.expect("the hub has no key to check")
         made = administer(database, "device", "key", "kit")
         assert (made["tagged"], len(made["satellite-key"])) == (True, 64)
         operators.directip(said("with the kit's own key", 2, MASTER))
@@ -264,21 +335,6 @@ async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
         assert figures["dead_letters_dropped"] == 5
 
 
-async def test_what_came_as_somebody_was_given_its_imei_is_found(store: Store) -> None:
-    async with field_of(store) as alps:
-        body, imei = said("in between"), alps.device(1).imei or ""
-
-        def come(db: Db) -> None:
-            way, now = Bearer.SATELLITE, START
-            dead_letters.keep(db, body, "x", imei=imei, device=None, way=way, now=now)
-
-        await store.commit(come)
-        assert await store.read(dead_letters.claimable) == [1]
-        taking = alps.mobile_originated()
-        assert await store.commit(partial(taking.replay, device=alps.device(1), keys=[])) == 1
-        assert await store.read(dead_letters.claimable) == []
-
-
 async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store) -> None:
     async with field_of(store) as alps:
         sos = encode([Entry(5, Message("help"), MOMENT, sos=True)])
@@ -291,3 +347,74 @@ async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store
         assert told == [Entry(urgent.sequence, SeenAt(46.5, 7.25, 3))]
         kept = await alps.rows("SELECT estimate FROM item")
         assert [Estimate(**json.loads(text)) for (text,) in kept] == [Estimate(46.5, 7.25, 3)] * 2
+
+
+def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database: str) -> None:
+    """No answer to an administrator of the only workspace has any of it, nor an export: walked over
+    all that the hub describes, so that a new answer is in it. The operator learns what to do."""
+    stranger, words = "300234010000099", "not for the Alps"
+    shown = (stranger, words, base64.b64encode(words.encode()).decode())
+    with settled(tmp_path, database) as (operators, running):
+        add(database, "--imei", IMEI)
+        administer(database, "user", "role", "Ada", "administrator")
+        key = administer(database, "key", "add", "office", "--read", "--administer")["apiKey"]
+        secret = administer(database, "token", "add", "office", "--user", "Ada")["token"]
+        proof = {"x-api-key": key, "Authorization": f"Bearer {secret}"}
+        operators.directip(words.encode(), stranger)
+        operators.directip(b"own", IMEI)
+        line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+        answered = {}
+        for path, described in description("hub")["paths"].items():
+            if "get" in described and path not in ("/link", "/api/events"):
+                query = "?device=1" if path == "/api/deliveries" else ""
+                line.request("GET", re.sub(r"\{.*?\}", "1", path) + query, headers=proof)
+                answer = line.getresponse()
+                answered[path] = answer.status, answer.read().decode(errors="replace")
+        line.request("GET", "/api/events", headers={**proof, "Last-Event-ID": "0"})
+        stream = line.getresponse()
+        operators.directip(said("afterwards"), IMEI)
+        heard = ""
+        while "afterwards" not in heard:
+            heard += stream.readline().decode()
+        line.close()
+        assert base64.b64encode(b"own").decode() in answered["/api/dead-letters"][1]
+        lists = {path for path in answered if path.startswith("/api/") and "{" not in path}
+        refused = {path for path in lists if answered[path][0] != 200}
+        assert refused == set()
+        told = {"export": "", "/api/events": heard} | {p: text for p, (_, text) in answered.items()}
+        administer(database, "export", str(tmp_path / "all"))
+        told["export"] = "".join(each.read_text() for each in (tmp_path / "all").glob("*.jsonl"))
+        assert [
+            (where, each) for where, text in told.items() for each in shown if each in text
+        ] == []
+        assert "hub device add" in running.expect(f"from {stranger} are kept")
+        assert [each["imei"] for each in listed(database)] == [IMEI, stranger]
+
+
+def test_the_operator_decides_whose_a_modem_is_and_what_it_sent_before(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    with settled(tmp_path, database) as (operators, _):
+        administer(database, "workspace", "add", "Andes")
+        administer(database, "user", "add", "Dora", "--workspace", "Andes")
+        andes = ("--workspace", "Andes")
+        operators.directip(said("before anybody had it", 1))
+        administer(database, "device", "add", "kit-dora", "--user", "Dora", *andes)
+        with closing(open_store(database)) as store:
+            # As an administrator of a workspace names it.
+            store.once(lambda db: imeis.set_imei(db, 1, IMEI, now=0.0, by="2"))
+            store.once(
+                lambda db: directory.add_device(db, 1, 2, "squat", imei=IMEI, now=0.0, by="2")
+            )
+        assert len(listed(database)) == 1
+        assert administer(database, "dead-letter", "replay") == {"deadLettersTaken": 0}
+        (claim,) = administer(database, "device", "contested", *andes)
+        assert (claim["imei"], claim["heldName"]) == (IMEI, "kit-dora")
+        assert administer(database, "dead-letter", "assign", "kit-dora", *andes) == {
+            "id": 1,
+            "deadLettersTaken": 1,
+        }
+        taken = administer(
+            database, "device", "imei", "squat", IMEI, "--take", "--workspace", "Alps"
+        )
+        assert taken["imei"] == IMEI
+        assert administer(database, "device", "contested", *andes) == []

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from fieldagent.hub import contact, deletion, directory
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.subject import Subject, devices_of, find
+from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.ledger import confirm
+from fieldagent.hub.records import contact
+from fieldagent.hub.records.ledger import confirm
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
-from fieldagent.hub.subject import Subject, devices_of, find
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field

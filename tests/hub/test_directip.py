@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +18,12 @@ from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import (
     DEADLINE,
-    FULL_PAUSE,
-    STATUSES,
+    DIRECTIP,
     DirectIp,
     receive,
     serve_directip,
 )
+from fieldagent.hub.operator.failures import FULL_PAUSE, Scope
 from fieldagent.hub.settings import parse
 from fieldagent.simulator.hub_side import HubSide
 from fieldagent.simulator.mt_queue import MtQueue
@@ -68,19 +68,22 @@ async def test_what_the_gateway_takes_is_sent_and_the_modem_rings() -> None:
         assert there.rings == 1
 
 
-@pytest.mark.parametrize("status", [*STATUSES, -99, 0, 50])
-async def test_every_result_is_judged(status: int) -> None:
+async def test_every_result_is_judged() -> None:
+    """Those that the interface description has, and what else fits into two bytes."""
     async with gateway() as there:
-        there.side.faults.status = status
-        verdict = await there.call()
-        if status >= 0:
-            assert verdict == Verdict(Outcome.SENT, waiting=status)
-        elif status in STATUSES:
-            outcome, reason = STATUSES[status]
-            pause = FULL_PAUSE if status == -5 else 0.0
-            assert verdict == Verdict(outcome, reason, pause)
-        else:
-            assert (verdict.outcome, "-99" in verdict.reason) == (Outcome.NOT_SENT, True)
+        for status in (*range(-140, 60), -32_768, 32_767):
+            there.side.faults.status = status
+            verdict = await there.call()
+            if 0 <= status <= 50:
+                assert verdict == Verdict(Outcome.SENT, waiting=status)
+                continue
+            assert (verdict.outcome, verdict.waiting) == (Outcome.NOT_SENT, 0)
+            assert verdict.failure is not None
+            if status in DIRECTIP:
+                assert (verdict.failure, verdict.failure.code) == (DIRECTIP[status], str(status))
+            else:
+                assert f"answered {status}," in verdict.reason
+                assert verdict.failure.scope is Scope.GATEWAY
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ async def test_the_gateway_itself_checks_what_it_is_given(
     body: bytes, imei: str, status: int
 ) -> None:
     async with gateway() as there:
-        assert (await there.call(body, imei)).reason == STATUSES[status][1]
+        assert (await there.call(body, imei)).failure == DIRECTIP[status]
         assert len(there.queue) == 0
 
 
@@ -98,7 +101,9 @@ async def test_a_full_queue_is_told() -> None:
     async with gateway() as there:
         for _ in range(50):
             there.queue.put(b"x")
-        assert (await there.call()).retry_after == FULL_PAUSE
+        failure = (await there.call()).failure
+        assert failure is not None
+        assert failure.again == FULL_PAUSE
 
 
 async def test_no_answer_and_a_cut_connection_are_doubtful(
@@ -127,6 +132,7 @@ class Store:
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, bytes]] = []
+        self.kept: list[tuple[str, bytes]] = []
         self.seen_at: list[Estimate | None] = []
         self.sessions: list[bool] = []
         self.fail: Exception | None = None
@@ -135,10 +141,12 @@ class Store:
         assert imei == IMEI
         self.sessions.append(fetched)
 
-    async def take_in(self, imei: str, body: bytes, estimate: Estimate | None) -> None:
+    async def take_in(
+        self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
+    ) -> None:
         if self.fail is not None:
             raise self.fail
-        self.taken.append((imei, body))
+        (self.kept if unusable else self.taken).append((imei, body))
         self.seen_at.append(estimate)
 
 
@@ -231,17 +239,38 @@ async def test_what_is_no_message_is_not_confirmed_and_the_next_is_taken(raw: by
         assert store.taken == [(IMEI, b"body")]
 
 
-@pytest.mark.parametrize(
-    ("status", "taken"), [(0, 1), (1, 1), (2, 1), (10, 0), (12, 0), (13, 0), (14, 0), (15, 0)]
-)
-async def test_what_came_of_a_session_that_failed_is_told_and_not_taken(
-    status: int, taken: int, caplog: pytest.LogCaptureFixture
+async def test_what_came_is_taken_in_whatever_the_gateway_says_of_the_session(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Its status is a remark, which the log has; a session tells of MT messages if it succeeded."""
     store = Store()
     async with listening(store) as bring:
-        assert await bring(mo(status=status)) is True
-    assert len(store.taken) == taken
-    assert (f"a session of {IMEI} (MOMSN 7) failed: " in caplog.text) is not taken
+        for status in range(256):
+            assert await bring(mo(b"of %d" % status, status)) is True
+            assert await bring(mo(None, status)) is True
+            assert await bring(mo(b"", status)) is True
+    assert store.taken == [(IMEI, b"of %d" % status) for status in range(256)]
+    assert store.sessions == [False] * 6
+    for status in range(256):
+        told = f"a session of {IMEI} (MOMSN 7) ended with status {status}, "
+        assert caplog.text.count(told) == (0 if status <= 2 else 3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "imei"),
+    [(lambda raw: raw.replace(IMEI.encode(), b"x" * 15), ""), (lambda raw: raw[:3] + raw[34:], "")],
+)
+async def test_the_payload_beside_a_damaged_header_is_kept(
+    damage: Callable[[bytes], bytes], imei: str
+) -> None:
+    store = Store()
+    raw = damage(mo())
+    async with listening(store) as bring:
+        whole = raw[:1] + (len(raw) - 3).to_bytes(2, "big") + raw[3:]
+        assert await bring(whole) is True
+        assert (store.kept, store.taken) == ([(imei, b"body")], [])
+        with pytest.raises(RemoteProtocolError, match="the connection ended"):
+            await bring(mo(None).replace(IMEI.encode(), b"x" * 15))
 
 
 async def test_who_is_not_allowed_brings_nothing_and_is_told_of_once(

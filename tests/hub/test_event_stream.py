@@ -14,9 +14,10 @@ from unittest.mock import Mock
 import pytest
 import trio
 
-from fieldagent.hub import sos_desk
-from fieldagent.hub.event_stream import AT_ONCE, HELD, EventStreams, Follower
-from fieldagent.hub.sos import named
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
+from fieldagent.hub.records.lease import Leases
+from fieldagent.hub.records.sos import named
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
@@ -53,7 +54,8 @@ class Listener:
 
 def stream(alps: Field, last: str = "", topics: frozenset[str] = BOTH) -> Any:
     judge = Mock()
-    streams = EventStreams(alps.store, judge, clock=alps.clock)
+    leases = Leases(alps.store, "here", clock=alps.clock)
+    streams = EventStreams(alps.store, judge, leases, clock=alps.clock)
     return aclosing(streams.stream(hub_caller(), topics, last))
 
 
@@ -70,11 +72,11 @@ async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Sto
             listener = Listener(pieces)
             assert (await anext(pieces)).startswith(b": listening")
             await alps.sends(1, Entry(2, Message("help"), TIME, sos=True))
-            told = [await listener.next() for _ in range(2)]
+            told = [await listener.next() for _ in range(3)]
             assert {topic for topic, _ in told} == BOTH
             await store.commit(acknowledge)
             topic, document = await listener.next()
-            assert (topic, document["state"]) == ("sos", "acknowledged")
+            assert (topic, document["state"]) == ("sos", "seen")
             assert document["event"]["by"]["name"] == "Ben"
 
 

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 import cbor2
 import pytest
 
-from fieldagent.hub import mobile_terminated
+from fieldagent.hub.access.directory import NAME_BYTES_MAX
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.directory import NAME_BYTES_MAX
-from fieldagent.hub.ledger import expire, forget
+from fieldagent.hub.field import calling_in, mobile_terminated
 from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.operator.directip import DIRECTIP
+from fieldagent.hub.operator.failures import FULL_PAUSE
+from fieldagent.hub.records.ledger import expire, forget
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message
 from fieldagent.package.payload import Identity
@@ -39,6 +41,7 @@ from fieldagent.wire.outcome import Outcome
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of, read, said
 
 TIME = int(START)
+FULL = DIRECTIP[-5]
 MT_KEY = derive_key(MASTER, "MT")
 
 
@@ -312,7 +315,7 @@ async def test_a_call_that_failed_sends_the_same_bytes_later(
     store: Store, outcome: Outcome
 ) -> None:
     async with field(store) as alps:
-        alps.sky.verdicts = [Verdict(outcome, "queue full", 900.0)]
+        alps.sky.verdicts = [Verdict(outcome, FULL._replace(again=900.0))]
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
         await alps.satellite()
@@ -332,12 +335,12 @@ async def test_a_long_queue_holds_up_no_other_device_and_keeps_its_order(store: 
         alps.now += GRACE
         for _ in range(20):
             await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
-        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, "queue full", 60.0)]
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
         await alps.satellite()
         assert [imei for imei, _ in alps.sky.taken] == ["300000000000003"]
         await alps.satellite()
         assert len(alps.sky.calls) == 2
-        alps.now += 61
+        alps.now += FULL_PAUSE + 1
         await alps.satellite()
         assert alps.sky.taken[-1][1] == alps.sky.calls[0]
 
@@ -366,21 +369,6 @@ async def test_what_fits_without_its_sender_s_name_has_that_go_ahead(store: Stor
         assert [entry.content for entry in second.entries] == [item]
 
 
-async def test_a_refused_message_waits_for_the_link(store: Store) -> None:
-    async with field(store) as alps:
-        alps.sky.verdicts = [Verdict(Outcome.REFUSED, "IMEI unknown", 0.0)]
-        await alps.push(Message("to Ben"), target=2)
-        alps.now += GRACE
-        await alps.satellite()
-        assert await alps.rows("SELECT state, reason FROM delivery") == [
-            ("waiting", "IMEI unknown")
-        ]
-        alps.now += 9999
-        await alps.satellite()
-        assert len(alps.sky.calls) == 1
-        assert said(await collect(alps.mailbox(2))) == [(1, "to Ben")]
-
-
 async def test_a_message_that_a_dead_process_had_claimed_is_called_in_again(
     store: Store,
 ) -> None:
@@ -388,17 +376,17 @@ async def test_a_message_that_a_dead_process_had_claimed_is_called_in_again(
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
         await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
-        assert await store.commit(lambda db: mobile_terminated.claim(db, alps.now))
+        assert await store.commit(lambda db: calling_in.claim(db, alps.now))
         await alps.satellite()
         assert alps.sky.calls == []
-        alps.now += mobile_terminated.CALL_SECONDS
+        alps.now += calling_in.CALL_SECONDS
         await alps.satellite()
         assert len(alps.sky.taken) == 1
 
 
 async def test_what_the_link_delivered_meanwhile_is_not_called_in(store: Store) -> None:
     async with field(store) as alps:
-        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, "queue full", 0.0)]
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
         await alps.satellite()

@@ -21,10 +21,10 @@ from tests.processes import MODULE, PATIENCE, Hub, administer, agent, free_port,
 HUB = "fieldagent.hub"
 SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
-    Put(f"{HUB}.mobile_terminated:BACKOFF", [0.05]),
-    Put(f"{HUB}.mobile_terminated:CALL_SECONDS", 2.0),
+    Put(f"{HUB}.field.calling_in:BACKOFF", [0.05]),
+    Put(f"{HUB}.field.calling_in:CALL_SECONDS", 2.0),
     Put(f"{HUB}.idle:BEAT", 0.2),
-    Put(f"{HUB}.webhooks:CLAIM", 2.0),
+    Put(f"{HUB}.webhook.deliveries:CLAIM", 2.0),
 ]
 """What failed starts again at once."""
 
@@ -64,20 +64,20 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
     broken: list[Break | Put] = [
         *SOON,
         *(Break(f"{HUB}.hub:PARTS.{name}") for name in PARTS),
-        Break(f"{HUB}.api:HubApi.push"),
-        Break(f"{HUB}.ip_link:Links._serve"),
-        Break(f"{HUB}.mailbox:IpMailbox.load"),
-        Break(f"{HUB}.mailbox:IpMailbox.stored"),
-        Break(f"{HUB}.mailbox:IpMailbox.take_in", late=True),
-        Break(f"{HUB}.webhooks:claim", after=1),
-        Break(f"{HUB}.webhooks:post"),
-        Break(f"{HUB}.webhooks:settle", after=1),
-        Break(f"{HUB}.operator_calls:pack"),
-        Break(f"{HUB}.operator_calls:claim"),
-        Break(f"{HUB}.operator_calls:settle"),
+        Break(f"{HUB}.api.push_api:HubApi.push"),
+        Break(f"{HUB}.field.ip_link:Links._serve"),
+        Break(f"{HUB}.field.mailbox:IpMailbox.load"),
+        Break(f"{HUB}.field.mailbox:IpMailbox.stored"),
+        Break(f"{HUB}.field.mailbox:IpMailbox.take_in", late=True),
+        Break(f"{HUB}.webhook.webhooks:claim", after=1),
+        Break(f"{HUB}.webhook.webhooks:post"),
+        Break(f"{HUB}.webhook.webhooks:settle", after=1),
+        Break(f"{HUB}.field.operator_calls:pack"),
+        Break(f"{HUB}.field.operator_calls:claim"),
+        Break(f"{HUB}.field.operator_calls:settle"),
         Break(f"{HUB}.operator.directip:DirectIp.send"),
         Break(f"{HUB}.operator.directip:read_mobile_originated"),
-        Break(f"{HUB}.mobile_originated:MobileOriginated.take_in_from"),
+        Break(f"{HUB}.field.mobile_originated:MobileOriginated.take_in_from"),
     ]
 
     def message(text: str) -> dict[str, Any]:
@@ -129,8 +129,8 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
 def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
-    health = ["health:Health.readiness", "health:Health.metrics"]
-    places = ["api:HubApi.judge", *health, "ip_link:Links._open"]
+    health = ["service.health:Health.readiness", "service.health:Health.metrics"]
+    places = ["api.push_api:HubApi.judge", *health, "field.ip_link:Links._open"]
     change = environment(tmp_path, *(Break(f"{HUB}.{place}") for place in places))
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
         for path in ("/healthz", "/metrics", "/link"):
@@ -150,7 +150,7 @@ def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Pat
         tmp_path,
         *SOON,
         Put("fieldagent.system.supervisor:DOWN_AFTER", 0.5),
-        Break(f"{HUB}.webhooks:next_due", times=0),
+        Break(f"{HUB}.webhook.webhooks:look", times=0),
     )
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
         until(lambda: get(running, "/healthz")[0] == 503)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fieldagent.hub import attempts, audit, ledger
-from fieldagent.hub.ledger import Posting, enter
+from fieldagent.hub.access import attempts
+from fieldagent.hub.records import audit, ledger
+from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message

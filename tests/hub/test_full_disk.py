@@ -11,6 +11,19 @@ from tests.machine import fill, small_disk
 from tests.processes import hub, until
 
 
+def test_a_clean_stop_and_a_full_disk_leave_a_hub(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        database = str(disk / "hub.sqlite3")
+        Alps(database)
+        with hub(tmp_path, {"database": database}) as running:
+            assert running.stop() == 0
+        fill(disk)
+        with hub(tmp_path, {"database": database}) as running:
+            assert call(running, "GET", "/livez")[0] == 200
+            assert call(running, "GET", "/console")[0] == 200
+            assert running.stop() == 0
+
+
 def test_probes_and_figures_tell_until_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         database = str(disk / "hub.sqlite3")

@@ -17,6 +17,7 @@ import trio.testing
 
 from fieldagent.hub import hub as program
 from fieldagent.hub import idle
+from fieldagent.hub.field import kit_watch
 from fieldagent.hub.settings import load
 from fieldagent.hub.store import sqlite
 from fieldagent.hub.store.contract import ANYTHING, Db
@@ -36,7 +37,7 @@ NO_NET = [
     Put("fieldagent.hub.idle:BEAT", 0.2),
     Put("fieldagent.hub.idle:NET", NEVER),
     Put("fieldagent.hub.store.sqlite:NET", NEVER),
-    Put("fieldagent.hub.webhooks:SCHEDULE", [0.0, 4.0]),
+    Put("fieldagent.hub.webhook.deliveries:SCHEDULE", [0.0, 4.0]),
 ]
 """Nothing is looked at without a reason."""
 
@@ -114,8 +115,9 @@ async def test_where_nothing_happens_it_looks_once_a_minute_and_writes_nothing(
         store.asked.clear()
         began = _written(database)
         await trio.sleep(5 * idle.NET)
-        # What expires, calls to operators, webhooks, check-ins, updates.
-        assert store.asked == {"reads": 5 * 5}
+        # What expires, calls to operators, webhooks, contacts, the log of incidents; and what is
+        # watched of the kits.
+        assert store.asked == {"reads": 5 * (5 + len(kit_watch.WATCHED))}
         assert _written(database) == began
         nursery.cancel_scope.cancel()
     store.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,13 +46,21 @@ def states(database: str) -> list[str]:
         store.close()
 
 
+def is_closed(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+    except OSError:
+        return True
+    return False
+
+
 def test_a_post_under_way_finishes_when_the_hub_stops(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     came = threading.Event()
 
     def hold_back() -> None:
         came.set()
-        time.sleep(3)
+        until(lambda: is_closed(running.port))
 
     with answering(tmp_path, database, hold_back) as (running, there, linked):
         with agent(tmp_path, linked) as kit:

@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from fieldagent.http.routes import router
 from fieldagent.hub.contract import Device
-from fieldagent.hub.ip_link import Links
+from fieldagent.hub.field.ip_link import Links
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.wire.envelope import Entry, encode

@@ -176,9 +176,11 @@ def test_the_journey(tmp_path: Path) -> None:
             until(ended)
             above.expect("the hub has MO")
             until(lambda: "twice sent" in posted(hooked))
-            time.sleep(1)
-            assert sorted(posted(hooked)) == ["from the ice", "twice sent"]
-            assert sorted(contents(tablet)) == ["from the ice", "twice sent"]
+            # What came after it is there, too, and it is not there again.
+            kit.call("POST", "/api/package", {"message": {"content": "the end"}})
+            until(lambda: "the end" in posted(hooked) and "the end" in contents(tablet))
+            assert sorted(posted(hooked)) == ["from the ice", "the end", "twice sent"]
+            assert sorted(contents(tablet)) == ["from the ice", "the end", "twice sent"]
             assert sorted(contents(kit)) == ["over IP", "over satellite", "thanks"]
         assert {entry["payloads"][0]["identity"]["name"] for entry in hooked.got} == {"Ada"}
 

@@ -13,11 +13,13 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.hub import contact, directory, kit_report, reading
-from fieldagent.hub.caller import Caller
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Device
-from fieldagent.hub.mailbox import IpMailbox
-from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.field.mailbox import IpMailbox
+from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.records import contact, kit_report
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.wire.kit_note import (
@@ -64,8 +66,8 @@ def with_kit(database: str) -> str:
     return database
 
 
-def listed(store: Store) -> tuple[str, str]:
-    (device,) = store.once(lambda db: directory.devices(db, 1, 0.0))
+async def listed(store: Store) -> tuple[str, str]:
+    (device,) = await store.read(lambda db: directory.devices(db, 1, 0.0))
     return device["settings"], device["lastUpdate"]
 
 
@@ -106,16 +108,16 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
         link = mailbox(store)
         for body in (b"", b"\xff", KitReport(None, OfferReport(7, "back", "no")).encode()):
             await link.take_note(body)
-        assert listed(store) == ("8 offered", "")
+        assert await listed(store) == ("8 offered", "")
         update = UpdateReport("2", "1", "no agent answers")
         await link.take_note(KitReport(update, OfferReport(8, "back", "no link")).encode())
-        assert listed(store) == ("8 back: no link", "2 fell back to 1: no agent answers")
+        assert await listed(store) == ("8 back: no link", "2 fell back to 1: no agent answers")
         await link.take_note(KitReport(None, OfferReport(8, "invented")).encode())
         await link.take_note(KitReport(modems=(ModemReport("radio", 4, 87),)).encode())
         await link.take_note(KitReport().encode())
-        assert listed(store)[0] == "8 back: no link"
+        assert (await listed(store))[0] == "8 back: no link"
     store.once(lambda db: kit_report.offer(db, 1, change(9), "signed", 0.0))
-    assert listed(store)[0] == "9 offered"
+    assert (await listed(store))[0] == "9 offered"
     reader = Caller(1, "", 1, frozenset(), 1, "Integration", "push", "", may_push=True)
     ((device,), _) = store.once(lambda db: reading.devices(db, reader, 9, 9, 0.0))
     assert device["modems"] == [{"channel": "radio", "signal": 4, "battery": 87, "at": 0.0}]

@@ -35,7 +35,8 @@ GROWS = {
 class _Counting:
     """Implements `Db`."""
 
-    skip_locked = for_update = ""
+    skip_locked = for_update = living_workers = ""
+    worker = 1
     takes_lists = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:

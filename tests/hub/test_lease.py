@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 import trio
 
-from fieldagent.hub import directory, lease
+from fieldagent.hub.access import directory
 from fieldagent.hub.contract import Device, Unknown
-from fieldagent.hub.lease import Leases
+from fieldagent.hub.records import lease
+from fieldagent.hub.records.lease import Leases
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from tests.hub.field import Field, field_of

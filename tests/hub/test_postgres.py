@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -103,6 +105,39 @@ def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) 
             told = "\n".join(running.output())
             assert "Traceback" not in told
             assert "cannot be used" not in told
+
+
+@pytest.mark.parametrize("others", [0, 3], ids=["alone", "beside others"])
+def test_a_pooler_that_the_settings_do_not_name_is_refused(
+    others: int, postgres: str, tmp_path: Path
+) -> None:
+    """Before anything is asked there, and by each command: what one has prepared is taken for
+    another's statement. Others who use it meet the hub's two connections in its sessions."""
+    database = new_database(postgres)
+    administer(database, "init", "Alps")
+    settings = tmp_path / "hub.properties"
+    ended = threading.Event()
+
+    def use(pooled: str) -> None:
+        with psycopg.connect(pooled, autocommit=True, prepare_threshold=None) as connection:
+            while not ended.is_set():
+                connection.execute("SELECT pg_sleep(0.001)")
+
+    with pgbouncer(tmp_path, database) as pooled, ThreadPoolExecutor(3) as threads:
+        settings.write_text(f"database={pooled}\nlisten=127.0.0.1\nport={free_port()}\n")
+        using = [threads.submit(use, pooled) for _ in range(others)]
+        try:
+            run = fieldagent("run", "--config", str(settings))
+            listed = fieldagent("user", "list", "--database", pooled)
+        finally:
+            ended.set()
+        for each in using:
+            each.result(PATIENCE)
+    for refused in (run, listed):
+        assert refused.returncode == 69, refused.stderr
+        assert "database-pooler=transaction" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert "answers at" not in run.stderr
 
 
 def test_a_role_that_may_create_nothing(postgres: str, tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from fieldagent.http.client import Reply, request
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.routes import router
 from fieldagent.http.server import serve
-from fieldagent.hub import credentials, directory, standing
-from fieldagent.hub.api import HubApi
-from fieldagent.hub.attempts import BY_ADDRESS
-from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access.attempts import BY_ADDRESS
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.api import standing
+from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.system import scrypt
@@ -497,9 +498,9 @@ def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, told: 
 
 def test_a_password_is_found_again_and_another_is_not() -> None:
     stored = scrypt.hash_password("correct horse")
-    assert scrypt.password_matches("correct horse", stored)
-    assert not scrypt.password_matches("wrong horse", stored)
-    assert not scrypt.password_matches("", None)
+    assert scrypt.check_password("correct horse", stored)[0]
+    assert not scrypt.check_password("wrong horse", stored)[0]
+    assert not scrypt.check_password("", None)[0]
     assert "correct" not in stored
 
 

@@ -7,7 +7,6 @@ by radio hands it to its hook once, though the hub relays it too.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import Receiver, folder, posted, receiver
-from tests.processes import Agent, Hub, administer, agent, hub, until
+from tests.processes import Agent, Hub, administer, agent, hub, sky, until
 from tests.simulator.test_simulate_node import nodes
 
 
@@ -91,11 +90,56 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
 
             until(ended)
             until(lambda: "by both" in posted(hooked))
-            time.sleep(1)
-            assert posted(hooked) == ["no link here", "by both"]
-            assert sorted(contents(carrier)) == ["by both", "no link here"]
+            # What came after it is there, too, and it is not there again.
+            kit.call("POST", "/api/package", {"message": {"content": "the end"}})
+            until(lambda: "the end" in posted(hooked) and "the end" in contents(carrier))
+            assert posted(hooked) == ["no link here", "by both", "the end"]
+            assert sorted(contents(carrier)) == ["by both", "no link here", "the end"]
         senders = {json.dumps(entry["payloads"][0]["identity"]["name"]) for entry in hooked.got}
         assert senders == {'"Ada"'}
+
+
+def cheapest(team: Team, head_start: int) -> dict[str, Any]:
+    """The settings of a kit with radio and a satellite modem."""
+    own = {"satellite-port": str(team.folder / "modem"), "fan-out": "cheapest"}
+    return team.radio("Ada", 1, **own, **{"fan-out-head-start": str(head_start)})
+
+
+def test_satellite_goes_on_though_a_neighbour_without_a_link_heard_it(tmp_path: Path) -> None:
+    """Headquarters is to have it all the same."""
+    team = Team(tmp_path, "Ada", "Ben")
+    with (
+        nodes(tmp_path, "--seed", "5"),
+        sky(tmp_path) as above,
+        agent(folder(tmp_path / "ben"), team.radio("Ben", 2)) as ben,
+        agent(folder(tmp_path / "ada"), cheapest(team, 5)) as ada,
+    ):
+        ben.expect("the radio works")
+        sent = ada.call("POST", "/api/package", {"message": {"content": "no link there"}}).body
+        assert sent["channels"]["Radio"] == {"status": "Delivered"}
+        assert sent["channels"]["Satellite"] == {"status": None}
+        above.expect("no link there")
+
+
+@pytest.mark.long
+def test_no_credit_is_spent_on_what_a_neighbour_brings_to_the_hub(tmp_path: Path) -> None:
+    team = Team(tmp_path, "Ada", "Ben")
+    with ExitStack() as stack:
+        running, hooked = stack.enter_context(team.at_the_hub())
+        stack.enter_context(nodes(tmp_path, "--seed", "5"))
+        above = stack.enter_context(sky(tmp_path))
+        carries = team.radio("Ben", 2, **team.linked("Ben", running), **{"radio-relay": "cellular"})
+        ben = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
+        ada = stack.enter_context(agent(folder(tmp_path / "ada"), cheapest(team, 86_400)))
+        ben.expect("linked to the hub")
+        sent = ada.call("POST", "/api/package", {"message": {"content": "carried"}}).body
+
+        def satellite() -> Any:
+            return ada.call("GET", f"/api/package/{sent['id']}").body["channels"]["Satellite"]
+
+        until(lambda: satellite() == {"status": "Canceled", "reason": "the hub has it"})
+        until(lambda: "carried" in posted(hooked))
+        assert not any("carried" in line for line in above.lines)
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from fieldagent.agent.channels.hub_connection import HubAddress, open_stream, open_web_socket
-from fieldagent.hub import directory
+from fieldagent.hub.access import directory
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message

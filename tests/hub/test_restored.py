@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.numbering import JUMP
+from fieldagent.hub.records.numbering import JUMP
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode

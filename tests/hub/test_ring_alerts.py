@@ -12,7 +12,7 @@ import pytest
 
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.operator.contract import Verdict
-from fieldagent.hub.ring_alerts import note_session_of
+from fieldagent.hub.records.ring_alerts import note_session_of
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
@@ -112,7 +112,7 @@ async def test_a_session_that_fetches_all_or_finds_nothing_ends_them(store: Stor
 async def test_a_ring_that_fails_is_one_that_was_missed(store: Store) -> None:
     async with field(store) as alps:
         await sent(alps, "one")
-        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, "no"), Verdict(Outcome.REFUSED, "never")]
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT), Verdict(Outcome.REFUSED)]
         assert await rings(alps, DAY) == [300.0, 1200.0]
 
 
@@ -127,7 +127,7 @@ def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
     lines = folder(tmp_path / "lines")
     soon = environment(
         tmp_path,
-        Put("fieldagent.hub.ring_alerts:PAUSES", [3.0]),
+        Put("fieldagent.hub.records.ring_alerts:PAUSES", [3.0]),
         Put("fieldagent.hub.idle:BEAT", 0.2),
     )
     settings = behind_directip(database, mo_port, mt_port)

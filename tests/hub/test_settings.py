@@ -36,3 +36,23 @@ def test_where_a_map_comes_from(tmp_path: Path, text: str, told: str) -> None:
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
     with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("console-address=https://hub.example.org\ntrusted-proxies=127.0.0.1", ""),
+        ("console-address=https://hub.example.org:9443/\ntrusted-proxies=127.0.0.1", ""),
+        ("console-address=https://hub.example.org", "console-address needs tls-certificate"),
+        ("console-address=http://hub.example.org\ntrusted-proxies=127.0.0.1", "must be https://"),
+        ("console-address=https://192.0.2.1\ntrusted-proxies=127.0.0.1", "and a name"),
+        ("console-address=https://[::1]:9443\ntrusted-proxies=127.0.0.1", "and a name"),
+        ("console-address=https://a@hub.example\ntrusted-proxies=127.0.0.1", "and a name"),
+        ("console-address=https://hub.example/x\ntrusted-proxies=127.0.0.1", "and a name"),
+    ],
+)
+def test_where_passkeys_may_be(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "hub.properties"
+    path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
+    with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
+        load(path)

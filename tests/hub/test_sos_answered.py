@@ -26,35 +26,26 @@ def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None
         settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
         with agent(tmp_path, settings) as kit:
             port = ["--port", str(kit.port)]
-            sos = [*MODULE, "sos", *port, "--yes", "--until-confirmed", "leg broken"]
-            with Running(sos, "Delivered") as waiting:
+            sos = [*MODULE, "sos", *port, "--yes", "--until-seen", "leg broken"]
+            with Running(sos, "at the hub") as waiting:
                 until(lambda: administer(database, "sos", "list", "--state", "open"))
                 figures = urlopen(f"{running.address}/metrics", timeout=PATIENCE).read().decode()
                 assert "fieldagent_hub_sos_open 1\n" in figures
                 assert rung_for() <= set(re.findall("^fieldagent_[a-z_]+", figures, re.MULTILINE))
                 answer = administer(database, "sos", "acknowledge", "1", "heli is up")
-                assert answer["acknowledged"]["by"]["name"] == "Olga"
-                assert re.search("^confirmed: Olga in person has it", waiting.expect("confirmed:"))
+                assert answer["seen"]["by"]["name"] == "Olga"
+                assert re.search('^SOS seen by Olga .*: "heli is up"$', waiting.expect("seen by"))
                 assert waiting.wait() == 0
-            (sent,) = kit.call("GET", "/api/packages").body["packages"]
-            assert [(each["name"], each["kind"]) for each in sent["receipts"]] == [
-                ("Olga", "person")
-            ]
-            assert kit.call("GET", "/api/sos").body["packages"] == []
+            told = kit.call("GET", "/api/sos").body
+            assert (told["active"], told["incident"]["state"]) == (1, "seen")
             status = subprocess.run(
                 [*MODULE, "status", *port], capture_output=True, text=True, timeout=PATIENCE
             )
-            assert "confirmed by Olga in person at" in status.stdout
-            shown = subprocess.run(
-                [*MODULE, "show", *port, str(sent["id"])],
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-            )
-            assert "acknowledged by Olga" in shown.stdout
-        closed = administer(database, "sos", "close", "1", "in hospital")
-        assert [each["event"] for each in closed["timeline"]] == [
-            "raised",
-            "acknowledged",
-            "closed",
-        ]
+            assert "; seen by Olga " in status.stdout
+            closed = administer(database, "sos", "close", "1", "in hospital")
+            until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
+            last = kit.call("GET", "/api/sos").body["incident"]["steps"][-1]
+            assert (last["state"], last["by"], last["text"]) == ("closed", "Olga", "in hospital")
+        events = [each["event"] for each in closed["timeline"]]
+        # At that hub no console was open.
+        assert events == ["raised", "nobody reached", "seen", "closed"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -15,14 +16,19 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import router
 from fieldagent.http.target import query_pairs
-from fieldagent.hub import credentials, directory, sos, sos_desk, webhook_directory, webhooks
-from fieldagent.hub.authentication import Authentication
+from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.sos_api import SosApi
+from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import CALLED_OFF, Message
+from fieldagent.hub.webhook import webhook_directory
+from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.package.package import IncidentWord, Location, Message, Said
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
-from fieldagent.wire.envelope import Entry, Introduction, Receipt, decode, derive_key, digest_of
+from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
+from fieldagent.wire.incident_proof import is_proved, proof_key, prove
+from tests.hub.claiming import claim, settle
 from tests.hub.field import MASTER, START, Field, collect, field_of
 
 HELP = Entry(7, Message("leg broken"), int(START), sos=True)
@@ -30,7 +36,7 @@ HELP = Entry(7, Message("leg broken"), int(START), sos=True)
 
 @dataclass
 class Desk:
-    """Ben and Cleo are dispatchers; Ada has a kit."""
+    """Ben and Cleo are dispatchers, with the console open; Ada has a kit."""
 
     alps: Field
     key: str
@@ -60,13 +66,6 @@ class Desk:
     async def events(self, id_: int = 1) -> list[str]:
         return [each["event"] for each in (await self.told("GET", f"/api/sos/{id_}"))["timeline"]]
 
-    async def posted(self, confirmed_by: str | None) -> str:
-        """As a webhook that takes it."""
-        post = partial(
-            sos_desk.note_posted, item=1, webhook="desk", confirmed_by=confirmed_by, now=START
-        )
-        return await self.alps.store.commit(post)
-
 
 @asynccontextmanager
 async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIterator[Desk]:
@@ -79,6 +78,11 @@ async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIter
             _, key = credentials.add_key(db, 1, "desk", scopes=["read", "acknowledge"], now=now)
             tokens = {each: credentials.add_token(db, each, "t", now=now)[1] for each in (1, 2, 3)}
             db.execute("UPDATE device SET journal = 5")
+            db.execute("INSERT INTO process (name, until) VALUES ('here', 9e9)")
+            db.execute(
+                "INSERT INTO console_stream (process, stream, workspace, member)"
+                " SELECT 'here', id, 1, id FROM member"
+            )
             return key, tokens
 
         key, tokens = await store.commit(settle_in)
@@ -86,57 +90,141 @@ async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIter
         yield Desk(alps, key, tokens, SosApi(store, authentication, clock=alps.clock))
 
 
-async def receipts(alps: Field, device: int) -> list[tuple[str, bool, bytes]]:
-    """By whom, whether in person, of what: as the kit gets them over IP."""
+async def told_to_the_kit(alps: Field, device: int) -> list[tuple[str, str, str]]:
+    """What is said, by whom, in which words, as the kit gets it over IP; each with a good proof."""
+    ((digest,),) = await alps.rows(f"SELECT link_token FROM device WHERE id = {device}")
+    token_key = proof_key(bytes.fromhex(digest))
     found = []
-    names: dict[int, str] = {0: "the hub"}
     for envelope in await collect(alps.mailbox(device)):
         for entry in envelope.entries:
-            if isinstance(entry.content, Introduction):
-                names[entry.sequence] = entry.content.identity.name
-            elif isinstance(entry.content, Receipt):
-                found.append((names[entry.content.by], entry.sos, entry.content.digest))
+            if isinstance(entry.content, IncidentWord):
+                keys = [proof_key(MASTER), token_key]
+                assert entry.content.incident == 7 and is_proved(entry.content, keys)
+                found.append((entry.content.says.value, entry.content.by, entry.content.text))
     return found
 
 
-async def test_an_acknowledgement_goes_to_the_kit_in_a_persons_name(store: Store) -> None:
+async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         (raised,) = (await hub.told("GET", "/api/sos?state=open"))["sos"]
-        assert (raised["device"]["name"], raised["acknowledged"]) == ("kit 1", None)
+        assert (raised["device"]["name"], raised["seen"]) == ("kit 1", None)
         assert raised["item"]["event"]["content"] == "leg broken"
         told = await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
-        assert (told["state"], told["acknowledged"]["by"]["name"]) == ("acknowledged", "Ben")
-        assert await receipts(hub.alps, 1) == [("Ben", True, digest_of(HELP))]
+        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Ben")
+        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "heli is up")]
         assert [each["detail"] for each in told["timeline"]] == ["", "heli is up"]
         # Again is no news; another person is told who was first.
         await hub.told("POST", "/api/sos/1/acknowledge")
         refused = await hub.call("POST", "/api/sos/1/acknowledge", who=3)
-        assert refused.status == 409 and b"Ben has acknowledged SOS 1" in refused.body
+        assert refused.status == 409 and b"Ben has SOS 1 already" in refused.body
         await hub.told("POST", "/api/sos/1/note", {"text": "seen from the air"}, who=3)
         told = await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
-        assert await receipts(hub.alps, 1) == []
-        assert await hub.events() == ["raised", "acknowledged", "note", "closed"]
+        assert await told_to_the_kit(hub.alps, 1) == [("closed", "Cleo", "in hospital")]
+        assert await hub.events() == ["raised", "seen", "note", "closed"]
         assert (await hub.told("GET", "/api/sos?state=open"))["sos"] == []
         assert (await hub.call("POST", "/api/sos/1/close", {"reason": "again"})).status == 409
 
 
-async def test_who_calls_it_off_is_seen_at_the_desk_and_a_person_closes_it(store: Store) -> None:
+def recorded(seconds: int) -> datetime:
+    return datetime.fromtimestamp(START + seconds, UTC)
+
+
+def later(number: int, content: Any, seconds: int = 60) -> Entry:
+    """Of the incident that HELP raised."""
+    return Entry(number, content, int(START) + seconds, sos=True, back=number - 7)
+
+
+async def test_what_its_kit_sends_while_it_is_open_joins_it(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
+        await hub.alps.sends(
+            1, later(8, Location(46.5, 7.25, recorded(60))), later(9, Message("cold"))
+        )
+        await hub.alps.sends(2, Entry(7, Message("another kit's"), int(START), sos=True))
+        (other, own) = (await hub.told("GET", "/api/sos"))["sos"]
+        said = [each["event"].get("content", "a position") for each in own["items"]]
+        assert said == ["leg broken", "a position", "cold"]
+        assert (own["number"], other["device"]["name"]) == (7, "kit 2")
+        assert await hub.events() == ["raised", "item", "item"]
+        await hub.told("POST", "/api/sos/1/acknowledge")
+        await hub.alps.sends(1, later(10, Message("worse")))
+        assert (await hub.told("GET", "/api/sos/1"))["state"] == "seen"
+
+
+async def test_a_word_after_the_end_rings_again_and_one_from_before_does_not(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        hub.alps.now += 600
+        await hub.told("POST", "/api/sos/1/close", {"reason": "a drill"})
+        await hub.alps.sends(1, later(8, Message("said before, late")))
+        assert (await hub.told("GET", "/api/sos/1"))["state"] == "closed"
+        await hub.alps.sends(1, later(9, Message("no drill"), 700))
         told = await hub.told("GET", "/api/sos/1")
-        assert told["calledOff"] is None
-        await hub.alps.sends(2, Entry(3, Message(CALLED_OFF), int(START)))
-        await hub.alps.sends(1, Entry(98, Message("coming down"), int(START)))
-        assert await hub.events() == ["raised"], "neither another kit nor another word"
-        await hub.alps.sends(1, Entry(99, Message(CALLED_OFF), int(START)))
+        assert (told["state"], told["seen"], told["closed"]) == ("open", None, None)
+        assert await hub.events() == ["raised", "closed", "item", "raised"]
+
+
+async def test_who_calls_it_off_is_seen_at_the_desk_and_a_person_closes_it(store: Store) -> None:
+    off = IncidentWord(7, Said.CALLED_OFF)
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        assert (await hub.told("GET", "/api/sos/1"))["calledOff"] is None
+        await hub.alps.sends(2, Entry(3, off, int(START)))
+        await hub.alps.sends(1, Entry(98, Message("SOS called off"), int(START)))
+        await hub.alps.sends(1, Entry(97, replace(off, incident=8), int(START)))
+        assert await hub.events() == ["raised"], "neither another kit, nor words, nor another one"
+        await hub.alps.sends(1, Entry(99, off, int(START)))
         told = await hub.told("GET", "/api/sos/1")
         assert (told["state"], told["calledOff"]) == ("open", hub.alps.now)
         assert told["timeline"][-1]["by"]["name"] == "Ada"
         assert await hub.events() == ["raised", "called off"]
-        await hub.told("POST", "/api/sos/1/close", {"reason": "spoke to her"})
-        await hub.alps.sends(1, Entry(100, Message(CALLED_OFF), int(START)))
-        assert await hub.events() == ["raised", "called off", "closed"]
+
+
+@pytest.mark.parametrize("proved", [True, False])
+async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
+    store: Store, proved: bool
+) -> None:
+    async with desk(store) as hub:
+        await store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
+        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
+        off = IncidentWord(7, Said.CALLED_OFF)
+        word = prove(off, proof_key(MASTER)) if proved else prove(off, bytes(32))
+        await hub.alps.sends(2, Entry(9, word, int(START)), origin=3)
+        told = await hub.told("GET", "/api/sos/1")
+        assert (told["calledOff"] is not None) == proved
+        assert [each["event"] for each in told["timeline"]] == ["raised", "called off"]
+        assert told["timeline"][-1]["detail"] == ("" if proved else "unauthenticated")
+
+
+async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -> None:
+    """A database that was restored from before it."""
+    async with desk(store) as hub:
+        named = Entry(0, IncidentWord(7, Said.OPEN), int(START))
+        await hub.alps.sends(1, named)
+        await hub.alps.sends(1, named)
+        told = await hub.told("GET", "/api/sos/1")
+        assert (told["state"], told["number"], told["item"]) == ("open", 7, None)
+        await hub.alps.sends(1, later(9, Message("still here")))
+        told = await hub.told("GET", "/api/sos/1")
+        assert [each["event"]["content"] for each in told["items"]] == ["still here"]
+        await hub.told("POST", "/api/sos/1/acknowledge")
+        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
+        # The kit has not heard it: it is said again.
+        hub.alps.now += 600
+        await hub.alps.sends(1, named)
+        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
+
+
+async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        await hub.alps.sends(
+            2, Entry(5, IncidentWord(7, Said.SEEN, 1, "Zoe", "on my way"), int(START))
+        )
+        (_, event) = (await hub.told("GET", "/api/sos/1"))["timeline"]
+        assert (event["event"], event["detail"]) == ("seen at a kit", "Zoe on my way")
+        assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
 
 
 async def test_it_goes_over_satellite_at_once(store: Store) -> None:
@@ -149,56 +237,76 @@ async def test_it_goes_over_satellite_at_once(store: Store) -> None:
         await hub.alps.satellite()
         ((_, body),) = hub.alps.sky.taken[before:]
         entries = decode(body, keys=[back]).entries
-        assert [entry.sos for entry in entries if isinstance(entry.content, Receipt)] == [True]
+        words = [each.content for each in entries if isinstance(each.content, IncidentWord)]
+        assert [(word.says, word.by) for word in words] == [(Said.SEEN, "Ben")]
 
 
-async def test_one_that_is_closed_unanswered_is_answered_by_that(store: Store) -> None:
+async def test_the_hub_says_at_once_that_it_has_what_came_over_satellite(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
+        await hub.alps.satellite()
+        (body,) = [body for imei, body in hub.alps.sky.taken if imei.endswith("3")]
+        said = [
+            (each.sequence, each.content)
+            for each in decode(body, keys=[derive_key(MASTER, "MT")]).entries
+        ]
+        assert (7, Receipt(0, digest_of(HELP))) in said
+
+
+async def test_over_ip_the_link_says_so(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
-        told = await hub.told("POST", "/api/sos/1/close", {"reason": "a drill"})
-        assert (told["state"], told["acknowledged"]["by"]["name"]) == ("closed", "Ben")
-        assert await receipts(hub.alps, 1) == [("Ben", True, digest_of(HELP))]
-
-
-@pytest.mark.parametrize(
-    ("setting", "dispatchers", "confirmed"),
-    [
-        (None, (), True),
-        (None, (2,), False),
-        ("person", (2,), False),
-        ("webhook", (2,), True),
-        ("webhook", (), True),
-    ],
-)
-async def test_a_webhook_counts_as_an_answer_where_nobody_else_gives_one(
-    store: Store, setting: str | None, dispatchers: tuple[int, ...], confirmed: bool
-) -> None:
-    async with desk(store, dispatchers) as hub:
-        await hub.alps.sends(1, HELP)
-        assert await hub.posted(setting) == ""
-        expected = [("the hub", False, digest_of(HELP))] if confirmed else []
-        assert await receipts(hub.alps, 1) == expected
-        assert await hub.events() == ["raised", "webhook"]
-
-
-async def test_it_is_told_where_no_person_can_answer(store: Store) -> None:
-    async with desk(store, ()) as hub:
-        await hub.alps.sends(1, HELP)
-        assert "`fieldagent hub user role`" in await hub.posted("person")
-        assert await receipts(hub.alps, 1) == []
+        assert await collect(hub.alps.mailbox(1)) == []
 
 
 async def test_a_colleagues_kit_is_no_person(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await collect(hub.alps.mailbox(2))
-        ((name, person, _),) = await receipts(hub.alps, 1)
-        assert (name, person) == ("Ben", False)
-        assert await hub.events() == ["raised", "agent"]
-        # The same person may then acknowledge it.
-        await hub.told("POST", "/api/sos/1/acknowledge")
-        ((name, person, _),) = await receipts(hub.alps, 1)
-        assert (name, person) == ("Ben", True)
+        (envelope,) = await collect(hub.alps.mailbox(1))
+        (receipt,) = [each for each in envelope.entries if isinstance(each.content, Receipt)]
+        assert receipt.content == Receipt(2, digest_of(HELP))
+        assert await hub.events() == ["raised", "heard by"]
+        assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
+
+
+async def test_an_escalation_that_was_refused_is_posted_again_by_the_id_that_is_told(
+    store: Store,
+) -> None:
+    async with desk(store) as hub:
+        made = webhook_directory.new("https://pager.example/", after=10)
+        await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
+        await hub.alps.sends(1, HELP)
+        (posting,) = await store.commit(lambda db: claim(db, START + 601))
+        refused = HandoverResult(HandoverOutcome.REFUSED, "no such page")
+        told = await store.commit(lambda db: settle(db, posting, refused, START + 601))
+        named = told.partition("webhook replay ")[2].partition("`")[0]
+        assert await store.commit(partial(replayed, named=named)) == 1
+
+
+def replayed(db: Db, named: str) -> int:
+    return webhook_directory.replay(db, 1, named, now=START + 700)
+
+
+async def test_every_webhook_has_a_link_of_its_own_with_what_raised_it_alone(store: Store) -> None:
+    async with desk(store) as hub:
+        for after in (0, 0, 10):
+            made = webhook_directory.new("https://pager.example/", after=after)
+            await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
+        await hub.alps.sends(1, HELP, later(8, Message("cold")))
+
+        async def claimed(now: float) -> list[dict[str, Any]]:
+            found = await store.commit(lambda db: claim(db, now, desk="https://hub.example.org"))
+            bodies = [json.loads(each.delivery.body) for each in found]
+            return [each["payloads"][0]["events"][0] for each in bodies]
+
+        # The first two are claimed again, as of a hub that died: each has the same link then.
+        told = await claimed(START + 1) + await claimed(START + 601)
+        raised = [each for each in told if each["content"] == "leg broken"]
+        links = {each["incident"]["acknowledge"] for each in raised}
+        assert (len(raised), len(links)) == (5, 3)
+        others = [each for each in told if each["content"] == "cold"]
+        assert others and all("acknowledge" not in each["incident"] for each in others)
 
 
 async def test_who_may_not_answer_is_told_why(store: Store) -> None:
@@ -239,16 +347,29 @@ async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> No
 
         def settle_in(db: Db) -> None:
             for after in (0, 10, 20):
-                contact = webhooks.Webhook(0, f"https://desk.example/{after}", after=after)
+                contact = Webhook(0, f"https://desk.example/{after}", after=after)
                 webhook_directory.add(db, 1, contact, now=START)
+
+        ids: list[str] = []
 
         async def told() -> list[str]:
             """And they take it."""
-            posts = await store.commit(lambda db: webhooks.claim(db, hub.alps.now, 9))
+            posts = await store.commit(
+                lambda db: claim(db, hub.alps.now, desk="https://hub.example.org")
+            )
+            ids.extend(post.delivery.request_id for post in posts)
+            for post in posts:
+                event = json.loads(post.delivery.body)["payloads"][0]["events"][0]
+                if event.get("sos"):
+                    assert event["incident"]["desk"] == "https://hub.example.org/console/sos/1"
+                    assert (event["incident"]["number"], event["incident"]["device"]) == (
+                        7,
+                        "kit 1",
+                    )
             for post in posts:
                 taken = HandoverResult(HandoverOutcome.HANDED)
-                settle = partial(webhooks.settle, posting=post, result=taken, now=hub.alps.now)
-                await store.commit(settle)
+                write_down = partial(settle, posting=post, result=taken, now=hub.alps.now)
+                await store.commit(write_down)
             return [post.webhook.url.rpartition("/")[2] for post in posts]
 
         await store.commit(settle_in)
@@ -262,10 +383,11 @@ async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> No
         assert await told() == []
         hub.alps.now += 1
         assert await told() == ["10"]
+        assert len({*ids}) == len(ids), "an escalation is a message of its own"
         await hub.told("POST", "/api/sos/1/acknowledge")
         hub.alps.now += 3600
         assert await told() == []
-        assert await hub.events() == ["raised", "webhook", "webhook", "acknowledged"]
+        assert await hub.events() == ["raised", "webhook", "escalated", "seen"]
 
 
 async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store) -> None:
@@ -291,4 +413,4 @@ async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store)
             hub.alps.now += 300
             answers.append(await repeat())
         assert 5 <= sum(answers) <= 15 and not any(answers[600:700])
-        assert await hub.events() == ["raised", "acknowledged"]
+        assert await hub.events() == ["raised", "seen"]

@@ -13,7 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.hub import audit, secret, sessions
+from fieldagent.hub.access import secret, sessions
+from fieldagent.hub.records import audit
 from fieldagent.hub.store.contract import Db, Store, insert, one_of
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.shared_reads import SharedReads
@@ -311,7 +312,41 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_14 = """
+OF_VERSION_18 = """
+ALTER TABLE webhook DROP COLUMN batch;
+ALTER TABLE webhook DROP COLUMN quiet_until;
+ALTER TABLE webhook_delivery DROP COLUMN batch;
+DROP TABLE worker;
+ALTER TABLE webhook_delivery DROP COLUMN claimed_by;
+ALTER TABLE mobile_terminated DROP COLUMN claimed_by;
+DROP TABLE alarm_message;
+DROP TABLE alarm_contact;
+DROP TABLE alarm_link;
+DROP TABLE console_stream;
+ALTER TABLE sos DROP COLUMN seen_as;
+ALTER TABLE sos DROP COLUMN unreached;
+ALTER TABLE sos_event DROP COLUMN name;
+DROP TABLE operator_trouble;
+DROP TABLE imei_claim;
+DROP TABLE passkey;
+DROP TABLE signing_key;
+ALTER TABLE mobile_terminated DROP COLUMN trouble;
+ALTER TABLE mobile_terminated DROP COLUMN code;
+ALTER TABLE mobile_terminated DROP COLUMN reason;
+DROP INDEX sos_by_number;
+ALTER TABLE sos DROP COLUMN number;
+ALTER TABLE sos RENAME COLUMN seen TO acknowledged;
+ALTER TABLE sos RENAME COLUMN seen_by TO acknowledged_by;
+ALTER TABLE receipt DROP COLUMN says;
+ALTER TABLE receipt DROP COLUMN by_name;
+ALTER TABLE receipt DROP COLUMN text;
+ALTER TABLE receipt ADD COLUMN person INTEGER NOT NULL DEFAULT 0;
+DROP INDEX item_by_incident;
+ALTER TABLE item DROP COLUMN incident;
+"""
+OF_VERSION_14 = (
+    OF_VERSION_18
+    + """
 ALTER TABLE contact DROP COLUMN modems;
 ALTER TABLE contact DROP COLUMN modems_at;
 DROP TABLE settings_offer;
@@ -335,6 +370,7 @@ DROP INDEX webhook_delivery_waiting;
 ALTER TABLE webhook_delivery DROP COLUMN sender;
 CREATE INDEX webhook_delivery_waiting ON webhook_delivery (webhook, item);
 """
+)
 
 OF_VERSION_10 = (
     OF_VERSION_14
@@ -359,6 +395,24 @@ def test_who_had_signed_in_at_the_console_stays_so(database: str) -> None:
     found = store.once(lambda db: sessions.caller(db, "session_x", 89_999))
     assert found is not None and (found.member, found.workspace, found.may_push) == (1, 1, True)
     assert store.once(lambda db: sessions.caller(db, "session_x", 90_000)) is None
+    store.close()
+
+
+REFUSED = """
+INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0);
+INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0);
+INSERT INTO device (id, workspace, member, name, created) VALUES (1, 1, 1, 'kit', 0);
+INSERT INTO item (id, request_id, workspace, sender, body, priority, accepted)
+    VALUES (1, 'a', 1, 1, '', 1, 0), (2, 'b', 1, 1, '', 1, 0);
+INSERT INTO delivery (item, device, sequence, state, reason)
+    VALUES (1, 1, 1, 'waiting', 'the gateway does not know the IMEI'), (2, 1, 2, 'waiting', '');
+"""
+
+
+def test_what_an_operator_refused_before_goes_over_satellite_again(database: str) -> None:
+    store = brought_up(database, 18, OF_VERSION_18 + REFUSED)
+    found = store.once(partial(run, "SELECT satellite_from, reason FROM delivery ORDER BY item"))
+    assert found == [(0, ""), (None, "")]
     store.close()
 
 

@@ -191,3 +191,15 @@ def test_a_disabled_device_is_told_at_once_and_why(tmp_path: Path) -> None:
             administer(database, "device", "disable", "kit")
             running.expect("must end: the device was disabled")
             kit.expect("the hub ended the link for good: is the device disabled")
+
+
+def test_agent_and_hub_refuse_a_bell_in_a_header(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    with hub(tmp_path, {"database": database}) as above, agent(tmp_path) as kit:
+        for port, path in ((above.port, "/healthz"), (kit.port, "/api/health")):
+            for value, status in (("a", b" 200 "), ("a\ab", b" 400 "), ("a\x7f", b" 400 ")):
+                head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX: {value}\r\n\r\n"
+                with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
+                    line.sendall(head.encode())
+                    assert line.recv(100)[8:13] == status, (path, value)

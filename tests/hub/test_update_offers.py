@@ -7,10 +7,12 @@ from functools import partial
 
 import pytest
 
-from fieldagent.hub import audit, contact, directory, kit_report, update_offers
+from fieldagent.hub.access import directory
+from fieldagent.hub.field import update_offers
+from fieldagent.hub.field.update_offers import Planned
+from fieldagent.hub.records import audit, contact, kit_report
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.hub.update_offers import Planned
 from fieldagent.wire.kit_note import ZIPAPP, KitReport, OfferReport, ProgramOffer
 
 URL = "https://example.org/2.pyz"

@@ -17,23 +17,27 @@ import pytest
 import trio
 from standardwebhooks import Webhook as Verifier
 
+from fieldagent.http.address import Network
 from fieldagent.http.client import RequestFailed
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response
 from fieldagent.http.server import serve
-from fieldagent.hub import webhook_directory, webhooks
-from fieldagent.hub.directory import Refused
-from fieldagent.hub.reach import is_public, open_public
+from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.store.contract import Store
-from fieldagent.hub.webhooks import Webhook
+from fieldagent.hub.webhook import deliveries, flow, webhook_directory, webhooks
+from fieldagent.hub.webhook.deliveries import End
+from fieldagent.hub.webhook.reach import is_public, open_public
+from fieldagent.hub.webhook.special_purpose import MULTICAST, NETWORKS
+from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import Message
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import post
 from fieldagent.webhook.schedule import LONGEST, SCHEDULE
-from fieldagent.wire.envelope import Entry, Receipt
+from fieldagent.wire.envelope import Entry
 from tests.http.serving import anybody
-from tests.hub.field import START, Field, collect, field_of
-from tests.processes import until_async
+from tests.hub.claiming import claim, claim_runs, settle
+from tests.hub.field import START, Field, field_of
+from tests.processes import PATIENCE, until_async
 from tests.running import running
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -85,18 +89,23 @@ async def posting(store: Store, **how: Any) -> AsyncIterator[tuple[Field, Receiv
 async def turn(alps: Field) -> None:
     """Post all that is due, each to its end."""
     store, now = alps.store, alps.now
-    while claimed := await store.commit(lambda db: webhooks.claim(db, now, webhooks.AT_ONCE)):
-        for each in claimed:
-            result = await post(
-                each.webhook.url,
-                each.delivery,
-                secrets=each.webhook.secrets,
-                clock=alps.clock,
-                extra=each.webhook.extra(),
-                open_stream=OPEN,
-                remedy=webhooks.REMEDY,
-            )
-            await store.commit(partial(webhooks.settle, posting=each, result=result, now=now))
+    while runs := await store.commit(lambda db: claim_runs(db, now)):
+        for run in runs:
+            for at, each in enumerate(run):
+                result = await post(
+                    each.webhook.url,
+                    each.delivery,
+                    secrets=each.webhook.secrets,
+                    clock=alps.clock,
+                    extra=each.webhook.extra(),
+                    open_stream=OPEN,
+                    remedy=webhooks.REMEDY,
+                )
+                handed = result.outcome is HandoverOutcome.HANDED
+                end = End(each, result, now, () if handed else run[at + 1 :])
+                await store.commit(partial(deliveries.settle, ends=[end]))
+                if not handed:
+                    break
 
 
 async def states(alps: Field) -> list[tuple[Any, ...]]:
@@ -143,18 +152,6 @@ async def test_what_an_agent_sends_is_posted_in_the_spec_s_json_and_signed(store
         )
         assert request.headers["webhook-signature"] == signed
         assert await states(alps) == [("handed", 1)]
-
-
-async def test_an_sos_that_a_webhook_took_is_confirmed_once(store: Store) -> None:
-    async with posting(store) as (alps, _):
-        webhook = Webhook(0, "http://127.0.0.1:9/", secrets=(SECRET,))
-        await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
-        await alps.sends(1, Entry(7, Message("no SOS"), int(START)))
-        await alps.sends(1, Entry(8, Message("Leg broken"), int(START), sos=True))
-        await turn(alps)
-        await turn(alps)
-        entries = [entry for each in await collect(alps.mailbox(1)) for entry in each.entries]
-        assert entries == [Entry(8, Receipt(0), int(alps.now))]
 
 
 async def test_the_same_item_over_two_ways_is_posted_once(store: Store) -> None:
@@ -277,7 +274,7 @@ async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> 
         there.answers = [Response(500), Response(500)]
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         await turn(alps)
-        alps.now += webhooks.PATIENCE
+        alps.now += deliveries.PATIENCE
         await turn(alps)
         (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
         assert listed["disabled"] is not None
@@ -298,10 +295,10 @@ async def test_a_redirect_is_not_followed(store: Store) -> None:
 async def test_what_a_dead_process_had_claimed_is_posted_again(store: Store) -> None:
     async with posting(store) as (alps, there):
         await alps.sends(1, Entry(1, Message("first"), int(START)))
-        assert await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        assert await store.commit(lambda db: claim(db, alps.now))
         await turn(alps)
         assert there.got == []
-        alps.now += webhooks.CLAIM
+        alps.now += deliveries.CLAIM
         await turn(alps)
         assert there.contents() == ["first"]
 
@@ -357,6 +354,69 @@ PUBLIC = ["9.9.9.9", "193.0.6.139", "2620:fe::fe", "::ffff:9.9.9.9", "64:ff9b::9
 @pytest.mark.parametrize("address", PRIVATE)
 def test_no_address_that_is_not_public(address: str) -> None:
     assert not is_public(address)
+
+
+REGISTERED = """
+0.0.0.0/8 0.0.0.0/32 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
+192.0.0.0/29 192.0.0.8/32 192.0.0.9/32 192.0.0.10/32 192.0.0.170/32 192.0.0.171/32 192.0.2.0/24
+192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.88.99.2/32 192.168.0.0/16 192.175.48.0/24
+198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4 255.255.255.255/32
+::1/128 ::/128 ::ffff:0:0/96 64:ff9b::/96 64:ff9b:1::/48 100::/64 100:0:0:1::/64 2001::/23 2001::/32
+2001:1::1/128 2001:1::2/128 2001:1::3/128 2001:2::/48 2001:3::/32 2001:4:112::/48 2001:10::/28
+2001:20::/28 2001:30::/28 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20 5f00::/16 fc00::/7
+fe80::/10
+"""
+"""Both registries of IANA, row by row, as last updated on 2025-10-09."""
+
+
+@pytest.mark.parametrize("row", REGISTERED.split())
+def test_every_row_of_ianas_registries_is_known(row: str) -> None:
+    registered = ipaddress.ip_network(row)
+    assert any(
+        registered.version == each.version
+        and int(each[0]) <= int(registered[0])
+        and int(registered[-1]) <= int(each[-1])
+        for each in NETWORKS
+    )
+
+
+def test_nothing_else_is_taken_for_special() -> None:
+    registered = {ipaddress.ip_network(row) for row in REGISTERED.split()}
+    assert set(NETWORKS) <= registered
+
+
+LED_ON = [ipaddress.ip_network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96")]
+"""What stands for an IPv4 address that is judged in its place."""
+
+
+@pytest.mark.parametrize("network", [*NETWORKS, *MULTICAST], ids=str)
+def test_nothing_of_a_special_network_is_public(network: Network) -> None:
+    """From its first address to its last; what lies beside it, and in no other, is."""
+    first, last = int(network[0]), int(network[-1])
+    kind = type(network[0])
+    if network not in LED_ON:
+        for number in (first, (first + last) // 2, last):
+            assert not is_public(str(kind(number))), kind(number)
+    everywhere = [*NETWORKS, *MULTICAST]
+    for number in (first - 1, last + 1):
+        if 0 <= number < 2**network.max_prefixlen:
+            beside = kind(number)
+            unicast = beside.version == 4 or beside in ipaddress.ip_network("2000::/3")
+            special = any(beside in each for each in everywhere)
+            assert is_public(str(beside)) is (unicast and not special), beside
+
+
+@pytest.mark.parametrize("network", [each for each in NETWORKS if each.version == 4], ids=str)
+def test_nor_by_an_address_of_ipv6_that_leads_there(network: Network) -> None:
+    inner = int(network[1] if network.num_addresses > 1 else network[0])
+    for address in (
+        f"::ffff:{inner >> 16:x}:{inner & 0xFFFF:x}",
+        f"::{inner >> 16:x}:{inner & 0xFFFF:x}",
+        f"64:ff9b::{inner >> 16:x}:{inner & 0xFFFF:x}",
+        f"2002:{inner >> 16:x}:{inner & 0xFFFF:x}::1",
+        f"2001:0:{inner >> 16:x}:{inner & 0xFFFF:x}::1",
+    ):
+        assert not is_public(address), address
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -445,45 +505,45 @@ async def test_a_webhook_that_never_answers_holds_up_no_other(store: Store) -> N
         for number in range(60):
             for sender in (1, 2, 3):
                 await alps.sends(sender, Entry(number, Message("x"), int(START)))
-        silent = await store.commit(lambda db: webhooks.claim(db, alps.now, webhooks.AT_ONCE))
-        assert len(silent) <= webhooks.AT_ONCE_EACH
+        silent = await store.commit(lambda db: claim_runs(db, alps.now))
+        assert len(silent) <= flow.WIDTH
         await store.commit(
             lambda db: webhook_directory.add(db, 1, Webhook(0, other.url), now=alps.now)
         )
         await alps.sends(2, Entry(99, Message("of another"), int(START)))
-        again = await store.commit(lambda db: webhooks.claim(db, alps.now, webhooks.AT_ONCE))
-        assert [each.webhook.url for each in again if each.webhook.url == other.url]
-        assert len([e for e in again if e.webhook.url != other.url]) <= webhooks.AT_ONCE_EACH
+        again = await store.commit(lambda db: claim_runs(db, alps.now))
+        assert [each for each in again if each[0].webhook.url == other.url]
+        assert len([e for e in again if e[0].webhook.url != other.url]) <= flow.WIDTH
 
 
 async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
     async with posting(store) as (alps, _):
         await alps.sends(1, Entry(1, Message("first"), int(START)))
-        (late,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
-        alps.now += webhooks.CLAIM + 1
-        (other,) = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        (late,) = await store.commit(lambda db: claim(db, alps.now))
+        alps.now += deliveries.CLAIM + 1
+        (other,) = await store.commit(lambda db: claim(db, alps.now))
         handed, failed = (
             HandoverResult(HandoverOutcome.HANDED),
             HandoverResult(HandoverOutcome.FAILED, "too slow"),
         )
-        await store.commit(lambda db: webhooks.settle(db, other, handed, alps.now))
-        told = await store.commit(lambda db: webhooks.settle(db, late, failed, alps.now))
+        await store.commit(lambda db: settle(db, other, handed, alps.now))
+        told = await store.commit(lambda db: settle(db, late, failed, alps.now))
         assert (await states(alps), told) == ([("handed", 1)], "")
 
 
 async def test_a_success_in_between_counts_against_being_disabled(store: Store) -> None:
     async with posting(store) as (alps, _):
-        old = alps.now - 2 * webhooks.PATIENCE
+        old = alps.now - 2 * deliveries.PATIENCE
         await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = ?", old))
         for sender in (1, 2):
             await alps.sends(sender, Entry(1, Message("x"), int(START)))
-        one, other = await store.commit(lambda db: webhooks.claim(db, alps.now, 9))
+        one, other = await store.commit(lambda db: claim(db, alps.now))
         handed, failed = (
             HandoverResult(HandoverOutcome.HANDED),
             HandoverResult(HandoverOutcome.FAILED, "500"),
         )
-        await store.commit(lambda db: webhooks.settle(db, one, handed, alps.now))
-        await store.commit(lambda db: webhooks.settle(db, other, failed, alps.now))
+        await store.commit(lambda db: settle(db, one, handed, alps.now))
+        await store.commit(lambda db: settle(db, other, failed, alps.now))
         (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
         assert (listed["disabled"], listed["failingSince"]) == (None, alps.now)
 
@@ -512,3 +572,126 @@ def test_a_header_that_could_not_be_sent_is_refused(store: Store, name: str, val
     webhook = webhook_directory.new("https://example.org/", headers={name: value})
     with pytest.raises(Refused):
         store.once(lambda db: webhook_directory.add(db, 1, webhook, now=1.0))
+
+
+def of_batch(request: Request) -> list[str]:
+    return [each["payloads"][0]["events"][0]["content"] for each in json.loads(request.body)]
+
+
+async def send_messages(alps: Field, numbers: range) -> None:
+    for number in numbers:
+        await alps.sends(1, Entry(number, Message(f"a{number}"), int(START)))
+
+
+async def test_a_batch_is_a_signed_array_in_order_and_keeps_its_id_when_it_comes_again(
+    store: Store,
+) -> None:
+    async with posting(store, batch=3) as (alps, there):
+        there.answers = [Response(500)]
+        await send_messages(alps, range(2))
+        await turn(alps)
+        # What comes meanwhile is not put into what may be there already.
+        await send_messages(alps, range(2, 6))
+        alps.now += LONGEST
+        await turn(alps)
+        assert [of_batch(each) for each in there.got] == [
+            *(["a0", "a1"], ["a0", "a1"]),
+            *(["a2", "a3", "a4"], ["a5"]),
+        ]
+        ids = [each.headers["webhook-id"] for each in there.got]
+        assert ids[0] == ids[1] and len({*ids}) == 3
+        assert await states(alps) == [("handed", 2)] * 2 + [("handed", 1)] * 4
+        for request in there.got:
+            moment = datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC)
+            signed = Verifier(SECRET).sign(
+                request.headers["webhook-id"], moment, request.body.decode()
+            )
+            assert request.headers["webhook-signature"] == signed
+
+
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [(Response(429, headers=(("Retry-After", "120"),)), 120), (Response(503), 7)],
+)
+async def test_a_batch_that_is_put_off_waits_as_a_whole(
+    store: Store, answer: Response, again: float
+) -> None:
+    async with posting(store, batch=100) as (alps, there):
+        there.answers = [answer]
+        await send_messages(alps, range(5))
+        await turn(alps)
+        assert await states(alps) == [("waiting", 1)] * 5
+        alps.now += again - 3
+        await turn(alps)
+        assert len(there.got) == 1
+        alps.now += 3
+        await turn(alps)
+        assert len(there.got) == 2
+        assert await states(alps) == [("handed", 2)] * 5
+
+
+async def test_410_to_a_batch_disables_and_loses_nothing_of_it(store: Store) -> None:
+    async with posting(store, batch=100) as (alps, there):
+        there.answers = [Response(410)]
+        await send_messages(alps, range(5))
+        await turn(alps)
+        assert await states(alps) == [("waiting", 1)] * 5
+        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+        assert (listed["disabled"], listed["batch"]) == (alps.now, 100)
+        await store.commit(lambda db: webhook_directory.enable(db, 1, listed["id"], now=alps.now))
+        await turn(alps)
+        assert of_batch(there.got[1]) == ["a0", "a1", "a2", "a3", "a4"]
+
+
+async def test_what_a_batch_is_refused_for_takes_no_other_item_with_it(store: Store) -> None:
+    tries = len(SCHEDULE)
+    async with posting(store, batch=100) as (alps, there):
+        there.answers = [Response(400)] * tries + [Response(200), Response(400), Response(200)]
+        await send_messages(alps, range(3))
+        for _ in range(tries + 3):
+            await turn(alps)
+            await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
+            alps.now += LONGEST
+        got = [of_batch(each) for each in there.got]
+        assert got == [["a0", "a1", "a2"]] * tries + [["a0"], ["a1"], ["a2"]]
+        assert [state for state, _ in await states(alps)] == ["handed", "dead", "handed"]
+
+
+async def test_an_sos_is_an_array_of_its_own_and_goes_first(store: Store) -> None:
+    async with posting(store, batch=100) as (alps, there):
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        await alps.sends(1, Entry(2, Message("Leg broken"), int(START), sos=True))
+        await turn(alps)
+        assert [of_batch(each) for each in there.got] == [["Leg broken"], ["first"]]
+        assert "fieldagent-sos" in there.got[0].headers
+
+
+async def until_posted(alps: Field, there: Receiver, posts: int) -> None:
+    """So many have come, and their ends are written down."""
+    await until_async(lambda: len(there.got) >= posts)
+    with trio.fail_after(PATIENCE):
+        while await alps.rows("SELECT 1 FROM webhook_delivery WHERE claimed_until > 0"):
+            await trio.sleep(0.01)
+    assert len(there.got) == posts
+
+
+async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store) -> None:
+    """Each sender's own time is minutes ahead; the probe comes within half a minute."""
+    async with posting(store) as (alps, there):
+        there.answers = [Response(503)] * 9
+        for number in range(2):
+            for sender in (1, 2, 3):
+                await alps.sends(sender, Entry(number, Message("x"), int(START)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN))
+            await until_posted(alps, there, 3)
+            # The second failure has shown that it is down: of what is due one goes at a time.
+            for posts in range(4, 10):
+                alps.now += 2 * flow.PROBE
+                await store.commit(lambda db: db.announce("webhooks"))
+                await until_posted(alps, there, posts)
+            alps.now += 2 * flow.PROBE
+            await store.commit(lambda db: db.announce("webhooks"))
+            await until_posted(alps, there, 9 + 6)
+            nursery.cancel_scope.cancel()
+        assert await states(alps) and all(state == "handed" for state, _ in await states(alps))

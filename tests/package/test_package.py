@@ -106,7 +106,7 @@ FAULTS: list[tuple[Any, list[str]]] = [
     ({"message": {"content": "x"}, "channels": [{}]}, ["/channels"]),
     ({"location": {"latitude": 90.1, "longitude": 0}}, ["/location/latitude"]),
     ({"location": {"latitude": "9e1", "longitude": 0}}, ["/location/latitude"]),
-    ({"location": {"latitude": " 9", "longitude": 0}}, ["/location/latitude"]),
+    ({"location": {"latitude": "9 Ost", "longitude": 0}}, ["/location/latitude"]),
     ({"location": {"latitude": "٩", "longitude": 0}}, ["/location/latitude"]),
     ({"location": {"latitude": True, "longitude": 0}}, ["/location/latitude"]),
     (

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fieldagent
 from fieldagent.package import strict_json
 from fieldagent.package.reading import InvalidPackage, parse_package
 from fieldagent.package.strict_json import MEMBERS_MAX, NotJson, load_document
@@ -56,6 +58,12 @@ def test_a_member_that_is_there_twice_is_named_wherever_it_stands(at: int) -> No
 def test_what_stands_in_a_string_is_no_structure(unit: str) -> None:
     document = {"a": unit * 5_000, "b": [unit * 1_000] * MEMBERS_MAX}
     assert load_document(json.dumps(document).encode()) == document
+
+
+def test_no_depth_is_judged_by_the_stack() -> None:
+    """At what depth Python fails, and how, is another in each version."""
+    for path in Path(fieldagent.__file__).parent.rglob("*.py"):
+        assert "RecursionError" not in path.read_text(), path
 
 
 documents = st.recursive(

@@ -164,6 +164,20 @@ int rename(const char *from, const char *to) {
     CHANGE("rename", 'r', from, 0, to, strlen(to), 0, REAL(rename)(from, to));
 }
 
+/* As `rm` and `mv` call them, with whole paths. */
+int unlinkat(int folder, const char *path, int flags) {
+    if (*path != '/' || flags || !is_ours(path))
+        return REAL(unlinkat)(folder, path, flags);
+    CHANGE("unlink", 'u', path, 0, "", 0, 0, REAL(unlinkat)(folder, path, flags));
+}
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
+    if (*from != '/' || !is_ours(from))
+        return REAL(renameat2)(from_folder, from, to_folder, to, flags);
+    CHANGE("rename", 'r', from, 0, to, strlen(to), 0,
+           REAL(renameat2)(from_folder, from, to_folder, to, flags));
+}
+
 #define OPEN(name)                                                                    \
     int name(const char *path, int flags, ...) {                                      \
         va_list more;                                                                 \

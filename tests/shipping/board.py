@@ -51,8 +51,10 @@ class Board:
         modem: Path | None,
         *devices: tuple[str, str],
         shell: str = SHELL,
+        recorded_to: Path | None = None,
     ) -> None:
-        """`devices` are further ones, as arguments of QEMU."""
+        """`devices` are further ones, as arguments of QEMU. Where `recorded_to` is named, what is
+        written to the card is written down there (`disk_log`), and flushed there alone."""
         self.card = card
         self.share = folder / "share"
         """What the board sees as /mnt, and cannot change."""
@@ -63,6 +65,7 @@ class Board:
         self._folder = folder
         self._modem = modem
         self._devices = devices
+        self._recorded_to = recorded_to
         self._qemu: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._heard = b""
@@ -123,8 +126,7 @@ class Board:
         devices = [
             ("-drive", f"if=pflash,format=raw,readonly=on,file={FIRMWARE}"),
             ("-drive", f"if=pflash,format=raw,file={variables}"),
-            # What the board has flushed is on the card, and what it has not is gone with its power.
-            ("-drive", f"if=virtio,format=raw,cache=writethrough,file={self.card}"),
+            *self._drive(),
             ("-device", "qemu-xhci"),
             ("-chardev", f"socket,id=console,path={self._console},server=on,wait=off"),
             ("-device", "virtio-serial-pci"),
@@ -151,6 +153,19 @@ class Board:
             *("-smp", "1", "-m", "768", "-nodefaults", "-no-reboot"),
             *("-display", "none", "-serial", "stdio"),
             *(each for device in devices for each in device),
+        ]
+
+    def _drive(self) -> list[tuple[str, str]]:
+        log = self._recorded_to
+        if log is None:
+            # What the board has flushed is on the card, and what it has not is gone with its power.
+            return [("-drive", f"if=virtio,format=raw,cache=writethrough,file={self.card}")]
+        files = [f"file.filename={self.card},file.cache.no-flush=on"]
+        files += [f"log.filename={log},log.cache.no-flush=on"]
+        node = ["driver=blklogwrites,node-name=card,file.driver=file,log.driver=file", *files]
+        return [
+            ("-blockdev", ",".join(node)),
+            ("-device", "virtio-blk-pci,drive=card,write-cache=on,discard=off"),
         ]
 
     def _connect(self) -> None:

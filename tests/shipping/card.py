@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,10 +45,16 @@ def fat_files(card: Path, partition: Partition, target: Path) -> Path:
 
 
 def cut_out(card: Path, partition: Partition, target: Path) -> Path:
+    """What is empty takes no place."""
     with card.open("rb") as whole, target.open("wb") as part:
         whole.seek(partition.start)
         for _ in range(partition.size >> 20):
-            part.write(whole.read(1 << 20))
+            piece = whole.read(1 << 20)
+            if piece.count(0) == len(piece):
+                part.seek(len(piece), os.SEEK_CUR)
+            else:
+                part.write(piece)
+        part.truncate(partition.size)
     return target
 
 

@@ -33,6 +33,11 @@ def build(target: Path, *arguments: str, **how: Any) -> Path:
     return target
 
 
+def built_version() -> str:
+    """Of what is built of this tree."""
+    return subprocess.check_output([sys.executable, ROOT / "build/version.py"], text=True).strip()
+
+
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return build_packages(tmp_path_factory.mktemp("packages"))

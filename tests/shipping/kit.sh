@@ -90,6 +90,11 @@ journal_version() {
     python3 -c "import sqlite3; print(*sqlite3.connect('$state/journal.sqlite3').execute('PRAGMA user_version').fetchone())"
 }
 
+# as_told VERSION: dpkg's version of a package, as its program writes it
+as_told() {
+    echo "$1" | sed 's/~dev/.dev/'
+}
+
 # runs VERSION: program and packages are of it, whole; its agent answers, and has the message still
 runs() {
     until_answers
@@ -99,8 +104,9 @@ runs() {
     done
     [ -z "$(dpkg --audit)" ] || fail "dpkg has not ended: $(dpkg --audit)"
     [ -z "$(dpkg --verify fieldagent fieldagent-common)" ] || fail "files of another version are left"
-    [ "$(fieldagent --version)" = "fieldagent $1" ] || fail "the command is $(fieldagent --version)"
-    fieldagent status --port $port --json | grep -q "\"version\": *\"$1\"" || fail "the agent is not $1"
+    named=$(as_told "$1")
+    [ "$(fieldagent --version)" = "fieldagent $named" ] || fail "the command is $(fieldagent --version)"
+    fieldagent status --port $port --json | grep -q "\"version\": *\"$named\"" || fail "the agent is not $named"
     fieldagent queue --port $port | grep -q Satellite || fail "the message is gone"
     [ ! -e $trial ] || fail "it is under way still"
 }

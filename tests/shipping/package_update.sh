@@ -6,6 +6,7 @@
 set -eu
 . tests/shipping/kit.sh
 now=$1 works=$2 unwell=$3 broken=$4
+told=$(as_told "$now")
 
 # update CODE TEXT ARGUMENTS...: it ends so, and says so
 update() {
@@ -35,23 +36,23 @@ update 65 "apt cannot fetch 7.7.7" 7.7.7
 
 step "one that is not well gives way to the one before, with its journal"
 before=$(journal_version)
-update 1 "$unwell did not work, and $now runs again: no agent answers" "$unwell" --within 0.15
+update 1 "$unwell did not work, and $told runs again: no agent answers" "$unwell" --within 0.15
 runs "$now"
 [ "$(journal_version)" = "$before" ] || fail "the journal is of $(journal_version), and not $before"
 
 step "one that dpkg cannot configure does too"
-update 1 "$broken did not work, and $now runs again: dpkg cannot install it" "$broken"
+update 1 "$broken did not work, and $told runs again: dpkg cannot install it" "$broken"
 runs "$now"
 
 step "the newest that apt knows, though the packages are held"
 apt-mark hold fieldagent fieldagent-common >/dev/null
-update 0 "$works runs (before: $now)"
+update 0 "$works runs (before: $told)"
 runs "$works"
 [ "$(journal_version)" -gt "$before" ] || fail "the journal is of $(journal_version) still"
 
 step "there is none newer"
 update 65 "apt has nothing newer than $works"
-update 65 "$now is older than $works" "$now"
+update 65 "$told is older than $works" "$now"
 
 clean
 [ ! -e /var/lib/fieldagent-update ] || fail "purged, and something is left"

@@ -33,7 +33,7 @@ inbound-hook={HOOK}
 """
 Changes = Mapping[str, tuple[str, str]]
 DEAD: Changes = {
-    "fieldagent/cli/run.py": (
+    "fieldagent/cli/kit/run.py": (
         "    start_logging(given.verbose)\n",
         "    raise SystemExit('no')\n",
     )
@@ -97,7 +97,7 @@ def signed(board: Board, signer: Signer, program: Path, python_of_the_card: str)
     def make(number: str, changes: Changes) -> None:
         new = board.share / f"{number}.pyz"
         rebuilt(program, new, {**version(number), **changes}, python_of_the_card)
-        signer.sign(new)
+        signer.release(new)
 
     return make
 
@@ -221,7 +221,7 @@ def test_a_program_that_nobody_trusted_has_signed_is_refused(
     stranger = Signer(tmp_path / "of-a-stranger")
     new = board.share / "stranger.pyz"
     new.write_bytes(program.read_bytes())
-    stranger.sign(new)
+    stranger.release(new)
     code, told = board.ask("fieldagent update /mnt/stranger.pyz")
     assert (code, "nothing was changed" in told) == (65, True), told
     assert board.run("sha256sum </usr/lib/fieldagent/fieldagent.pyz") == before

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent import __version__
 from fieldagent.agent.journal.schema import JOURNAL
+from tests.shipping.conftest import built_version
 from tests.shipping.debian import on_debian, repacked, signed_repository
 
 PROGRAM = "usr/lib/fieldagent/fieldagent"
@@ -48,7 +48,7 @@ def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def of_version(version: str) -> dict[str, tuple[str, str]]:
-    return {f"{PROGRAM}/__init__.py": (__version__, version)}
+    return {f"{PROGRAM}/__init__.py": (built_version(), version)}
 
 
 def now(repository: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
-from tests.processes import administer, sky, until
+from tests.processes import PATIENCE, administer, sky, until
 from tests.shipping.update_kit import Kit, kit, linked_kit, rebuilt, version
 
 SOON = ("--within", "3", "--steady", "1")
@@ -21,14 +21,16 @@ MUTE = {
     )
 }
 NOW = JOURNAL.version
+ADDED = "CREATE TABLE later (x);\nALTER TABLE package ADD COLUMN later TEXT NOT NULL DEFAULT '';\n"
 LATER = {
     "fieldagent/agent/journal/schema.py": (
         f"JOURNAL = Schema({NOW}, TABLES, STEPS)",
-        f"JOURNAL = Schema({NOW + 1}, TABLES, {{**STEPS, {NOW}: 'CREATE TABLE later (x);'}})",
+        f"ADDED = {ADDED!r}\n"
+        f"JOURNAL = Schema({NOW + 1}, TABLES + ADDED, {{**STEPS, {NOW}: ADDED}})",
     )
 }
 DEAD = {
-    "fieldagent/cli/run.py": (
+    "fieldagent/cli/kit/run.py": (
         "    start_logging(given.verbose)\n",
         "    raise SystemExit('no')\n",
     )
@@ -55,7 +57,7 @@ def ready(zipapp: Path, tmp_path: Path) -> Iterator[Kit]:
 
 
 def signed(made: Kit, program: Path) -> Path:
-    made.signer.sign(program, "-t", f"fieldagent {program.stem}")
+    made.signer.release(program)
     return program
 
 
@@ -66,7 +68,7 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     new = rebuilt(zipapp, programs / "9.0.0.pyz", version("9.0.0") | LATER)
     done = ready.update(signed(ready, new), *SOON)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "signed: fieldagent 9.0.0" in done.stderr
+    assert "signed: fieldagent program 9.0.0, signed 20" in done.stderr
     assert "9.0.0 runs" in done.stdout
     assert ready.version() == "9.0.0"
     assert ready.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
@@ -117,6 +119,35 @@ def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
     until(lambda: ready.state_of("Satellite") == "ready")
 
 
+def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
+    ready: Kit, zipapp: Path, programs: Path, tmp_path: Path
+) -> None:
+    """By a program whose journal the one before cannot read."""
+    before = ready.version()
+    new = rebuilt(zipapp, programs / "9.0.3.pyz", version("9.0.3") | MUTE | LATER)
+    until_it_goes_back = ("--within", "0.3", "--steady", "1")
+    with ready.begin_update(signed(ready, new), *until_it_goes_back) as process:
+        until(lambda: ready.version() == "9.0.3")
+        body = {"message": {"content": "accepted on trial"}, "priority": 100}
+        sos = ready.call("POST", "/api/package/async", body)
+        for number in range(3):
+            ready.call("POST", "/api/package/async", {"message": {"content": f"and {number}"}})
+        assert ready.call("GET", "/api/status")["sos"]["active"] == 1
+        told, complained = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1, told + complained
+    until(lambda: ready.version() == before)
+    found = ready.call("GET", "/api/status")
+    assert found["sos"]["active"] == 1
+    assert found["journal"]["losses"] == []
+    assert not [*(ready.home / "state").glob("*.bad")]
+    place = f"/api/package/{sos['id']}"
+    until(lambda: ready.call("GET", place)["channels"]["Satellite"]["status"] == "Delivered")
+    until(lambda: ready.call("GET", "/api/queue")["queued"] == 0)
+    # None of them is given the number of another.
+    assert ready.call("POST", "/api/package/async", body)["id"] == sos["id"] + 4
+    assert not [*(ready.home / "state").glob("*.before*")]
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -155,6 +186,33 @@ def test_what_nobody_trusted_has_signed_is_refused(zipapp: Path, tmp_path: Path)
         nobody = made.update(new)
         assert "put minisign's public key" in nobody.stderr
         assert {unsigned.returncode, changed.returncode, nobody.returncode} == {65}
+
+
+SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("timestamp:1700000000 file:new.pyz hashed", "does not say kind, version and expiry"),
+        (SIGNED.format(kind="settings", version="9.2.0", until="9999-12-31"), "no program"),
+        (SIGNED.format(kind="program", version="9.9.9", until="9999-12-31"), "signed as 9.9.9"),
+        (SIGNED.format(kind="program", version="9.2.0", until="2026-01-03"), "it expired on 2026"),
+        (SIGNED.format(kind="program", version="9.2.0", until="2026-13-01"), "names no day"),
+    ],
+    ids=["plain", "kind", "version", "expired", "no day"],
+)
+def test_what_was_signed_as_something_else_is_refused(
+    zipapp: Path, programs: Path, tmp_path: Path, text: str, told: str
+) -> None:
+    new = rebuilt(zipapp, programs / "new.pyz", version("9.2.0"))
+    (tmp_path / "kit").mkdir()
+    with kit(tmp_path / "kit", zipapp, {}) as made:
+        made.signer.sign(new, "-t", text)
+        done = made.update(new)
+        assert done.returncode == 65, done.stdout + done.stderr
+        assert told in done.stderr and "nothing was changed" in done.stderr
+        assert made.program.read_bytes() == zipapp.read_bytes()
 
 
 def test_nothing_was_updated_yet(zipapp: Path, tmp_path: Path) -> None:

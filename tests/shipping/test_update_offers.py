@@ -7,13 +7,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 
+from tests.file_server import file_server
 from tests.processes import MODULE, administer, hub, sky, until
 from tests.shipping.test_update import MUTE
 from tests.shipping.update_kit import Kit, kit, rebuilt, version
@@ -22,22 +21,12 @@ from tests.signer import Signer
 pytestmark = pytest.mark.long
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A folder that a web server serves, and its address."""
     (folder := tmp_path / "served").mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield folder, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with file_server(folder) as address:
+        yield folder, address
 
 
 @pytest.fixture
@@ -100,6 +89,10 @@ def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them
     # What no kit would take is told before one is asked.
     assert "9.0.0.pyz.minisig cannot be read" in refused(database, "9.0.0", url, *named)
     signer.sign(new)
+    assert "does not say kind, version and expiry" in refused(database, "9.0.0", url, *named)
+    signer.release(new, "--days", "-1")
+    assert "it expired on" in refused(database, "9.0.0", url, *named)
+    signer.release(new)
     assert "is 9.0.0, not 9.0.1" in refused(database, "9.0.1", url, *named)
     assert "hold 2 of 3 kits" in refused(database, "9.0.0", url, *named[:2], "--waves", "1,1")
 
@@ -134,7 +127,7 @@ def test_a_kit_verifies_what_it_is_offered_and_says_why_it_refuses(
     kits, database, _ = fleet
     folder, address = served
     new = rebuilt(zipapp, folder / "9.0.0.pyz", version("9.0.0"))
-    Signer(tmp_path / "stranger").sign(new)
+    Signer(tmp_path / "stranger").release(new)
     url = f"{address}/9.0.0.pyz"
     administer(database, "update", "offer", "9.0.0", url, "--devices", "all", "--waves", "all")
     kits["kit-a"].take_program()

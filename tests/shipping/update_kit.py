@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -17,8 +16,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from tests import offline
 from tests.processes import PATIENCE, administer, hub, until
-from tests.shipping.conftest import ROOT
+from tests.shipping.conftest import ROOT, built_version
 from tests.signer import Signer
 
 SYSTEMCTL = """\
@@ -102,15 +102,13 @@ def _tag(python: str) -> str:
 
 def _compiled(source: bytes, name: str, python: str) -> bytes:
     run = [python, "-c", COMPILE, name]
-    where = {**os.environ, "PYTHONPATH": str(ROOT / "build")}
+    where = {**os.environ, "PYTHONPATH": offline.path(str(ROOT / "build"))}
     return subprocess.run(run, input=source, env=where, check=True, capture_output=True).stdout
 
 
 def version(number: str) -> dict[str, tuple[str, str]]:
     """For `rebuilt`."""
-    source = (ROOT / "fieldagent/__init__.py").read_text()
-    (now,) = re.findall(r'__version__ = "(.+)"', source)
-    return {"fieldagent/__init__.py": (now, number)}
+    return {"fieldagent/__init__.py": (built_version(), number)}
 
 
 class Kit:
@@ -168,6 +166,11 @@ class Kit:
         return ""
 
     def update(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        with self.begin_update(*arguments) as process:
+            told, complained = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(process.args, process.returncode, told, complained)
+
+    def begin_update(self, *arguments: str | Path) -> subprocess.Popen[str]:
         places = {
             "--program": self.program,
             "--config": self.settings,
@@ -175,12 +178,12 @@ class Kit:
             "--state": self.home / "state-update",
         }
         named = [str(each) for pair in places.items() for each in pair]
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, self.program, "update", *named, *arguments],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PATH": self.path},
-            timeout=PATIENCE,
         )
 
     def take_settings(self, within: str = "3") -> None:

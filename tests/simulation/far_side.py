@@ -12,10 +12,13 @@ from typing import Any
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.node import NodeModem, open_node
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.package.package import Message
+from fieldagent.agent.mesh.packet import of_each_sender
+from fieldagent.agent.outbound.holdings import numbers_of
+from fieldagent.agent.radios.contract import RadioPlace
+from fieldagent.agent.radios.node import NodeModem, open_node
+from fieldagent.package.package import IncidentWord, Message, Said
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
@@ -27,6 +30,7 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     Source,
+    Way,
     decode,
     encode,
 )
@@ -46,12 +50,15 @@ class Collector:
     carried: dict[tuple[int, int], set[bytes]] = field(default_factory=dict)
     """The same of what the agent brought for others, by their station and their number."""
     receipts: Counter[int] = field(default_factory=Counter)
+    named: set[int] = field(default_factory=set)
+    """Incidents that the kit has named as open."""
     _slices: dict[tuple[int, int, int], dict[int, bytes]] = field(default_factory=dict)
 
     def take(self, body: bytes) -> Envelope:
         envelope = decode(body)
-        for entry in envelope.entries:
-            self._take(entry, envelope.origin)
+        for part in of_each_sender(envelope):
+            for entry in part.entries:
+                self._take(entry, part.origin)
         return envelope
 
     def _take(self, entry: Entry, origin: int) -> None:
@@ -64,8 +71,10 @@ class Collector:
                     self._take(inner, origin)
         elif isinstance(content, Receipt):
             self.receipts[entry.sequence] += 1
+        elif isinstance(content, IncidentWord) and content.says is Said.OPEN:
+            self.named.add(content.incident)
         elif isinstance(
-            content, Ack | RelayRequest | Source | Report | Introduction | JournalNumber
+            content, Ack | RelayRequest | Way | Source | Report | Introduction | JournalNumber
         ):
             pass
         elif origin in (0, AGENT):
@@ -111,7 +120,7 @@ class Neighbour:
         while True:
             try:
                 async with (
-                    open_node(self.port, 115200, ChannelLink()) as air,
+                    open_node(RadioPlace(self.port), ChannelLink()) as air,
                     trio.open_nursery() as nursery,
                 ):
                     nursery.start_soon(self._listen, air)
@@ -128,19 +137,22 @@ class Neighbour:
                     self._hear(self.collector.take(packet))
 
     def _hear(self, envelope: Envelope) -> None:
-        for entry in envelope.entries:
+        for entry in of_each_sender(envelope)[0].entries:
             content = entry.content
             if isinstance(content, Ack):
                 if content.station == self.station and content.by_hub:
                     self.told_carried.add(entry.sequence)
-                if content.station == self.station and entry.sequence in self.to_say:
-                    del self.to_say[entry.sequence]
-                    self.answered.add(entry.sequence)
+                if content.station == self.station:
+                    numbers = numbers_of(entry) if content.count == 0 else [entry.sequence]
+                    said = self.to_say.keys() & numbers
+                    for number in said:
+                        del self.to_say[number]
+                    self.answered |= said
             elif isinstance(content, Fragment):
                 arrived = self.collector.arrived(entry)
                 heard = Ack(AGENT, content.count, arrived)
                 self._answers[entry.sequence] = Entry(entry.sequence, heard)
-            elif not isinstance(content, RelayRequest | Source | Introduction):
+            elif not isinstance(content, RelayRequest | Way | Source | Introduction):
                 self._answers[entry.sequence] = Entry(entry.sequence, Ack(AGENT))
         self._wake()
 
@@ -158,7 +170,7 @@ class Neighbour:
             for entry in entries:
                 self._answers.pop(entry.sequence, None)
             if entries[0].sequence in self.pleaded and isinstance(entries[0].content, Message):
-                entries.append(Entry(0, RelayRequest()))
+                entries.append(Entry(0, RelayRequest(0)))
             with trio.move_on_after(100):
                 await air.transmit(encode(entries, origin=self.station), urgent=False)
             if isinstance(entries[0].content, Message):

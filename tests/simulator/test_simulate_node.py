@@ -72,10 +72,11 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
             each.expect("another kit with our radio-station")
             assert "another kit with our radio-station" in told(each, "status")
         ben.expect("hook: ")
-        (heard,) = ben.call("GET", "/api/neighbours").body["neighbours"]
-        assert (heard["station"], heard["rssi"], heard["snr"]) == (1, -80, 6)
-        line = told(ben, "neighbours").splitlines()[1]
-        assert re.search("1  (Kit 1|Clone) .* -80 dBm  SNR 6 dB", line), line
+        heard = ben.call("GET", "/api/neighbours").body["neighbours"]
+        # Without a key Ben hears Eve too.
+        assert {1} <= {each["station"] for each in heard} <= {1, 4}
+        assert {(each["rssi"], each["snr"]) for each in heard} == {(-80, 6)}
+        assert re.search("1  (Kit 1|Clone) .* -80 dBm  SNR 6 dB", told(ben, "neighbours"))
         eve.expect("without a tag, and radio-key is set here")
         assert "give that kit the same radio-key" in told(eve, "status")
 
@@ -108,6 +109,48 @@ def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> 
         for each in kits[1:]:
             each.expect("leg broken")
         until(lambda: not kits[0].call("GET", f"/api/package/{sent['id']}").body["lacking"])
+
+
+def test_an_sos_reaches_who_was_never_heard(tmp_path: Path) -> None:
+    """1-2-3, where 2 has never heard 3 and repeats it all the same."""
+    (tmp_path / "who").write_text("1 2\n2 > 3\n")
+    with (
+        nodes(tmp_path, "--nodes", "3", "--topology", str(tmp_path / "who")),
+        kit(tmp_path, 1) as ada,
+        kit(tmp_path, 2),
+        kit(tmp_path, 3) as ben,
+    ):
+        assert ada.post("hurt at the hut", priority=100).body["status"] == "Delivered"
+        assert "hurt at the hut" in ben.expect("hook: ")
+
+
+@pytest.mark.long
+def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None:
+    """1-2-3-4, and it may cross one kit: 3 has it, 4 is out of its reach."""
+    (tmp_path / "who").write_text("1 2\n2 3\n3 4\n")
+    with ExitStack() as stack:
+        who = ("--nodes", "4", "--topology", str(tmp_path / "who"))
+        stack.enter_context(nodes(tmp_path, *who))
+        hops: dict[str, str | None] = {"radio-hops": "2"}
+        kits = [stack.enter_context(kit(tmp_path, each, {}, **hops)) for each in range(1, 5)]
+        ada, near = kits[0], kits[2]
+        for each in kits:
+            # A hello alone may be lost where two talk at once; this goes until it is answered.
+            each.expect("the radio works")
+            each.call("POST", "/api/package/async", {"message": {"content": "here"}})
+        until(lambda: len(near.call("GET", "/api/neighbours").body["neighbours"]) == 2)
+        ada.call("POST", "/api/sos", {"text": "leg broken"})
+        said = "Kit 3 has it and may not pass it on (radio-hops)"
+        assert "station 4 has not confirmed it there" in ada.expect(f"goes no further: {said}")
+        incident = ada.call("GET", "/api/sos").body["incident"]
+        (step,) = [each for each in incident["steps"] if each["state"] == "not passed on"]
+        assert step["text"] == f"{said}; station 4 has not confirmed it there"
+        assert {"Kit 2", "Kit 3"} == {each.get("by") for each in incident["steps"]} - {None}
+        (sent,) = incident["items"]
+        called = [*MODULE, "show", str(sent["id"]), "--port", str(ada.port)]
+        shown = subprocess.run(called, capture_output=True, text=True, check=True).stdout
+        assert f"not passed on: {step['text']}" in shown
+        assert said in told(ada, "status")
 
 
 def test_a_wrong_topology_is_a_wrong_call(tmp_path: Path) -> None:

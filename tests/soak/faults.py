@@ -13,8 +13,12 @@ import trio
 from tests.agent.channels.test_satellite_soak import disturb
 from tests.hub.test_cluster import cut_off
 from tests.soak.ledger import Ledger
-from tests.soak.world import Kit, World
+from tests.soak.world import LOSS, Kit, World
 
+HILLS = "hills"
+HILL = 60.0, 1800.0
+"""Seconds behind one."""
+BETWEEN_HILLS = 900.0
 in_thread = trio.to_thread.run_sync
 
 
@@ -43,6 +47,7 @@ async def plague(world: World, ledger: Ledger, hurry: float) -> None:
         }
         for what, (every, fault) in faults.items():
             nursery.start_soon(again, what, every, fault)
+        nursery.start_soon(_hills, world, ledger, chance, hurry**2)
 
 
 async def _disturb(kit: Kit, chance: random.Random) -> None:
@@ -70,6 +75,18 @@ async def _cut_database(world: World) -> None:
 
 async def _cut(world: World) -> None:
     world.front.cut()
+
+
+async def _hills(world: World, ledger: Ledger, chance: random.Random, hurry: float) -> None:
+    """Now and then nobody hears anybody for 1 to 30 minutes; `hurry` shortens that too."""
+    while True:
+        await trio.sleep(chance.expovariate(hurry / BETWEEN_HILLS))
+        world.air.type("loss 1")
+        try:
+            await trio.sleep(chance.uniform(*HILL) / hurry)
+        finally:
+            world.air.type(f"loss {LOSS}")
+            ledger.fault(HILLS)
 
 
 async def _disturb_air(world: World, chance: random.Random) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.processes import Running
 
 MIB = 1 << 20
+RESERVE = 10.0
+"""MiB by which file and log grow at once when the journal takes room for a full disk anew."""
+FILLS = 2.0
+"""MiB that a journal may gain in ten minutes until all that it keeps has reached its bound."""
 
 
 class Gauge(NamedTuple):
@@ -20,6 +26,8 @@ class Gauge(NamedTuple):
     threads: int
     files: float
     """MiB of its journal with log and index; 0 where it has none."""
+    content: float
+    """MiB of these that hold something."""
     log: float
     """KiB that it printed since it was looked at before."""
 
@@ -36,8 +44,19 @@ def look(running: Running, folder: Path | None) -> Gauge:
         len([*(here / "fd").iterdir()]),
         len([*(here / "task").iterdir()]),
         sum(file.stat().st_size for file in files) / MIB,
+        0.0 if folder is None else _content(folder / "journal.sqlite3") / MIB,
         log,
     )
+
+
+def _content(journal: Path) -> float:
+    """Return the bytes of its pages that are not free."""
+    with closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as db:
+        pages, free, size = (
+            db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+    return float((pages - free) * size)
 
 
 Sample = Mapping[str, Gauge]
@@ -73,7 +92,12 @@ def growing(samples: list[Sample]) -> list[str]:
     for name in middle.keys() & end.keys():
         was, now = middle[name], end[name]
         limits = Gauge(
-            was.memory * 1.1 + 4, was.descriptors + 16, was.threads + 8, was.files * 1.1 + 2, 0
+            was.memory * 1.1 + 4,
+            was.descriptors + 16,
+            was.threads + 8,
+            was.files * 1.1 + RESERVE,
+            was.content * 1.1 + FILLS,
+            0,
         )
         for what, before, after, limit in zip(Gauge._fields, was, now, limits, strict=True):
             if what != "log" and after > limit:
@@ -84,11 +108,14 @@ def growing(samples: list[Sample]) -> list[str]:
 def table(samples: list[Sample]) -> str:
     places = thirds(samples)
     lines = ["| process | what | start | middle | end |", "|---|---|---|---|---|"]
-    words = ("memory, MiB", "descriptors", "threads", "journal, MiB", "log, KiB between samples")
+    words = (
+        *("memory, MiB", "descriptors", "threads"),
+        *("journal, MiB", "of it in use, MiB", "log, KiB between samples"),
+    )
     for name in places[1]:
         for column, what in enumerate(words):
             values = [place[name][column] if name in place else 0 for place in places]
-            if any(values) or what != words[3]:
+            if any(values) or what not in words[3:5]:
                 told = " | ".join(
                     f"{value:.1f}" if value % 1 else f"{value:.0f}" for value in values
                 )

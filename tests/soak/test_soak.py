@@ -14,6 +14,7 @@ import trio
 
 from tests.postgres import server
 from tests.soak.__main__ import report, soak
+from tests.soak.faults import HILLS
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "120"))
 BRIEFLY = (600, 2.0) if os.environ.get("CI") else (45, 6.0)
@@ -28,7 +29,7 @@ def _run(home: Path, seconds: float, hurry: float) -> None:
     assert not found.wrong, told
     posted = found.ledger.delivered
     assert all(posted.get(channel) for channel in ("Satellite", "Cellular", "Radio")), told
-    assert len(found.ledger.faults) == 7 or seconds < 60, told
+    assert len(found.ledger.faults.keys() - {HILLS}) == 7 or seconds < 60, told
 
 
 def test_a_while_of_faults(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from tests.soak.ledger import Above, Post
 
 LATENCY = 0.02
 """Seconds of a satellite session; the real one takes half a minute."""
+LOSS = 0.1
+"""Of the packets on the air, but behind a hill."""
 FORGETS_SOON = Put("fieldagent.agent.agent:HOUSEKEEPING", 10.0)
 """Or a journal would not have reached its size within the hour."""
 
@@ -121,7 +123,7 @@ def world(home: Path, server: Server, kits: int) -> Iterator[World]:
         hubs = [Hub(each, settings) for each in homes]
         front = stack.enter_context(balancer([each.port for each in hubs]))
         administer(database, "webhook", "add", hooked.receiver.url, "--untried")
-        nodes = [*MODULE, "simulate", "node", "--link", str(home), "--loss", "0.1"]
+        nodes = [*MODULE, "simulate", "node", "--link", str(home), "--loss", str(LOSS)]
         air = stack.enter_context(Running([*nodes, "--bitrate", "100000"], "type `help`"))
         found = World(server, database, first, proof, front, hubs, homes[-1], settings, hooked, air)
         try:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.channels.tnc import DESTINATION
+from fieldagent.agent.radios.kiss import DESTINATION
 from fieldagent.wire import kiss
 from fieldagent.wire.ax25 import Callsign, Frame, decode, encode, read_call
 from fieldagent.wire.envelope import Ack, Entry

@@ -20,6 +20,7 @@ from fieldagent.wire.directip import (
     read_mo_confirmation,
     read_mobile_originated,
     read_mobile_terminated,
+    salvage_payload,
     take_message,
     write,
     write_mo_confirmation,
@@ -108,6 +109,30 @@ def test_damage_is_named(elements: str, why: str) -> None:
         read_mobile_originated(bytes.fromhex(elements))
 
 
+HEADER = "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
+SHORT_HEADER = "010017" + "000004d2" + IMEI_HEX + "00000000"
+NO_IMEI = "01001c" + "000004d2" + "41" * 15 + "00" + "0007" + "0002" + "6ab3e400"
+
+
+@pytest.mark.parametrize(
+    ("elements", "imei", "payload"),
+    [
+        ("020002" + "beef", "", "beef"),
+        ("020002" + "beef" + SHORT_HEADER, IMEI, "beef"),
+        (SHORT_HEADER + "020002" + "beef", IMEI, "beef"),
+        (NO_IMEI + "020002" + "beef", "", "beef"),
+        (HEADER + "0200ff" + "beef", IMEI, "beef"),
+        ("77ffff" + "beef", "", "77ffffbeef"),
+        ("be", "", "be"),
+        (NO_IMEI, "", ""),
+        (SHORT_HEADER + "020000", IMEI, ""),
+        ("020001aa" * 900, "", "aa"),
+    ],
+)
+def test_the_payload_of_a_damaged_message_is_found(elements: str, imei: str, payload: str) -> None:
+    assert salvage_payload(bytes.fromhex(elements)) == (imei, bytes.fromhex(payload))
+
+
 def test_another_version_and_an_endless_message_are_refused_at_once() -> None:
     with pytest.raises(RemoteProtocolError, match="begins with 71"):
         take_message(bytearray(b"GET / HTTP/1.1"))
@@ -132,6 +157,7 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
             read(data)
     with suppress(RemoteProtocolError):
         take_message(bytearray(data))
+    assert len(salvage_payload(data)[1]) <= len(data)
 
 
 @given(

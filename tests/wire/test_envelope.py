@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.package.package import CheckIn, Data, Location, Message, Waypoint
+from fieldagent.package import canned
+from fieldagent.package.package import (
+    CheckIn,
+    Data,
+    IncidentWord,
+    Location,
+    Message,
+    PositionSource,
+    Said,
+    Waypoint,
+)
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     EPOCH,
@@ -28,8 +39,10 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     SeenAt,
+    SentBy,
     Source,
     Unproved,
+    Way,
     decode,
     derive_key,
     digest_of,
@@ -37,6 +50,7 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.fragments import join, lacking, split
+from fieldagent.wire.incident_proof import proof_key, prove
 from fieldagent.wire.places import write_location
 
 TIME = 1_790_000_000
@@ -45,6 +59,7 @@ KEY, AIR_KEY = (derive_key(bytes(range(32)), direction) for direction in ("MO", 
 ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 DIGEST = bytes.fromhex("a1b2c3d4")
+PROOF_KEY = proof_key(bytes(range(32)))
 
 CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "message 7": ([Entry(7, Message("Camp reached"), TIME)], 0, None),
@@ -80,7 +95,57 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "report on 14 with digest": ([Entry(14, Report(3, frozenset({0, 2}), DIGEST), TIME)], 0, None),
     "receipt of 14 with digest": ([Entry(14, Receipt(digest=DIGEST), TIME)], 0, None),
     "receipt of 14 by 1 with digest": ([Entry(14, Receipt(1, DIGEST), TIME)], 0, None),
-    "receipt of 14, an SOS": ([Entry(14, Receipt(1, DIGEST), TIME, sos=True)], 0, None),
+    "SOS position 12 of the incident 8": (
+        [Entry(12, Location(46.5, 7.25, MOMENT), TIME, sos=True, back=4)],
+        0,
+        None,
+    ),
+    "the incident 8 is open": ([Entry(0, IncidentWord(8, Said.OPEN), TIME)], 0, None),
+    "the incident 8 is called off, number 13": (
+        [Entry(13, prove(IncidentWord(8, Said.CALLED_OFF), PROOF_KEY), TIME)],
+        0,
+        None,
+    ),
+    "Olga has seen the incident 8": (
+        [Entry(0, prove(IncidentWord(8, Said.SEEN, by="Olga", text="heli"), PROOF_KEY), TIME)],
+        0,
+        None,
+    ),
+    "canned words 1 as SOS message 9": ([Entry(9, Message("injury"), TIME, sos=True)], 0, None),
+    "canned words 30 as SOS message 10": (
+        [Entry(10, Message("bleeding"), TIME, sos=True, back=1)],
+        0,
+        None,
+    ),
+    "Olga has seen the incident 8, and says canned words 17": (
+        [
+            Entry(
+                0,
+                prove(IncidentWord(8, Said.SEEN, by="Olga", text="help is on its way"), PROOF_KEY),
+                TIME,
+            )
+        ],
+        0,
+        None,
+    ),
+    "SOS position 14 of the incident 8, by the browser": (
+        [
+            Entry(
+                14,
+                Location(46.5, 7.25, MOMENT, source=PositionSource.BROWSER),
+                TIME,
+                sos=True,
+                back=6,
+            )
+        ],
+        0,
+        None,
+    ),
+    "Ben, at station 5, has the incident 8 of station 7": (
+        [Entry(21, IncidentWord(8, Said.SEEN, 7, "Ben"), TIME)],
+        5,
+        None,
+    ),
     "12, 13 and 15 of station 7": (
         [Entry(12, Ack(7, 0, frozenset({0, 1, 3}), False, DIGEST))],
         5,
@@ -88,6 +153,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     ),
     "12 of station 7 is stored": ([Entry(12, Ack(7))], 5, None),
     "0 and 2 of 3 of 13": ([Entry(13, Ack(7, 3, frozenset({0, 2})))], 5, None),
+    "12 of station 7 goes no further": (
+        [Entry(12, Ack(7, digest=DIGEST, beyond=(9,)))],
+        5,
+        None,
+    ),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True))], 5, None),
     "station 7's callsign": ([Entry(0, Introduction(Identity("", "N0CALL-7", "")))], 7, None),
     "journal 70000001": ([Entry(70_000_001, JournalNumber(asks=True))], 0, None),
@@ -96,8 +166,14 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         1,
         None,
     ),
+    "the hub is behind two others": ([Entry(0, Way(2, 5))], 5, None),
+    "message 7 of station 7 again": (
+        [Entry(0, SentBy(7, 1), TIME), Entry(7, Message("Camp reached"), TIME)],
+        5,
+        None,
+    ),
     "SOS message 12 of station 7": (
-        [Entry(12, Message("help"), TIME, sos=True), Entry(0, RelayRequest())],
+        [Entry(12, Message("help"), TIME, sos=True), Entry(0, RelayRequest(0))],
         7,
         None,
     ),
@@ -181,22 +257,75 @@ def test_reads_the_vectors(name: str) -> None:
         Fragment,
         Ack,
         RelayRequest,
+        SentBy,
         Source,
+        Way,
         Unproved,
         Contact,
         SeenAt,
     )
     expected = [
-        Entry(e.sequence, e.content, EPOCH if isinstance(e.content, untimed) else e.time, e.sos)
+        Entry(
+            e.sequence,
+            e.content,
+            EPOCH if isinstance(e.content, untimed) else e.time,
+            e.sos,
+            e.back,
+        )
         for e in entries
     ]
     assert (list(envelope.entries), envelope.origin) == (expected, origin)
     assert not envelope.not_understood
 
 
+@pytest.mark.parametrize("name", CONTENTS)
+def test_whatever_is_packed_is_read_as_it_was(name: str) -> None:
+    """Over satellite: what a kit cannot read of a dispatcher's answer reaches nobody."""
+    entries, origin, _key = CONTENTS[name]
+    plain = decode(encode(entries, origin=origin))
+    packed = decode(encode(entries, origin=origin, packed=True))
+    assert not packed.not_understood
+    assert sorted(packed.entries, key=str) == sorted(plain.entries, key=str)
+
+
+def said_packed() -> Iterator[Entry]:
+    """Each kind of item that people say words in."""
+    words = "Help is on its way, the helicopter comes at noon"
+    yield Entry(7, Message(words), TIME)
+    yield Entry(7, Message(words), TIME, sos=True)
+    yield Entry(7, Waypoint(46.5, 7.25, words, MOMENT, words), TIME)
+    for says in Said:
+        yield Entry(0, IncidentWord(8, says, 7, words, words), TIME)
+
+
+@pytest.mark.parametrize("entry", [*said_packed()], ids=str)
+def test_long_words_are_read_as_they_were_packed(entry: Entry) -> None:
+    assert decode(encode([entry], packed=True)).entries == (entry,)
+
+
+def test_the_canned_words_are_those_described() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    _, _, section = text.partition("\n## Canned words\n")
+    rows = re.findall(r"(?<=[|]) (\d+) \| ([^|]+?) (?=[|])", section.partition("\n## ")[0])
+    assert {int(number): words for number, words in rows} == canned.NUMBERS
+    lists = (canned.RAISED, canned.FROM_KIT, canned.FROM_HELPERS, canned.FROM_DESK)
+    assert {words for each in lists for words in each} == {*canned.NUMBERS.values()} - {"SOS"}
+
+
+@pytest.mark.parametrize("number", range(256))
+def test_canned_words_take_a_byte_or_two_and_stay_what_they_are(number: int) -> None:
+    """Also those of a later version, which a kit carries on."""
+    words = canned.words_of(number)
+    entry = Entry(9, Message(words), TIME, sos=True)
+    body = encode([entry])
+    assert len(body) == len(encode([replace(entry, content=Message(""))])) + (number > 23)
+    assert decode(body).entries == (entry,)
+    assert words.lower() == words or words == "SOS"
+
+
 def test_what_a_confirmation_bears_is_the_items_own() -> None:
     one, other = Entry(7, Message("help"), TIME, sos=True), Entry(7, Message("hello"), TIME)
-    assert digest_of(one).hex() == "7bd0e095"
+    assert digest_of(one).hex() == "18739dab"
     assert len({digest_of(one), digest_of(other), digest_of(replace(one, sequence=8))}) == 3
 
 
@@ -237,9 +366,14 @@ locations = st.builds(
     st.none() | st.integers(0, 100_000).map(lambda n: n / 10),
     st.none() | st.integers(0, 359).map(float),
 )
+sourced = st.builds(replace, locations, source=st.sampled_from(PositionSource))
 waypoints = st.builds(Waypoint, latitudes, longitudes, texts, st.none(), st.none() | texts)
 items = st.one_of(
-    st.builds(Message, texts), locations, waypoints, st.builds(Data, st.binary(max_size=400))
+    st.builds(Message, texts),
+    locations,
+    sourced,
+    waypoints,
+    st.builds(Data, st.binary(max_size=400)),
 )
 
 
@@ -328,7 +462,7 @@ def test_with_a_key_an_untagged_message_is_refused() -> None:
 @given(entries().filter(lambda entry: isinstance(entry.content, Location)))
 def test_a_position_keeps_to_the_yardstick(entry: Entry) -> None:
     assert isinstance(entry.content, Location)
-    members = [0, *write_location(entry.content)]
+    members = [0, *write_location(replace(entry.content, source=None))]
     assert len(b"".join(cbor2.dumps(member) for member in members)) <= 18 + 4 * (
         (entry.content.altitude or 0) > 65535 or (entry.content.speed_over_ground or 0) > 6553
     )

@@ -17,6 +17,7 @@ TPV = (
     b'"ept":0.005,"lat":47.000500000,"lon":8.000000000,"altHAE":592.3000,"altMSL":545.4000,'
     b'"alt":545.4000,"track":84.4000,"speed":15.022,"climb":0.000,"eph":17.100}'
 )
+SATELLITE = b'{"PRN":1,"el":14.0,"az":220.0,"ss":36.0,"used":true,"gnssid":0,"svid":1}'
 TIME = 1_795_168_810.0
 
 
@@ -43,6 +44,7 @@ TIME = 1_795_168_810.0
         (b'{"class":"TPV"}', NoFix()),
         (b'{"class":"VERSION","release":"3.22"}', None),
         (b'{"class":"SKY","satellites":[]}', None),
+        (b'{"class":"SKY","satellites":[' + b",".join([SATELLITE] * 140) + b"]}", None),
         (b"{}", None),
     ],
 )
@@ -60,6 +62,7 @@ def test_lines(line: bytes, report: GpsReport) -> None:
         b"\xff",
         b"[" * LINE_BYTES,
         b'{"class":' * 1800,
+        b'{"class":"SKY","satellites":' + b"[" * 20 + b"]" * 20 + b"}",
         b'{"class":"ERROR","message":"no"}',
     ],
     ids=lambda line: repr(line[:20]),

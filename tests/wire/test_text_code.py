@@ -126,7 +126,7 @@ def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
     beside = replace(sent, sequence=8, sos=False)
     assert encode([sent], packed=True) == encode([sent])
     _, _, _, sos, other = cbor2.loads(encode([sent, beside], packed=True))
-    assert isinstance(sos[3], str) and isinstance(other[3], bytes)
+    assert isinstance(sos[4], str) and isinstance(other[3], bytes)
 
 
 def test_a_large_envelope_holds_no_packed_text() -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.package.package import CheckIn, Item, Location, Message, Package, Waypoint
+from fieldagent.package.package import (
+    CheckIn,
+    IncidentWord,
+    Item,
+    Location,
+    Message,
+    Package,
+    Waypoint,
+)
+from fieldagent.package.payload import incident_text
 from fieldagent.package.writing import kind_of, minutes_in_words
 
 TEXT_MAX = 500
@@ -37,6 +46,8 @@ def _text(item: Item | CheckIn) -> str | None:
         return item.content
     if isinstance(item, Waypoint):
         return item.name if item.notes is None else f"{item.name}: {item.notes}"
+    if isinstance(item, IncidentWord):
+        return incident_text(item)
     if isinstance(item, CheckIn):
         return "done" if item.within is None else f"a word every {minutes_in_words(item.within)}"
     return None

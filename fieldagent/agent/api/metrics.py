@@ -25,7 +25,7 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
     letters, journal = status["deadLetters"], status["journal"]
     for name, kind, about, value, unit in (
         ("uptime_seconds", "gauge", "Since the agent began.", status["uptime"], "seconds"),
-        ("sos_active", "gauge", "SOS that nobody has confirmed.", status["sos"]["active"], ""),
+        ("sos_active", "gauge", "1 while an SOS of this kit is open.", status["sos"]["active"], ""),
         ("journal_commits", "counter", "Since the agent began.", journal["commits"], ""),
         ("journal_full", "gauge", "1 while the disk has no room.", journal["full"], ""),
         ("journal_losses", "gauge", "What damage has cost, entries.", len(journal["losses"]), ""),
@@ -53,6 +53,12 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         ("signal_bars", "signal", "Signal, 0 to 5; absent while unknown.", "bars"),
         ("sent_today_bytes", "bytesToday", "Sent since midnight UTC.", "bytes"),
         ("credits_today", "creditsToday", "Spent since midnight UTC.", ""),
+        (
+            "credits_doubtful_today",
+            "creditsDoubtfulToday",
+            "Beside these, may have been paid: copies of what may have left.",
+            "",
+        ),
         ("credits_per_day", "creditsPerDay", "The budget; absent where there is none.", ""),
         ("last_success_timestamp_seconds", "lastSuccess", "The last transmission.", "seconds"),
     ):
@@ -62,6 +68,12 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
             if channel.get(member) is not None
         ]
         yield Family(name, "gauge", about, samples, unit)
+    steps = [
+        Sample(channel["healingSteps"], {"channel": each})
+        for each, channel in channels.items()
+        if "healingSteps" in channel
+    ]
+    yield Family("healing_steps", "counter", "Steps to bring a silent modem back.", steps)
     states = [
         Sample(
             state.value == link["state"], {"channel": each, "fieldagent_link_state": state.value}
@@ -94,6 +106,8 @@ def _counted(journal: Journal) -> Iterator[Family]:
     )
     cost = [Sample(each.credits, {"channel": channel}) for channel, each in spent.items()]
     yield Family("credits", "counter", "Spent since the journal began.", cost)
+    doubtful = [Sample(each.doubtful, {"channel": channel}) for channel, each in spent.items()]
+    yield Family("credits_doubtful", "counter", "Beside these, may have been paid.", doubtful)
     yield Family(
         "delivery_latency_seconds",
         "histogram",

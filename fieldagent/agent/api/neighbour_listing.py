@@ -20,6 +20,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     if station is None:
         return {"station": None, "neighbours": []}
     names = inbound.station_names(journal)
+    ways = station.words.ways.known()
     in_earshot = set(station.neighbours.in_earshot())
     found = [
         {
@@ -30,7 +31,8 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "inEarshot": number in in_earshot,
             "rssi": each.rssi,
             "snr": each.snr,
-            "hub": each.hub,
+            "hub": None if number not in ways else ways[number] == 0,
+            "hopsToHub": ways.get(number),
             "radioKey": station.key_change.name_of(each.key),
         }
         for number, each in reversed(station.neighbours.known.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
@@ -21,16 +21,18 @@ from fieldagent.agent.api import (
     signals,
 )
 from fieldagent.agent.api.content import content
+from fieldagent.agent.api.sos import IncidentApi
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
-from fieldagent.agent.journal import dead_letters, history, inbound, outbound, sos
+from fieldagent.agent.journal import dead_letters, history, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
-from fieldagent.agent.outbound.standing import Standing, UnknownPackage, standing_of
+from fieldagent.agent.outbound.standing import Standing, UnknownPackage
 from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.http import openapi, openmetrics, server_sent
@@ -45,7 +47,7 @@ from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.reading import INT32, KINDS, InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
-from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.wording import counted
 
@@ -67,6 +69,9 @@ class Condition(Protocol):
     def healthy(self) -> str | None:
         """None when it works; else what is wrong, in a sentence."""
 
+    def channels_gone(self) -> Sequence[str]:
+        """Channels that have been away for an hour, each with why."""
+
 
 class LocalApi:
     """Handlers for `http.routes`; every error leaves as a Problem."""
@@ -85,10 +90,10 @@ class LocalApi:
             Route("GET", "/api/package/{id}", _guarded(self.look)),
             Route("POST", "/api/package/{id}/cancel", _guarded(self.cancel)),
             Route("DELETE", "/api/package/{id}", _guarded(self.cancel)),
-            Route("GET", "/api/sos", _guarded(self.sos_status)),
-            Route("DELETE", "/api/sos", _guarded(self.call_off)),
+            *(Route(*where, _guarded(handler)) for where, handler in self._sos().items()),
             Route("POST", "/api/check-in", _guarded(partial(_begin_check_in, self._parts))),
             Route("DELETE", "/api/check-in", _guarded(partial(_end_check_in, self._parts))),
+            Route("POST", "/api/satellite/retry", _guarded(partial(_retry_satellite, self._parts))),
             Route("GET", "/api/queue", _guarded(self.queue)),
             Route("DELETE", "/api/queue", _guarded(self.clear)),
             Route("GET", "/api/inbound", _guarded(self.inbound)),
@@ -104,6 +109,16 @@ class LocalApi:
             *web_page.routes(),
         ]
 
+    def _sos(self) -> dict[tuple[str, str], Handler]:
+        sos = IncidentApi(self._parts)
+        return {
+            ("POST", "/api/sos"): sos.raise_one,
+            ("GET", "/api/sos"): sos.look,
+            ("GET", "/api/sos/words"): sos.words,
+            ("DELETE", "/api/sos"): sos.call_off,
+            ("POST", "/api/sos/{station}/{number}/take"): sos.take,
+        }
+
     async def send(self, request: Request) -> Response:
         """Waits for the terminal status; by `Prefer: wait=N` no longer than that, while the Package
         goes on."""
@@ -111,17 +126,19 @@ class LocalApi:
         seconds = preferred_wait(request.headers)
         outcome = self._parts.endings.outcome
         if seconds is None:
-            return json_response(_answer(await outcome(standing.sequence)))
+            return json_response(_kept(self._journal, _answer(await outcome(standing.sequence))))
         applied = ("Preference-Applied", f"wait={seconds}")
         with waits.move_on_after(seconds):
             standing = await outcome(standing.sequence)
         if standing.status is not None:
-            return json_response(_answer(standing), headers=(applied,))
-        return json_response(_progress(standing), 202, (_location(standing), applied))
+            return json_response(_kept(self._journal, _answer(standing)), headers=(applied,))
+        return json_response(
+            _kept(self._journal, _progress(standing)), 202, (_location(standing), applied)
+        )
 
     async def enqueue(self, request: Request) -> Response:
         standing = await self._accept(request)
-        return json_response(_progress(standing), 202, (_location(standing),))
+        return json_response(_kept(self._journal, _progress(standing)), 202, (_location(standing),))
 
     async def cost(self, request: Request) -> Response:
         """Nothing is queued: what the Package would take."""
@@ -166,7 +183,7 @@ class LocalApi:
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return json_response(
             {
-                **_progress(standing),
+                **_kept(self._journal, _progress(standing)),
                 **said,
                 "channels": _waiting(self._parts).legs_json(standing.sequence, standing.legs),
                 "receipts": receipts,
@@ -177,14 +194,6 @@ class LocalApi:
                 "story": story,
             }
         )
-
-    async def sos_status(self, request: Request) -> Response:
-        declared = [standing_of(self._journal, each) for each in sos.declared(self._journal)]
-        return json_response({"packages": [_progress(each) for each in declared]})
-
-    async def call_off(self, request: Request) -> Response:
-        ended = await self._parts.cancellation.call_off()
-        return json_response({"packages": [_progress(each) for each in ended]})
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
         if request.body.strip() not in (b"", b"{}"):
@@ -264,6 +273,8 @@ class LocalApi:
 
     async def health(self, request: Request) -> Response:
         trouble = self._condition.healthy()
+        if trouble is None and (gone := self._condition.channels_gone()):
+            return json_response({"status": "DEGRADED", "reason": "; ".join(gone)})
         if trouble is None:
             return json_response({"status": "UP"})
         return json_response({"status": "DOWN", "reason": trouble}, 503)
@@ -294,11 +305,17 @@ def _guarded(handler: Handler) -> Handler:
 
     async def guarded(request: Request, **parts: str) -> Response:
         try:
-            return await handler(request, **parts)
+            with _faults_told():
+                return await handler(request, **parts)
+        except KeyReused as reused:
+            raise Problem(422, detail=str(reused)) from None
         except UnknownPackage as unknown:
             raise Problem(404, detail=str(unknown)) from None
         except AgentStopping as stopped:
             raise Problem(503, detail=str(stopped), headers=(("Retry-After", "10"),)) from None
+        except NotOnDisk as away:
+            detail = f"nothing was accepted but an SOS, which is sent from memory: {away}"
+            raise Problem(507, detail=detail) from None
         except StoreFull as full:
             detail = f"nothing was accepted: {full}; free some space and post it again"
             raise Problem(507, detail=detail) from None
@@ -310,9 +327,17 @@ def _guarded(handler: Handler) -> Handler:
 
 
 async def _begin_check_in(parts: Parts, request: Request) -> Response:
-    with _faults_told():
-        standing = await check_in.begin(parts, request)
+    standing = await check_in.begin(parts, request)
     return json_response(_progress(standing), 202, (_location(standing),))
+
+
+async def _retry_satellite(parts: Parts, request: Request) -> Response:
+    """A person sees the sky: the modem tries now what waits."""
+    outbox = parts.outboxes.get(Channel.SATELLITE)
+    if outbox is None:
+        raise Problem(409, detail="no satellite modem is configured: set satellite-port")
+    outbox.link.ask()
+    return json_response({"queued": len(outbox)}, 202)
 
 
 async def _end_check_in(parts: Parts, request: Request) -> Response:
@@ -321,8 +346,7 @@ async def _end_check_in(parts: Parts, request: Request) -> Response:
 
 
 def _package(body: bytes) -> Package:
-    with _faults_told():
-        return parse_package(body)
+    return parse_package(body)
 
 
 @contextmanager
@@ -348,6 +372,12 @@ def _channel(request: Request, *others: str) -> Channel | None:
     refuse_others(request, ("channel", *others))
     value = one_of(request, "channel", tuple(Channel))
     return None if value is None else Channel(value)
+
+
+def _kept(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
+    """With why it is not on the disk, where it is not."""
+    why = journal.not_on_disk
+    return {**answer, "notOnDisk": why} if why else answer
 
 
 def _answer(standing: Standing) -> dict[str, Any]:

@@ -8,7 +8,7 @@ there are, the longer. While one sends a round of fragments the others keep quie
 from __future__ import annotations
 
 from dataclasses import field
-from math import inf
+from math import exp, inf, log
 from typing import NamedTuple
 
 from fieldagent.system.lazy_dataclass import dataclass
@@ -40,6 +40,14 @@ MEAN_SHARE, STRAY_SHARE, STRAYS = 1 / 8, 1 / 4, 4.0
 """What one answer counts for, and how many times as far as usual it may stray (RFC 6298, 2.3)."""
 
 
+def backoff(share: float, most: float, crowd: int) -> float:
+    """Seconds at random, up to `most`, until one of a crowd says what any of them could: early with
+    few, late with most, so that about one begins and the others hear it (RFC 5401, RandomBackoff).
+    """
+    steep = log(max(1, crowd)) + 1
+    return most / steep * log(share * (exp(steep) - 1) + 1)
+
+
 class AirTurn(NamedTuple):
     """What a packet says of whose turn it is."""
 
@@ -47,15 +55,26 @@ class AirTurn(NamedTuple):
     """Fragments that its sender may add at once."""
     crowd: int = 1
     """Stations in earshot."""
+    known: bool = False
+    """It is a station's of ours."""
 
 
 @dataclass(slots=True)
 class AirPace:
     on_air: float = 0.0
     """Seconds that the slowest of the last packets took."""
+    mute: int = 0
+    """Packets in a row of which the radio did not say what became."""
     _turn: AirTurn = field(default_factory=AirTurn)
     """What the last packet said."""
     _heard_at: float = -inf
+    _met_at: float = -inf
+    """When a station of ours was heard last."""
+    _missed: bool = False
+    """Something was not answered since what waits was hastened."""
+    _vain: int = 0
+    """Misses since the last answer, a few seconds apart, though somebody was heard."""
+    _vain_at: float = -inf
     _spacing: float = SPACING
     _answered_at: float = -inf
     _mean: float = 0.0
@@ -68,6 +87,23 @@ class AirPace:
             # Of those in between some may be lost.
             self._spacing = min(since, self._spacing * 1.2)
         self._turn, self._heard_at = turn, now
+        if turn.known:
+            if now - self._met_at > LATELY:
+                self._vain = 0
+            self._met_at = now
+
+    def note_missed(self, now: float) -> None:
+        """Nobody answered in time."""
+        self._missed = True
+        if now - self._met_at < LATELY and now - self._vain_at >= AGAIN_FIRST:
+            self._vain, self._vain_at = self._vain + 1, now
+
+    def take_hastening(self) -> bool:
+        """Whether what waits for its next try may go at once, as somebody is heard again. Not
+        towards who hears nothing of us, time after time."""
+        hastens = self._missed and self._vain < PRODS
+        self._missed = False
+        return hastens
 
     def note_transmitted(self, seconds: float) -> None:
         self.on_air = max(seconds, self.on_air * 0.8)
@@ -75,7 +111,7 @@ class AirPace:
 
     def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
         """It took that long; of a round since all of it had left."""
-        self._answered_at = now
+        self._answered_at, self._vain = now, 0
         if not self._mean:
             self._mean, self._stray = seconds, seconds / 2
         if not part:
@@ -98,11 +134,14 @@ class AirPace:
 
     def again(self, tries: int, now: float, share: float, *, urgent: bool, part: bool) -> float:
         """Seconds until what nobody answered goes again."""
+        since = self._answered_at
         if part and now - self._heard_at < LATELY:
             if tries < PRODS:
                 return 0.0
             tries -= PRODS
+        elif self._vain < PRODS:
+            since = max(since, self._met_at)
         longest = URGENT_AGAIN_MAX if urgent else AGAIN_MAX
-        # Towards who answered lately it does not double, but grows with the silence.
-        silence = max(2 * AGAIN_FIRST, (now - self._answered_at) / 2)
+        # Towards who answered or was heard lately it does not double, but grows with the silence.
+        silence = max(2 * AGAIN_FIRST, (now - since) / 2)
         return (0.5 + 0.5 * share) * min(longest, AGAIN_FIRST * 2.0 ** min(tries, 10), silence)

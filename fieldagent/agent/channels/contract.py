@@ -16,6 +16,7 @@ from typing import Protocol
 
 import trio
 
+from fieldagent.agent.channels.air_time import AirTime
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.outcome import Outcome
 
@@ -43,7 +44,9 @@ SIGNALS_KEPT, SIGNAL_EVERY = 240, 60.0
 class ChannelLink:
     """A channel's present condition: written by its driver alone, read by the local API."""
 
-    state: LinkState = LinkState.STARTING
+    _state: LinkState = LinkState.STARTING
+    away_since: float | None = None
+    """Since when the channel is ABSENT, by trio's clock; None while it is not."""
     reason: str = ""
     signal: int | None = None
     """Bars, 0 to 5; None while unknown."""
@@ -61,6 +64,33 @@ class ChannelLink:
         default_factory=lambda: deque(maxlen=SIGNALS_KEPT)
     )
     """Each stands until the next; by trio's clock."""
+
+    air_time: AirTime = field(default_factory=AirTime)
+    """Of a radio that counts it; it outlives the radio's line."""
+
+    _asked: trio.Event = field(default_factory=trio.Event)
+
+    @property
+    def state(self) -> LinkState:
+        """What the channel is doing."""
+        return self._state
+
+    @state.setter
+    def state(self, state: LinkState) -> None:
+        self._state = state
+        if state is not LinkState.ABSENT:
+            self.away_since = None
+        elif self.away_since is None:
+            self.away_since = trio.current_time()
+
+    def ask(self) -> None:
+        """A person who sees the sky asks for another try now."""
+        self._asked.set()
+        self._asked = trio.Event()
+
+    async def asked(self) -> None:
+        """Wait until somebody does."""
+        await self._asked.wait()
 
     def note_signal(self, bars: int | None) -> None:
         """Of several within `SIGNAL_EVERY` the last is kept."""
@@ -124,6 +154,9 @@ class Outbox(Protocol):
 
     async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
         """Record that the modem is about to send this under this number."""
+
+    async def note_copy(self, transmission: Transmission) -> None:
+        """Write down that it goes a second time, as nobody knows whether it has left."""
 
     async def settle(
         self,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import trio
 
-from fieldagent.agent import outcomes
+from fieldagent.agent import outcomes, update_news
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.from_afar import OFFER, PROGRAM_OFFER
+from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_dataclass import dataclass
@@ -113,13 +113,17 @@ class KitNotes:
             return
         log.info("the hub brings %s: %s looks at it", offer.what, UNITS[offer.file])
         try:
-            put = partial(put_file, self.state_directory / offer.file, body)
-            await trio.to_thread.run_sync(put)
+            await trio.to_thread.run_sync(partial(self._leave, offer, body))
         except OSError as error:
             log.warning("%s cannot be kept, the hub brings it again: %s", offer.what, error)
             return
         self.watch_until = trio.current_time() + MAY_CHANGE
         self.offered.set()
+
+    def _leave(self, offer: _Brought, body: bytes) -> None:
+        put_file(self.state_directory / offer.file, body)
+        if offer.address:
+            update_news.note_offer(self.state_directory, offer.address)
 
 
 def _modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
@@ -146,6 +150,8 @@ class _Brought(NamedTuple):
     """Where it is left."""
     what: str
     """In words."""
+    address: str = ""
+    """Where the program is."""
 
 
 def _read(body: bytes) -> _Brought | None:
@@ -157,8 +163,8 @@ def _read(body: bytes) -> _Brought | None:
             case SettingsOffer(text):
                 number = read_change(text).number
                 return _Brought(number, OFFER, f"settings {number}")
-            case ProgramOffer(number, version):
-                return _Brought(number, PROGRAM_OFFER, f"version {version}")
+            case ProgramOffer(number, version, url):
+                return _Brought(number, PROGRAM_OFFER, f"version {version}", url)
     except (RemoteProtocolError, NotAChange) as error:
         log.warning("a note of the hub cannot be read: %s", error)
     return None

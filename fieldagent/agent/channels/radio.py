@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random as randomness
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from math import inf
@@ -21,13 +21,14 @@ from fieldagent.agent.channels.air_pace import WINDOW, AirPace
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Transmission
 from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
+    UNSENT,
     AirReception,
     RadioLost,
     RadioModem,
     RadioOutbox,
     TransmitResult,
 )
-from fieldagent.agent.channels.reopening import keep_open
+from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -41,8 +42,11 @@ ROUND_MAX = 300.0
 """Seconds in which a round of fragments has left."""
 FOLLOWS_WITHIN = 1.0
 """Seconds after which a fragment that was to follow does not: its Package was withdrawn."""
-TRANSMIT_MAX = 120.0
-"""Seconds in which a radio says what became of a packet."""
+TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
+"""Seconds in which a radio says what became of a packet, and after which what is urgent waits no
+longer for that."""
+MUTE_MAX = 3
+"""Packets in a row of which it says nothing, after which the radio is opened anew."""
 LOOK_EVERY = 60.0
 ECHOES = 64
 """Packets."""
@@ -56,6 +60,7 @@ async def run(
     *,
     random: randomness.Random,
     packet_bytes: int = AIR_BYTES,
+    heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one radio for ever: absent, unplugged or without power, it goes on.
@@ -75,7 +80,7 @@ async def run(
     def tell(error: BaseException) -> None:
         _show(link, LinkState.ABSENT, str(error))
 
-    await keep_open(work, (RadioLost, PortLost), tell, progress, link)
+    await keep_open(work, (RadioLost, PortLost), tell, progress, link, heal)
 
 
 def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
@@ -127,6 +132,8 @@ class RadioDriver:
             with trio.CancelScope(shield=True):  # as quick as the disk, and whole
                 turn = await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
             self.pace.note_heard(turn, heard_at)
+            if turn.known and self.pace.take_hastening():
+                self.outbox.try_again()
             self.pause.cancel()
 
     async def _show_life(self) -> NoReturn:
@@ -163,23 +170,45 @@ class RadioDriver:
         try:
             self.link.state = LinkState.BUSY
             self.said.append(transmission.body)
-            with trio.move_on_after(TRANSMIT_MAX):
-                result = await self.air.transmit(transmission.body, urgent=transmission.urgent)
-            if result is not TransmitResult.DROPPED and transmission.answerable:
+            result = await self._give(transmission)
+            if result not in UNSENT and transmission.answerable:
                 self.waiting += 1
                 flights.start_soon(self._await_answer, transmission, self.round)
                 settled = True
         finally:
             if not settled:
-                sent = result is not TransmitResult.DROPPED and not transmission.answerable
-                await self._settle(transmission, sent, "the radio gave it up", BUSY)
-        busy = result is TransmitResult.DROPPED
-        if busy:
+                sent = result not in UNSENT and not transmission.answerable
+                why = UNSENT.get(result, "the radio gave it up")
+                await self._settle(transmission, sent, why, BUSY)
+        if result is TransmitResult.DROPPED:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
-        else:
+        elif result is not TransmitResult.SPENT:
             self.pace.note_transmitted(trio.current_time() - began)
-        self.link.state = LinkState.NO_SERVICE if busy else LinkState.READY
-        self.link.reason = "the channel is busy" if busy else ""
+        self.link.state = LinkState.NO_SERVICE if result in UNSENT else LinkState.READY
+        self.link.reason = UNSENT.get(result, "")
+
+    async def _give(self, transmission: Transmission) -> TransmitResult:
+        """Give it to the radio, and return what that says became of it. Raises RadioLost."""
+        with trio.move_on_after(TRANSMIT_MAX) as limit:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._pass_urgent, transmission, limit)
+                result = await self.air.transmit(transmission.body, urgent=transmission.urgent)
+                nursery.cancel_scope.cancel()
+        if not limit.cancelled_caught:
+            self.pace.mute = 0
+            return result
+        self.pace.mute += 1
+        if self.pace.mute < MUTE_MAX:
+            return TransmitResult.UNKNOWN
+        self.pace.mute = 0
+        raise RadioLost(f"the radio does not say what became of {MUTE_MAX} packets, one by one")
+
+    async def _pass_urgent(self, transmission: Transmission, limit: trio.CancelScope) -> None:
+        """An SOS waits no longer for the radio's word on another packet, or on its own."""
+        await trio.sleep(URGENT_MAX)
+        if not transmission.urgent:
+            await self.outbox.ready(urgent=True)
+        limit.cancel()
 
     async def _await_answer(self, transmission: Transmission, round_over: trio.Event) -> None:
         answered = missed = False
@@ -195,6 +224,8 @@ class RadioDriver:
             now = trio.current_time()
             if answered or missed:
                 pace.note_answered(now, now - began, part=part)
+            else:
+                pace.note_missed(now)
             self.waiting -= 1
             self.pause.cancel()
             wait = 0.0

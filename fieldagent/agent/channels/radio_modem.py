@@ -1,7 +1,7 @@
 """What a radio promises the Radio channel: packets go out, packets come in, and none is sure.
 
-A node on the node link and a KISS modem are each opened as a `RadioModem`; whatever must be certain
-is made so above, between agents.
+Each radio of `agent/radios/` is opened as a `RadioModem`; whatever must be certain is made so
+above, between agents.
 """
 
 from __future__ import annotations
@@ -37,6 +37,15 @@ class TransmitResult(Enum):
     """The radio gave it up: the channel was busy, or its rules forbade it."""
     UNKNOWN = "unknown"
     """It may have been transmitted."""
+    SPENT = "spent"
+    """The radio may not be on the air for longer in this hour."""
+
+
+UNSENT = {
+    TransmitResult.DROPPED: "the channel is busy",
+    TransmitResult.SPENT: "the air-time of this hour is spent; an SOS goes all the same",
+}
+"""What did not go on the air, and why, for people."""
 
 
 class HeardPacket(NamedTuple):
@@ -89,3 +98,6 @@ class RadioOutbox(Outbox, Protocol):
     async def acknowledged(self, transmission: Transmission) -> bool:
         """Wait until a station says that it has all of it; False when what a station says of a
         later one shows that this one was missed."""
+
+    def try_again(self) -> None:
+        """What waits for its next try, as nobody answered, goes at once."""

@@ -1,4 +1,4 @@
-"""The recovery command: what a user knows that brings a stuck modem back."""
+"""A channel's recovery command: what a user knows that brings a stuck modem back."""
 
 from __future__ import annotations
 
@@ -24,8 +24,14 @@ class Recovery:
 
 
 async def recover(command: str) -> None:
-    """Run it through /bin/sh in its own process group; what it prints goes to our log's place."""
+    """Bring the way to the hub back."""
     log.warning("the hub stays out of reach: running cellular-recovery-command")
+    await run_command("cellular-recovery-command", command)
+
+
+async def run_command(setting: str, command: str) -> None:
+    """Run what this setting names through /bin/sh in its own process group; what it prints goes to
+    our log's place."""
     try:
         process = await trio.lowlevel.open_process(
             ["/bin/sh", "-c", command],
@@ -34,12 +40,12 @@ async def recover(command: str) -> None:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        log.error("cellular-recovery-command could not be started: %s", error)
+        log.error("%s could not be started: %s", setting, error)
     else:
-        await _attend(process)
+        await _attend(setting, process)
 
 
-async def _attend(process: trio.Process) -> None:
+async def _attend(setting: str, process: trio.Process) -> None:
     with trio.move_on_after(DEADLINE) as deadline:
         try:
             await process.wait()
@@ -47,8 +53,8 @@ async def _attend(process: trio.Process) -> None:
             if process.returncode is None:
                 await end_group(process)
     if deadline.cancelled_caught:
-        log.error("cellular-recovery-command did not end within %g s and was ended", DEADLINE)
+        log.error("%s did not end within %g s and was ended", setting, DEADLINE)
     elif process.returncode:
-        log.error("cellular-recovery-command failed (exit %d)", process.returncode)
+        log.error("%s failed (exit %d)", setting, process.returncode)
     else:
-        log.info("cellular-recovery-command has ended")
+        log.info("%s has ended", setting)

@@ -18,17 +18,24 @@ STEADY = 60.0
 refuses something is not opened each second."""
 
 
+async def no_healing() -> bool:
+    """Leave the device as it is, and say that nothing was done."""
+    return False
+
+
 async def keep_open(
     work: Callable[[], Awaitable[None]],
     lost: tuple[type[Exception], ...],
     tell: Callable[[BaseException], None],
     progress: Callable[[], None],
     link: ChannelLink,
+    heal: Callable[[], Awaitable[bool]] = no_healing,
 ) -> NoReturn:
     """`work` opens the device and works with it until it raises one of `lost`, which `tell` is
     told.
 
-    `progress` is called before each try.
+    `progress` is called before each try, and `heal` after each that failed. It tells whether it did
+    something, so that another try is worth while soon, and takes two minutes and a half at most.
     """
     tries = 0
     while True:
@@ -38,7 +45,8 @@ async def keep_open(
             await work()
         except* lost as trouble:
             tell(first_error(trouble))
-        if trio.current_time() - began >= STEADY:
+        steady = trio.current_time() - began >= STEADY
+        if await heal() or steady:
             tries = 0
         pause = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]
         link.next_look = link.next_urgent = trio.current_time() + pause

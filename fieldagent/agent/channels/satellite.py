@@ -32,12 +32,13 @@ from fieldagent.agent.channels.contract import (
     Reception,
     Transmission,
 )
-from fieldagent.agent.channels.reopening import keep_open
+from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_pace import WITHHELD, GatewayMailbox, LinkRest
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.wording import counted
 from fieldagent.wire import sbd
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.errors import RemoteProtocolError
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 60.0
 """Seconds between two looks at an idle modem, for a ring that was missed or a reset."""
+HOLD_EACH = 10
+"""Of how many looks one asks whether the modem's settings stand."""
 NO_SERVICE_WAIT = 120.0
 """Seconds after which a session is tried although the modem sees no network."""
 READ_TRIES = 5
@@ -67,16 +70,23 @@ async def run(
     pace: Pace,
     *,
     baud: int = 19200,
+    registers: bool = True,
+    heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one modem for ever: absent, unplugged, without power or account, it goes on.
 
-    `pace` is what earlier runs left; `progress` is called at least once a minute and a half.
+    `pace` is what earlier runs left; `progress` is called at least once a minute and a half. Where
+    the modem `registers`, it does so by itself wherever it was carried.
     """
+    more = (sbd.REGISTRATION,) if registers else ()
 
     async def work() -> None:
-        async with open_modem(port, baud, link) as modem:
-            await SatelliteDriver(modem, outbox, reception, link, pace, progress).work()
+        async with open_modem(port, baud, link, *more) as modem:
+            driver = SatelliteDriver(modem, outbox, reception, link, pace, progress)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_obey, link, pace, modem)
+                await driver.work()
 
     await keep_open(
         work,
@@ -84,7 +94,16 @@ async def run(
         partial(_absent, link),
         progress,
         link,
+        heal,
     )
+
+
+async def _obey(link: ChannelLink, pace: Pace, modem: Modem) -> NoReturn:
+    """End the rest whenever a person asks for it."""
+    while True:
+        await link.asked()
+        pace.rest.end()
+        modem.tell()
 
 
 def _absent(link: ChannelLink, error: BaseException) -> None:
@@ -151,31 +170,48 @@ class SatelliteDriver:
     def _show(self) -> None:
         self.link.facts["waitingAtGateway"] = self.pace.mailbox.queued
         self.link.next_look = self.pace.rest.ends(self.modem.service)
-        self.link.next_urgent = self.pace.rest.urgent_until
+        self.link.next_urgent = self.pace.rest.ends(self.modem.service, urgent=True)
         if self.link.state is LinkState.FAULT:
             return
         away = self.modem.service is False
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
         mailbox = "" if away else self.pace.mailbox.in_words()
-        held = self.outbox.held_back()
+        held = self.outbox.held_back() or self._mail_held_back()
         if held and held != self.link.reason:
             log.warning("%s", held)
         self.link.reason = held or mailbox
+
+    def _mail_held_back(self) -> str:
+        """Why what waits at the gateway is not fetched, where that is for its price."""
+        waiting = self.pace.mailbox.queued
+        if not (self.modem.rang or waiting) or self.outbox.allowance(mailbox=True) != 0:
+            return ""
+        what = counted(waiting, "message") if waiting else "a message"
+        return (
+            f"{what} at the gateway, and no credits of today to fetch more: half of them are kept"
+            " for what the kit has to say"
+        )
 
     # When there is something to do.
 
     async def _until_due(self) -> None:
         """Wait for a Package or a message; look at an idle modem now and then."""
+        looks = 0
         while not self._mailbox_is_due():
             if await self._wait(LOOK_EVERY, self._package_due, self._mailbox_due):
                 break
+            looks += 1
             if (await self.modem.status()).mt_flag:
                 await self._read()
+            if looks % HOLD_EACH == 0:
+                await self.modem.hold_settings()
             self._show()
         if self.modem.service is False:
+            # It may be that it does not tell any more.
+            await self.modem.hold_settings()
             urgent = partial(self.outbox.ready, urgent=True)
             self.link.next_look = trio.current_time() + NO_SERVICE_WAIT
-            await self._wait(NO_SERVICE_WAIT, urgent, self.modem.sees_network)
+            await self._wait(NO_SERVICE_WAIT, urgent, self.modem.sees_network, self.link.asked)
 
     async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:
         """Wait for the first of these events, showing progress. False when none came in time."""
@@ -200,20 +236,19 @@ class SatelliteDriver:
 
     async def _rested(self, *, urgent: bool) -> None:
         """The link may be tried again; for an SOS that is sooner, be it this one or another."""
-        rest = self.pace.rest
 
-        async def is_over() -> None:
+        async def is_over(urgent: bool) -> None:
             while trio.current_time() < (
-                ends := rest.urgent_until if urgent else rest.ends(self.modem.service)
+                ends := self.pace.rest.ends(self.modem.service, urgent=urgent)
             ):
                 with trio.move_on_at(ends):
                     await self.modem.news.wait()
 
         async def is_over_for_an_sos() -> None:
             await self.outbox.ready(urgent=True)
-            await trio.sleep_until(rest.urgent_until)
+            await is_over(True)
 
-        await self._wait(inf, is_over, is_over_for_an_sos)
+        await self._wait(inf, partial(is_over, urgent), is_over_for_an_sos)
 
     async def _mailbox_due(self) -> None:
         while not self._mailbox_is_due():
@@ -236,6 +271,7 @@ class SatelliteDriver:
         status = await self.modem.status()
         if status.mt_flag and not self.pace.mailbox.withheld:
             await self._read()
+        await self.modem.hold_settings()
         # It may have heard the network since it was set up.
         await self.modem.ask_time()
         await self.outbox.fix_dates()
@@ -291,6 +327,9 @@ class SatelliteDriver:
         if transmission is not None:
             verdict = await self._verdict(status, momsn)
         self._judge_link(status, verdict)
+        if status.network_waits and (seconds := await self.modem.ask_traffic()):
+            log.info("the network takes a session again in %d s", seconds)
+            self.pace.rest.until_traffic(seconds, trio.current_time(), self.pace.random.random())
         if transmission is not None:
             await self._settle(transmission, status, verdict)
         await self._take_mail(result, status, rang, alone=transmission is None)
@@ -320,6 +359,9 @@ class SatelliteDriver:
         return status.verdict
 
     def _judge_link(self, status: MoStatus, verdict: SessionVerdict) -> None:
+        if status.verdict is SessionVerdict.SENT:
+            # Whatever it told of it before.
+            self.modem.service = True
         if verdict is SessionVerdict.SENT:
             self.pace.rest.succeeded()
         elif verdict is not SessionVerdict.REFUSED:
@@ -408,6 +450,7 @@ class SatelliteDriver:
                 intent.momsn,
                 intent.modem,
             )
+            await self.outbox.note_copy(intent.transmission)
         if status.mt_flag:
             await self._read()
         if not urgent and await self._urgent_waits():

@@ -12,10 +12,12 @@ from math import inf
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 from fieldagent.wire.sbd import SessionResult
-from fieldagent.wire.sbd_status import MoStatus, retry_after
+from fieldagent.wire.sbd_status import URGENT_WAIT_MAX, MoStatus, retry_after, retry_at_once
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 """Seconds after a check that brought nothing: the first, which doubles, up to the last."""
+TRAFFIC_MAX = 3600.0
+"""Seconds that are waited at most where the network asks for a wait: a damaged number is no day."""
 WITHHELD = "the modem holds a message and does not give it; no other is fetched before"
 TOO_LARGE = 1
 """MO status: the message at the head of the queue is too large for this modem, and blocks it."""
@@ -28,6 +30,8 @@ class LinkRest:
     until: float = -inf
     urgent_until: float = -inf
     """An SOS looks sooner, but not before the network or the account allows it."""
+    soonest: float = -inf
+    """When all may be tried again where the sky is back."""
     away: bool = False
     """The modem saw no network at some time since the last session."""
 
@@ -35,17 +39,30 @@ class LinkRest:
         """`chance` is from 0 to 1, so that many kits don't call at one moment."""
         self.until = now + retry_after(status, self.failures, chance, urgent=False)
         self.urgent_until = now + retry_after(status, self.failures, chance, urgent=True)
+        self.soonest = now + retry_at_once(status, chance)
         self.failures += 1
         self.away = False
 
-    def succeeded(self) -> None:
-        self.failures, self.until, self.urgent_until = 0, -inf, -inf
+    def until_traffic(self, seconds: float, now: float, chance: float) -> None:
+        """The network tells when it takes sessions again; an SOS does not rest for longer than it
+        ever does."""
+        seconds = min(seconds, TRAFFIC_MAX) * (1 + 0.1 * chance)
+        self.until = now + seconds
+        self.urgent_until = self.soonest = now + min(seconds, URGENT_WAIT_MAX)
 
-    def ends(self, service: bool | None) -> float:
-        """When all may be tried again. A network that is back is news: nothing waits longer for it
-        than an SOS would."""
+    def succeeded(self) -> None:
+        self.failures, self.until, self.urgent_until, self.soonest = 0, -inf, -inf, -inf
+
+    def end(self) -> None:
+        """A person who sees the sky asks for another try."""
+        self.until = self.urgent_until = self.soonest
+
+    def ends(self, service: bool | None, *, urgent: bool = False) -> float:
+        """When all may be tried again, or an SOS. A network that is back ends every rest, but the
+        one that it asks for itself."""
         self.away = self.away or service is False
-        return self.urgent_until if self.away and service else self.until
+        until = self.urgent_until if urgent else self.until
+        return min(until, self.soonest) if self.away and service else until
 
 
 @dataclass(slots=True)

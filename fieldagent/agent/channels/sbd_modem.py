@@ -54,6 +54,10 @@ class Modem:
     it."""
     resets: int = 0
     """How often it was found to have been reset."""
+    settings: tuple[sbd.LineSetting, ...] = (sbd.RINGS, sbd.SIGNAL_AND_SERVICE)
+    """What only we set."""
+    untold: set[sbd.LineSetting] = field(default_factory=set)
+    """Those that this modem does not tell when it is asked."""
     echo_shows_reset: bool = True
     """Not where the modem echoes whatever it is told."""
     _replies: tuple[
@@ -81,6 +85,10 @@ class Modem:
             self.link.note_signal(event.bars)
         else:
             self.service = event.available
+        self.tell()
+
+    def tell(self) -> None:
+        """There is news for who waits for some."""
         self.news.set()
         self.news = trio.Event()
 
@@ -155,9 +163,8 @@ class Modem:
         probe = await self.ask(sbd.AT)
         self.echo_shows_reset = not probe.echoed
         for command in (
-            sbd.RING_INDICATIONS,
             sbd.session_timeout(SESSION_TIME),
-            sbd.REPORT_SIGNAL_AND_SERVICE,
+            *(setting.command for setting in self.settings),
         ):
             reply = await self.ask(command)
             if not reply.ok:
@@ -165,11 +172,28 @@ class Modem:
         # Firmware TA16005 hangs in its first session where this was not asked.
         await self.ask_time()
 
+    async def hold_settings(self) -> None:
+        """Set again what a dip of its power took: where its stored settings are without an echo,
+        nothing else shows it."""
+        for setting in self.settings:
+            if setting in self.untold:
+                continue
+            found = sbd.parse_numbers(await self.ask(setting.query))
+            if not found:
+                self.untold.add(setting)
+            elif found[: len(setting.shows)] != setting.shows:
+                log.warning("the modem has lost %s: setting it again", setting.command)
+                await self.ask(setting.command)
+
     async def ask_time(self) -> None:
         """What the network's clock shows, once the modem has heard it."""
         unix = sbd.parse_system_time(await self.ask(sbd.SYSTEM_TIME))
         if unix is not None:
             self.link.tell_time(unix)
+
+    async def ask_traffic(self) -> int | None:
+        """Return after how many seconds the network takes a session; None where it tells none."""
+        return sbd.parse_traffic(await self.ask(sbd.TRAFFIC))
 
     async def _wake_up(self) -> sbd.ModemReply:
         """A modem that has just got power takes a while, and may answer to half a line. One whose
@@ -240,10 +264,13 @@ class Modem:
 
 
 @asynccontextmanager
-async def open_modem(port: str, baud: int, link: ChannelLink) -> AsyncIterator[Modem]:
-    """A modem that has answered and is set up."""
+async def open_modem(
+    port: str, baud: int, link: ChannelLink, *more: sbd.LineSetting
+) -> AsyncIterator[Modem]:
+    """A modem that has answered and is set up; `more` stands beside what each needs."""
     async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
         modem = Modem(line, link)
+        modem.settings += more
         nursery.start_soon(modem.listen)
         await modem.set_up()
         await modem.identify()

@@ -15,12 +15,13 @@ from fieldagent.http.address import source_of
 from fieldagent.http.cookie import cookie_of, set_cookie
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Admission, Judge, Request, Response
+from fieldagent.http.pace import check_in_thread
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, leads_to, router
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
 from fieldagent.system.rate import Rate, retry_after
-from fieldagent.system.scrypt import password_matches
+from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 
 NAMES = ("enter.css", "enter.js")
 COOKIE = "fieldagent-page"
@@ -51,22 +52,22 @@ class Entrance:
 
     def before(self, judge: Judge) -> Judge:
         """Lets to `judge` who has signed in, and everybody to where they can."""
-        outside = router(self._routes())
+        outside = router(self.routes())
 
         async def at_the_door(head: Request) -> Admission:
             if head.path == "/enter" or head.path.startswith("/enter/"):
                 return await outside(head)
             if self._knows(head):
-                return await judge(head)
+                return (await judge(head))._replace(caller=COOKIE)
             if head.method == "GET" and head.path == "/":
                 return Admission(leads_to("/enter"))
             raise Problem(401, "sign in first, at /enter")
 
         return at_the_door
 
-    def _routes(self) -> list[Route]:
+    def routes(self) -> list[Route]:
         return [
-            *files.routes("/enter", "/enter/file", __name__, NAMES),
+            *files.routes(("/enter",), "/enter/file", __name__, NAMES),
             Route("POST", "/enter/session", self._enter, body=2_048),
             Route("DELETE", "/enter/session", self._leave),
         ]
@@ -84,8 +85,8 @@ class Entrance:
         if self._limiter.statistics().tasks_waiting >= WAITING_MAX:
             raise _too_many(1)
         stored = await trio.to_thread.run_sync(self._pass_phrase.read_text)
-        matches = partial(password_matches, told, stored.strip())
-        if not await trio.to_thread.run_sync(matches, limiter=self._limiter):
+        matches = partial(check_password, told, stored.strip())
+        if not await check_in_thread(matches, self._limiter, SCRYPT_SECONDS):
             raise Problem(401, "the pass phrase is wrong")
         self._give_back(request.peer)
         cookie = secrets.token_urlsafe(32)

@@ -55,6 +55,8 @@ class _Dispatch:
     at_once: int
     chance: Callable[[], float]
     busy: set[str] = field(default_factory=set)
+    urgent: int = 0
+    """How many of those are an SOS."""
     gone: str | None = None
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
 
@@ -75,11 +77,14 @@ class _Dispatch:
         for delivery in self.spool.heads(2 * self.at_once):
             if delivery.lane in self.busy:
                 continue
-            if len(self.busy) >= self.at_once:
+            # Hooks that are slow with others hold no SOS up: it has a place more. What is none
+            # waits until they are done with it.
+            if len(self.busy) >= self.at_once + delivery.sos or (self.urgent and not delivery.sos):
                 break
             if (seconds := wait(delivery.not_before, now)) > 0:
                 return min(seconds, LOOK_AGAIN)
             self.busy.add(delivery.lane)
+            self.urgent += delivery.sos
             nursery.start_soon(self.serve, delivery)
         return LOOK_AGAIN
 
@@ -87,6 +92,7 @@ class _Dispatch:
         """A hook that runs when the agent stops may finish, or it would be called twice."""
         await waits.let_finish(partial(self.hand_over, delivery))
         self.busy.remove(delivery.lane)
+        self.urgent -= delivery.sos
         self.pause.cancel()
 
     async def hand_over(self, delivery: Delivery) -> None:

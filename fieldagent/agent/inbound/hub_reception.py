@@ -10,6 +10,7 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.piggyback import Piggyback
 from fieldagent.agent.outbound.proof import is_about
 from fieldagent.agent.outbound.repeat import repeat
@@ -30,6 +31,7 @@ class HubReception:
         queue: ChannelQueue,
         budget: Budget,
         piggyback: Piggyback,
+        endings: Endings,
         *,
         room: int,
     ) -> None:
@@ -38,6 +40,7 @@ class HubReception:
         self._queue = queue
         self._budget = budget
         self._piggyback = piggyback
+        self._endings = endings
         self._room = room
         self._terms = TERMS[queue.channel]
         self._failed: bytes | None = None
@@ -85,6 +88,8 @@ class HubReception:
         if taken.owed:
             self._piggyback.look()
             self._queue.wake()
+        for sequence in taken.receipts if taken.proved else ():
+            await self._endings.note_at_hub(sequence, proved=True)
         for sequence, report in taken.reports:
             try:
                 known = outbound.package(self._journal, sequence)

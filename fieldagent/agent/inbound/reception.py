@@ -14,6 +14,7 @@ from typing import Any
 
 import trio
 
+from fieldagent.agent.inbound.incident_news import IncidentNews, incident_number
 from fieldagent.agent.journal import dead_letters, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import Received
@@ -41,9 +42,11 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     SeenAt,
+    SentBy,
     Source,
     Unauthenticated,
     Unproved,
+    Way,
     decode,
     digest_of,
     fingerprint,
@@ -76,6 +79,10 @@ class Taken:
     sources: dict[int, Source] = field(default_factory=dict)
     nameless: bool = False
     """Something came from somebody whom nobody has introduced."""
+    proved: bool = False
+    """It is from the hub, by its link or its tag."""
+    not_before: float = 0.0
+    """Until then hooks get no more of it than an SOS (lived time)."""
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of which nobody has proved whose they are."""
     contacts: dict[int, Contact] = field(default_factory=dict)
@@ -113,7 +120,9 @@ class Inbox:
         clock: Callable[[], float],
         keys: Sequence[bytes] = (),
         hand_unread: bool = False,
+        incidents: IncidentNews | None = None,
     ) -> None:
+        self._incidents = incidents or IncidentNews()
         self._journal = journal
         self.hooks = hooks
         self._clock = clock
@@ -156,7 +165,8 @@ class Inbox:
         def store(db: sqlite3.Connection) -> Taken:
             also(db)
             # A transaction may be carried out anew: each time it begins with nothing.
-            taken = Taken(now, owes, channel, troubles=[*envelope.not_understood])
+            proved = not tagged or bool(self._keys)
+            taken = Taken(now, owes, channel, troubles=[*envelope.not_understood], proved=proved)
             self._store_all(db, envelope.origin, envelope.entries, taken)
             if taken.troubles and not taken.buried:
                 reason = "; ".join(taken.troubles)
@@ -283,13 +293,13 @@ class Inbox:
             self._take_report(db, entry, content, taken)
         elif isinstance(content, Receipt):
             if confirms(db, entry.sequence, content, taken) and outbound.note_receipt(
-                db, entry.sequence, content.by, entry.time, person=entry.sos
+                db, entry.sequence, content.by, entry.time, proved=taken.proved
             ):
                 taken.receipts.append(entry.sequence)
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
             self._store_all(db, origin, whole or (), taken)
-        elif isinstance(content, Ack | RelayRequest | JournalNumber | CheckIn):
+        elif isinstance(content, Ack | RelayRequest | SentBy | Way | JournalNumber | CheckIn):
             taken.troubles.append(
                 "a word of the air, or to the hub, which nobody says over this channel"
             )
@@ -321,10 +331,15 @@ class Inbox:
             taken.duplicates += 1
         else:
             assert isinstance(entry.content, Item)
-            extra = _beside(entry.sequence, taken)
+            age = self._incidents.note(db, origin, entry, source, self._journal.clock, taken)
+            extra = _beside(entry, source, age, taken)
             taken.nameless |= origin > 0 and inbound.identity(db, origin) is None
-            spooled = self._spool(db, origin, entry, entry.content, taken.now, extra)
+            rings = entry if age is None else replace(entry, sos=False)
+            spooled = self._spool(db, origin, rings, entry.content, taken, extra)
             taken.payloads.append(spooled)
+        if entry.sequence == 0:
+            # The hub says it, and sends no item.
+            return
         # Also when it was sent again: the peer has not heard that it is here.
         _owe(db, entry, taken, self.date(taken.now))
 
@@ -364,22 +379,27 @@ class Inbox:
         origin: int,
         entry: Entry,
         item: Item,
-        now: float,
+        taken: Taken,
         extra: Mapping[str, Any],
     ) -> Received:
         sender = inbound.identity(db, origin) or _by_number(origin)
         moment = recorded(item) or datetime.fromtimestamp(entry.time, UTC)
-        payload = _payload(sender, item, moment, now, sos=entry.sos, extra=extra)
-        inbound.spool(db, payload, self.hooks)
+        payload = _payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
+        inbound.spool(db, payload, self.hooks, taken.not_before)
         return payload
 
 
-def _beside(sequence: int, taken: Taken) -> dict[str, Any]:
+def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) -> dict[str, Any]:
     """What the envelope says of that item, as members of its event."""
+    sequence = entry.sequence
     contact = taken.contacts.get(sequence, Contact())
     told: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
     if (seen := taken.seen_at.get(sequence)) is not None:
         told["estimatedPosition"] = estimated_position(*astuple(seen))
+    if entry.sos:
+        told["incident"] = {"number": incident_number(entry, source)}
+    if age is not None:
+        told["age"] = age
     return told | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
 
 

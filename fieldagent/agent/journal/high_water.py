@@ -48,6 +48,24 @@ def of(db: sqlite3.Connection) -> HighWater:
     return HighWater(numbers.get("package") or 0, highest, numbers.get("inbound") or 0)
 
 
+def raise_to(db: sqlite3.Connection, mark: HighWater) -> HighWater:
+    """See that nothing up to `mark` is given again, and return how many of each number `db` knows
+    nothing of. Within a transaction."""
+    found = of(db)
+    missing = HighWater(*(max(0, there - here) for there, here in zip(mark, found, strict=True)))
+    for table, highest in (
+        ("package", max(mark.package, found.package)),
+        ("inbound", max(mark.payload, found.payload)),
+    ):
+        db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+        db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, highest))
+    db.execute(
+        "INSERT INTO forgotten VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET id = max(id, ?1)",
+        (mark.id,),
+    )
+    return missing
+
+
 class HighWaterFile:
     """Raises OSError."""
 

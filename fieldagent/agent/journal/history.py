@@ -47,6 +47,12 @@ def note(
             )
 
 
+def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bool:
+    """Return whether any of these has been transmitted over the channel."""
+    sql = "SELECT 1 FROM story WHERE sequence = ? AND channel = ? AND event = 'sent' LIMIT 1"
+    return any(journal.read(sql, sequence, channel) for sequence in sequences)
+
+
 def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     """Why the last try on that channel was in vain; empty where none was."""
     rows = journal.read(
@@ -58,16 +64,8 @@ def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     return str(rows[0][0]) if rows else ""
 
 
-_DONE = {
-    "person": "acknowledged by",
-    "agent": "stored by",
-    "hub": "taken by",
-    "webhook": "taken by a webhook of",
-}
-
-
 def _who(receipt: Storage) -> str:
-    return f"{_DONE[receipt.kind]} {receipt.by.name or receipt.by.id}"
+    return f"stored by {receipt.by.name or receipt.by.id}"
 
 
 def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:

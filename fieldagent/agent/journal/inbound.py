@@ -95,19 +95,24 @@ def station_names(journal: Journal) -> dict[int, str]:
     }
 
 
-def spool(db: sqlite3.Connection, payload: Received, hooks: Iterable[str]) -> None:
+def spool(
+    db: sqlite3.Connection, payload: Received, hooks: Iterable[str], not_before: float = 0.0
+) -> None:
+    """Keep a payload for each hook. What is no SOS waits until `not_before` (lived time)."""
     db.execute(
         "INSERT INTO inbound (request_id, sender, body, received) VALUES (?, ?, ?, ?)",
         (payload.request_id, payload.sender, payload.body, payload.received),
     )
-    _hand_over(db, payload.request_id, hooks)
+    _hand_over(db, payload.request_id, hooks, not_before)
 
 
-def _hand_over(db: sqlite3.Connection, request_id: str, hooks: Iterable[str]) -> None:
+def _hand_over(
+    db: sqlite3.Connection, request_id: str, hooks: Iterable[str], not_before: float = 0.0
+) -> None:
     db.executemany(
         "INSERT OR REPLACE INTO handover (hook, number, state, sender, not_before)"
         f" SELECT ?, number, 'waiting', {LANE} FROM inbound WHERE request_id = ?",
-        [(hook, request_id) for hook in hooks],
+        [(hook, not_before, request_id) for hook in hooks],
     )
 
 

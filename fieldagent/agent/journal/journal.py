@@ -7,21 +7,21 @@ tried again and believed: the journal says so to everyone, once and for all, and
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import trio
 
 from fieldagent.agent.journal import high_water, lived, untouched
-from fieldagent.agent.journal.opening import damage, open_journal
-from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull
+from fieldagent.agent.journal.files import ROOM_BYTES, JournalFiles
+from fieldagent.agent.journal.opening import damage
+from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import reader, transact
-from fieldagent.store.trouble import is_damage
+from fieldagent.store.trouble import Unusable, is_damage
 from fieldagent.system.lived_time import LivedTime, MachineClocks, Reading
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,6 @@ def together(*operations: Operation[None]) -> Operation[None]:
     return store
 
 
-ROOM_BYTES = 2 << 20
-"""What must be free on the disk, or nothing but an SOS is accepted: what is under way needs it."""
 RESERVE_PAGES = 1040
 """Pages that the journal's file has free for when nobody gets room on the disk any more. Taking
 them makes the log longer than the 1 000 pages at which SQLite begins it anew: neither has to grow
@@ -67,28 +65,42 @@ def _give_reserve(db: sqlite3.Connection) -> None:
 class Journal(GroupCommit[sqlite3.Connection]):
     """`run` must be running for `commit` to return. `read` sees what has been committed.
 
-    `clock` is the time of what is in it; `look` reads the machine's clocks. Raises
-    `store.trouble.Unusable`.
+    `clock` is the time of what is in it; `look` reads the machine's clocks. Where the disk's cannot
+    be opened it is in memory if it `may_leave_disk`, and else raises `store.trouble.Unusable`.
     """
 
-    def __init__(self, path: Path, look: Callable[[], Reading] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        look: Callable[[], Reading] | None = None,
+        *,
+        may_leave_disk: bool = False,
+    ) -> None:
         super().__init__(self._transact)
-        self.path = path
+        self._files = JournalFiles(path, may_leave_disk=may_leave_disk)
+        self._move: Callable[[], None] | None = None
+        """To be done between two transactions."""
         self.commits = 0
         self.full = False
         """Somebody waits in `persist` for room on the disk."""
         self._leaving = trio.Event()
         self._reserve_taken = False
         """In the transaction under way."""
-        self._writer, self._mark, self._as_left = open_journal(path)
-        self._reader = reader(path)
-        # The system has the file in its memory, too.
-        self._reader.execute("PRAGMA cache_size=-512")
-        self.clock = LivedTime(lived.known(self._writer), look or MachineClocks())
+        self.clock = LivedTime(lived.known(self._files.writer), look or MachineClocks())
+
+    @property
+    def path(self) -> Path:
+        """Where it is now."""
+        return self._files.path
+
+    @property
+    def not_on_disk(self) -> str:
+        """Why it is in memory, in a sentence; empty while it is on the disk."""
+        return self._files.not_on_disk
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
         try:
-            return self._reader.execute(sql, parameters).fetchall()
+            return self._files.reader.execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
@@ -105,26 +117,26 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     async def look_through(self) -> None:
         """What was put off, as it was closed in good order: a disk may have spoiled it since."""
-        if self._as_left and (found := await trio.to_thread.run_sync(damage, self.path)):
+        if self._files.as_left and (found := await trio.to_thread.run_sync(damage, self.path)):
             self.fail(f"the journal is damaged: {found}")
 
     def require_room(self) -> None:
-        """Raises StoreFull where nothing should be begun."""
-        if self._room() < ROOM_BYTES:
+        """Raises StoreFull, or NotOnDisk, where nothing should be begun."""
+        if self.not_on_disk:
+            raise NotOnDisk(self.not_on_disk)
+        if self._files.free() < ROOM_BYTES:
             left = f"less than {ROOM_BYTES >> 20} MiB"
             raise StoreFull(f"the disk has {left} left, which are kept for an SOS")
 
-    def _room(self) -> int:
-        disk = os.statvfs(self.path.parent)
-        return disk.f_bavail * disk.f_frsize
-
     async def keep_reserve(self) -> None:
         """Where there is plenty of room, see that the file holds enough that is free in itself,
-        and that the log, which is a new one at each start, is as long as it will ever be."""
+        and that the log is as long as it will ever be."""
+        if self.not_on_disk:
+            return
         ((free,),) = self.read("PRAGMA freelist_count")
         log_size = self.path.with_name(self.path.name + "-wal").stat().st_size
         enough = free >= RESERVE_PAGES // 2 and log_size >= RESERVE_PAGES * 4096
-        if not enough and self._room() >= RESERVE_FROM:
+        if not enough and self._files.free() >= RESERVE_FROM:
             # In two: what is freed in the transaction that takes it never reaches the disk.
             await self.commit(self._take_reserve)
             await self.commit(_give_reserve)
@@ -132,6 +144,47 @@ class Journal(GroupCommit[sqlite3.Connection]):
     def _take_reserve(self, db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO reserve VALUES (zeroblob(?))", (RESERVE_PAGES * 4096,))
         self._reserve_taken = True
+
+    async def commit_urgent(self, operation: Operation[T]) -> T:
+        """Commit an SOS: where the disk has no room for it, in memory, with all that is here.
+
+        Raises StoreFailed, and StoreFull where there is no room in memory either.
+        """
+        try:
+            return await self.commit(operation)
+        except NotOnDisk:
+            return await self.commit(operation)
+        except StoreFull as full:
+            self._move = partial(self._files.to_memory, str(full))
+            return await self.commit(operation)
+
+    async def commit_on_disk(self, operation: Operation[T]) -> T:
+        """Commit what must not be in memory alone: whoever ordered it before the journal left the
+        disk is refused as those after. Raises NotOnDisk, StoreFull, StoreFailed."""
+
+        def unless_in_memory(db: sqlite3.Connection) -> tuple[T] | None:
+            return None if self.not_on_disk else (operation(db),)
+
+        done = await self.commit(unless_in_memory)
+        if done is None:
+            raise NotOnDisk(self.not_on_disk)
+        return done[0]
+
+    async def return_to_disk(self, *, idle: bool) -> None:
+        """Go back to the disk, if it takes writes again.
+
+        What the disk had could not be read: then the program has to start anew, which is done while
+        it is `idle`. Raises StoreFailed.
+        """
+        if not self.not_on_disk:
+            return
+        if self._files.may_return:
+            copy, self._move = self.path, self._files.to_disk
+            await self.commit(lambda _: None)
+            if not self.not_on_disk:
+                self._files.forget(copy)
+        elif idle and await trio.to_thread.run_sync(self._files.can_start_anew):
+            self.fail("the disk can be used again, and the agent starts anew with what is on it")
 
     async def persist(self, operation: Operation[T]) -> T:
         """Commit what has happened: there is nobody to be told that the disk is full.
@@ -142,6 +195,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         while True:
             try:
                 result = await self.commit(operation)
+            except NotOnDisk:
+                continue
             except StoreFull:
                 if self._leaving.is_set():
                     raise
@@ -158,36 +213,73 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     def commit_at_start(self, operation: Operation[None]) -> None:
         """At once, before `run`: nobody else writes yet. Raises StoreFailed, StoreFull."""
-        transact(self._writer, [Order(operation)])
+        order: list[Order[sqlite3.Connection]] = [Order(operation)]
+        try:
+            transact(self._files.writer, order)
+        except StoreFailed as failed:
+            with suppress(NotOnDisk):
+                self._give_up_disk(failed)
+            transact(self._files.writer, order)
 
     def leave(self) -> None:
         """The program stops: a full disk is not waited for any longer."""
         self._leaving.set()
 
+    def _carry_out_move(self) -> None:
+        """Where it fails, the journal stays where it is."""
+        move, self._move = self._move, None
+        if move is not None:
+            try:
+                move()
+            except (OSError, sqlite3.Error, Unusable) as error:
+                log.debug("the journal stays where it is: %s", error)
+
+    def _give_up_disk(self, failed: StoreFailed) -> NoReturn:
+        """The disk has refused a commit: an SOS has its way out from memory. Raises NotOnDisk, or
+        `failed` where memory does not help."""
+        if not self._files.may_leave or self.not_on_disk:
+            raise failed
+        try:
+            self._files.give_up_disk(str(failed))
+        except (OSError, sqlite3.Error) as error:
+            log.error("nor can the journal go on in memory: %s", error)
+            raise failed from None
+        raise NotOnDisk(self.not_on_disk) from failed
+
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
+        self._carry_out_move()
         base = self.clock.due()
         if base is not None:
             orders = [*orders, Order(partial(lived.keep, base=base))]
-        transact(self._writer, orders)
+        try:
+            transact(self._files.writer, orders)
+        except StoreFailed as failed:
+            self._give_up_disk(failed)
         if base is not None:
             self.clock.kept(base)
         self.commits += 1
-        self._mark.follow(high_water.of(self._writer))
+        if not self.not_on_disk:
+            self._files.mark.follow(high_water.of(self._files.writer))
         if self._reserve_taken:
             self._reserve_taken = False
             # Only now is it in the file; and what follows is written over the log. Where that
             # fails, what was committed is committed all the same.
             with suppress(sqlite3.OperationalError):
-                self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-                self._writer.execute("PRAGMA shrink_memory")
+                self._files.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+                self._files.writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
-        self._reader.close()
+        files, copy = self._files, self.path
+        if self.not_on_disk and files.may_return and self.failed is None:
+            self._move = files.to_disk
+            self._carry_out_move()
         if self.failed is None:
-            # The machine may be off for a while from here on.
+            # The machine may be off for a while from here on. It also begins the log anew, which
+            # is looked through as far as that at the next start.
             with suppress(StoreFailed, StoreFull, sqlite3.Error):
-                transact(self._writer, [Order(partial(lived.keep, base=self.clock.base()))])
-        self._writer.close()
-        self._mark.close()
-        if self.failed is None:
+                files.writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                transact(files.writer, [Order(partial(lived.keep, base=self.clock.base()))])
+        files.close(failed=self.failed is not None)
+        files.forget(copy)
+        if self.failed is None and not self.not_on_disk:
             untouched.note(self.path)

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Channel, Status
+from fieldagent.wire.bitmap import DIGEST_BYTES
 
 
 def holders(journal: Journal, sequence: int) -> set[int]:
     """The stations that have confirmed it on the air; in `receipt` they count below zero."""
     rows = journal.read("SELECT -by FROM receipt WHERE sequence = ? AND by < 0", sequence)
     return {number for (number,) in rows}
+
+
+def here(journal: Journal, limit: int = 2000) -> list[tuple[int, int, bytes]]:
+    """The newest items of other stations that are no SOS: stations, numbers and digests."""
+    rows = journal.read(
+        "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
+        " WHERE origin < 0 AND sequence > 0 AND whole IS NULL AND NOT sos ORDER BY at DESC LIMIT ?",
+        DIGEST_BYTES,
+        limit,
+    )
+    return [(station, number, bytes(digest)) for station, number, digest in reversed(rows)]
 
 
 def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
@@ -47,6 +60,31 @@ def is_relayed(journal: Journal, sequence: int) -> bool:
         Channel.RADIO,
     )
     return bool(rows)
+
+
+def stop_text(db: sqlite3.Connection, station: int, beyond: Sequence[int]) -> str:
+    """Return for people that this station has an item and may not pass it on, and who in its
+    earshot has not confirmed it."""
+    rows = db.execute("SELECT -origin, name FROM identity WHERE origin < 0")
+    names: dict[int, str] = dict(rows)
+    who = [names.get(number) or f"station {number}" for number in (station, *beyond)]
+    have = "have" if len(beyond) > 1 else "has"
+    return (
+        f"{who[0]} has it and may not pass it on (radio-hops);"
+        f" {', '.join(who[1:])} {have} not confirmed it there"
+    )
+
+
+def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) -> bool:
+    """Write that into the history of a Package; return whether it is news."""
+    told = db.execute(
+        "SELECT 1 FROM story WHERE sequence = ? AND event = 'not passed on' AND detail = ?",
+        (sequence, text),
+    )
+    if told.fetchone() is not None:
+        return False
+    history.note(db, [sequence], Channel.RADIO, "not passed on", text, at)
+    return True
 
 
 def brought(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
-from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL
 from fieldagent.agent.journal.untouched import use_note
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
@@ -57,6 +57,7 @@ def open_journal(path: Path) -> Opened:
         try:
             as_left = use_note(path)
             connection = _open(path, mark.mark, as_left=as_left)
+            _go_on_from(path, connection, mark.mark)
             mark.follow(high_water.of(connection))
         except BaseException:
             mark.close()
@@ -128,7 +129,7 @@ def _look(path: Path, mark: HighWater, *, as_left: bool) -> None:
             return
         if not as_left:
             _look_through(looker)
-        if _is_behind(looker, mark):
+        if _is_behind(looker, mark) and _has_content(_beside(path, "-wal")):
             raise DamageFound("what was written last is gone: its log was cut or damaged")
 
 
@@ -146,6 +147,31 @@ def _is_behind(looker: sqlite3.Connection, mark: HighWater) -> bool:
         numbers = dict(looker.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     package, payload = numbers.get("package") or 0, numbers.get("inbound") or 0
     return package < mark.package or payload < mark.payload
+
+
+def _has_content(log: Path) -> bool:
+    return log.exists() and log.stat().st_size > 0
+
+
+def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> None:
+    """A whole journal that has not come as far as was written down beside it, and has no log in
+    which the rest could be: a copy of before was put back, or its log is gone. It goes on beyond
+    what was given, and under another name, so that whoever has told it something tells that again.
+    """
+    found = high_water.of(connection)
+    if found.package >= mark.package and found.payload >= mark.payload:
+        return
+    base = lived.known(connection)
+    now = time.time() - (0.0 if base is None else base.offset)
+    connection.execute("BEGIN IMMEDIATE")
+    missing = high_water.raise_to(connection, mark)
+    connection.execute(f"UPDATE beginning SET number = {A_NUMBER}")
+    text = "what was written last is gone: its log is, or a copy of before was put back. The rest"
+    text += f" is whole; payloads that came and are lost: {missing.payload}; unknown: the last"
+    text += f" {missing.package} accepted. Post those again"
+    losses.note(connection, losses.Loss(now, text, missing.package, missing.payload))
+    connection.execute("COMMIT")
+    log.error("the journal %s: %s", path, text)
 
 
 def _see_that_all_is_there(connection: sqlite3.Connection) -> None:

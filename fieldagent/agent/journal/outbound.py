@@ -9,7 +9,7 @@ from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import check_in as asked
-from fieldagent.agent.journal import dating, sos
+from fieldagent.agent.journal import dating, incident
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.records import (
@@ -31,16 +31,19 @@ ONLY_PEER = 0
 
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
-    " origin, origin_sequence, sequence IN (SELECT sequence FROM undated)"
+    " origin, origin_sequence, sequence IN (SELECT sequence FROM undated),"
+    " coalesce(back, sequence - incident, 0)"
 )
-_PACKAGES = "FROM package LEFT JOIN carried USING (sequence)"
+_PACKAGES = (
+    "FROM package LEFT JOIN carried USING (sequence) LEFT JOIN incident_item USING (sequence)"
+)
 _AMONG = "(SELECT value FROM json_each(?))"
 _KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
 
 
 def _accepted(row: Sequence[Any]) -> Accepted:
     """Raises DamagedPackage."""
-    *told, crc, status, ended, origin, origin_sequence, undated = row
+    *told, crc, status, ended, origin, origin_sequence, undated, back = row
     sequence, id_, body, digest, key, *times = told
     accepted, expires, dated = times
     try:
@@ -53,7 +56,7 @@ def _accepted(row: Sequence[Any]) -> Accepted:
     known = None if status is None else Status(status)
     whose = (origin or 0, origin_sequence or 0)
     life = (accepted, expires, known, ended)
-    return Accepted(sequence, id_, package, digest, key, *life, *whose, dated, bool(undated))
+    return Accepted(sequence, id_, package, digest, key, *life, *whose, dated, bool(undated), back)
 
 
 def package(journal: Journal, sequence: int) -> Accepted | None:
@@ -161,42 +164,37 @@ def _leg(status: str | None, reason: str) -> Leg:
 
 
 THE_HUB = Identity("0", "the hub", "Integration")
-"""Or what is behind it, such as a webhook."""
 
 
 def receipts(journal: Journal, sequence: int) -> list[Storage]:
-    """Persons first, then who was first."""
+    """Return who has it, the first first."""
     return receipts_of(journal, [sequence])[sequence]
 
 
 def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
     found: dict[int, list[Storage]] = {sequence: [] for sequence in sequences}
-    for sequence, by, at, person, to_hub, *who in journal.read(
-        "SELECT sequence, by, at, person, instr(body, ?), identity.id, name, type, email, account"
-        " FROM receipt JOIN package USING (sequence) LEFT JOIN identity"
-        f" ON identity.origin = receipt.by WHERE sequence IN {_AMONG}"
-        " ORDER BY person DESC, at, by",
-        '"checkIn":{',
+    for sequence, by, at, *who in journal.read(
+        "SELECT sequence, by, at, identity.id, name, type, email, account"
+        " FROM receipt LEFT JOIN identity ON identity.origin = receipt.by"
+        f" WHERE sequence IN {_AMONG} ORDER BY at, by",
         json.dumps(sequences),
     ):
         whose = THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who)
-        kind = "person" if person else "agent" if by else "hub" if to_hub else "webhook"
-        found[sequence].append(Storage(whose, at, kind))
+        found[sequence].append(Storage(whose, at, "agent" if by else "hub"))
     return found
 
 
 def note_receipt(
-    db: sqlite3.Connection, sequence: int, by: int, at: float, *, person: bool = False
+    db: sqlite3.Connection, sequence: int, by: int, at: float, *, proved: bool = True
 ) -> bool:
-    """Whether it is news; a Package that is not known here any more has no use for it. `person`:
-    they acknowledged it, where their agent may have stored it before."""
+    """Write down who has a Package; return whether that is news. One that is not known here any
+    more has no use for it. `proved`: nobody else can have said it."""
     cursor = db.execute(
-        "INSERT INTO receipt (sequence, by, at, person) SELECT sequence, ?, ?, ? FROM package"
-        " WHERE sequence = ? ON CONFLICT DO UPDATE SET person = 1, at = excluded.at"
-        " WHERE excluded.person > person",
-        (by, at, int(person), sequence),
+        "INSERT INTO receipt (sequence, by, at, proved) SELECT sequence, ?, ?, ? FROM package"
+        " WHERE sequence = ? ON CONFLICT DO UPDATE SET proved = 1"
+        " WHERE excluded.proved > proved",
+        (by, at, int(proved), sequence),
     )
-    sos.confirm(db, sequence)
     return cursor.rowcount == 1
 
 
@@ -274,7 +272,7 @@ def accept(
         if undated:
             dating.mark(db, sequence)
         if is_sos:
-            sos.declare(db, sequence)
+            incident.join(db, sequence, accepted)
         if check_in is not None:
             asked.note(db, sequence, check_in.within, accepted)
         return sequence
@@ -407,9 +405,11 @@ def note_held(
     return not {(row[3],) for row in rows} <= set(known)
 
 
-def enter_relayed(db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int) -> int:
-    """The Package is a neighbour's; its id comes back."""
-    db.execute("INSERT INTO carried VALUES (?, ?, ?)", (sequence, origin, origin_sequence))
+def enter_relayed(
+    db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, back: int
+) -> int:
+    """Mark the Package as a neighbour's; return its id."""
+    db.execute("INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, back))
     return -sequence
 
 
@@ -472,7 +472,8 @@ def forget(*, before: float, keep: int) -> Operation[int]:
         )
         done = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
         done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
-        done += " (SELECT sequence FROM sos WHERE state = 'declared')"
+        done += " (SELECT sequence FROM incident_item JOIN incident ON incident.number ="
+        done += " incident_item.incident WHERE incident.ended IS NULL)"
         # Along the index of what has ended, the oldest first.
         last = (
             f"SELECT ended, sequence FROM package WHERE {done} ORDER BY ended DESC, sequence DESC"

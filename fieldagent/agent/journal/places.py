@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +35,15 @@ async def newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Place
     own = await journal.read_aside(_OWN.format(limit=limit, looked_at=LOOKED_AT))
     others = await journal.read_aside(_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
     return list(_own(journal, own)), list(_received(others))
+
+
+def last_own(journal: Journal) -> Location | None:
+    """Return the position that this kit posted last, under its own time."""
+    sql = _OWN.format(limit=LOOKED_AT, looked_at=LOOKED_AT)
+    for each in _own(journal, journal.read(sql)):
+        if isinstance(each.place, Location):
+            return replace(each.place, timestamp=each.moment)
+    return None
 
 
 def _own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:

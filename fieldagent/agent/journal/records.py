@@ -89,6 +89,8 @@ class Accepted(NamedTuple):
     """Unix time that it bears where it goes; None is `accepted`, of before lived time."""
     undated: bool = False
     """That date is a doubtful clock's and may be corrected yet (`journal.dating`)."""
+    back: int = 0
+    """Of an item of an incident: see `envelope.Entry.back`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class EndedLeg:
 class Spent:
     bytes: int = 0
     credits: int = 0
+    doubtful: int = 0
+    """Credits beside these that may have been paid: nobody knows whether what they are for left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,7 @@ class Storage:
     by: Identity
     at: float
     kind: str = "agent"
-    """`person`: they have acknowledged it themselves; `webhook`: the hub gave it to one; `hub`: it
-    has taken a check-in."""
+    """`hub`: the hub itself has it."""
 
     def as_json(self) -> dict[str, str | float]:
         who = self.by
@@ -128,6 +131,7 @@ class Storage:
 
 
 _SOS = f"instr(body, '{SOS_MARK}') > 0"
-LANE = f"CASE WHEN {_SOS} THEN request_id ELSE sender END, CASE WHEN {_SOS} THEN -1.0 ELSE 0.0 END"
-"""Of a row of `inbound`, in whose order it is handed over, and from when: its sender's, and an SOS
-in its own and before all others. What a hook has put off for hours must not hold one up."""
+LANE = f"CASE WHEN {_SOS} THEN request_id ELSE sender END, CASE WHEN {_SOS} THEN -1.0 ELSE ? END"
+"""Of a row of `inbound`, in whose order it is handed over, and from when: its sender's and the
+parameter's, and an SOS in its own and before all others. What a hook has put off for hours must not
+hold one up."""

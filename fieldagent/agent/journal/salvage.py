@@ -17,7 +17,7 @@ from typing import Any
 from fieldagent.agent.journal.high_water import HighWater
 from fieldagent.agent.journal.records import DAMAGED, LANE, crc_of
 from fieldagent.package.delivery import Leg, terminal_status
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import SOS_PRIORITY, Channel, Said, Status
 from fieldagent.package.reading import InvalidPackage, read_package
 from fieldagent.store.pages import Pages, Row, Value
 from fieldagent.system.lazy_dataclass import dataclass
@@ -26,7 +26,7 @@ STATES: dict[str, dict[str, set[Value]]] = {
     "package": {"status": {None, *Status}},
     "leg": {"channel": {*Channel}, "status": {None, *Status}},
     "handover": {"state": {"waiting", "handed", "dead"}},
-    "sos": {"state": {"declared", "confirmed", "canceled"}},
+    "incident": {"state": {*Said}},
     "inbound": {},
     "dead_letter": {"channel": {*Channel}},
     "intent": {"channel": {*Channel}},
@@ -181,8 +181,17 @@ class _Salvage:
             saved.damaged.append(self._end(sequence))
         self._mend_legs(known)
         self._mend_payloads(saved)
-        for table in ("leg", "receipt", "story", "sos", "carried", "fragment_held", "undated"):
+        for table in (
+            "leg",
+            "receipt",
+            "story",
+            "incident_item",
+            "carried",
+            "fragment_held",
+            "undated",
+        ):
             db.execute(f"DELETE FROM {table} WHERE sequence NOT IN (SELECT sequence FROM package)")
+        self._mend_incident()
         self._number_on(before, saved)
         waiting = "SELECT count(DISTINCT sequence) FROM leg WHERE status IS NULL"
         ((saved.waiting,),) = db.execute(waiting)
@@ -251,6 +260,23 @@ class _Salvage:
                 (status, self._now, sequence),
             )
 
+    def _mend_incident(self) -> None:
+        """What waits as an SOS belongs to one, though the row that says so is lost."""
+        waits = self._db.execute(
+            "SELECT sequence FROM leg WHERE status IS NULL AND priority >= ? AND sequence NOT IN"
+            " (SELECT sequence FROM incident_item UNION SELECT sequence FROM carried)"
+            " GROUP BY sequence ORDER BY sequence",
+            (SOS_PRIORITY,),
+        ).fetchall()
+        rows = self._db.execute("SELECT number FROM incident WHERE ended IS NULL").fetchall()
+        if waits and not rows:
+            rows = [waits[0]]
+            self._db.execute(
+                "INSERT INTO incident VALUES (?, ?, 'open', NULL)", (*waits[0], self._now)
+            )
+        for (sequence,) in waits:
+            self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
+
     def _mend_payloads(self, saved: Saved) -> None:
         """One whose state is lost is handed over again: its `requestId` is the same."""
         db = self._db
@@ -264,7 +290,8 @@ class _Salvage:
             "INSERT INTO handover (hook, number, state, sender, not_before)"
             f" SELECT hooks.hook, number, 'waiting', {LANE} FROM inbound,"
             " (SELECT DISTINCT hook FROM handover) AS hooks"
-            " WHERE number NOT IN (SELECT number FROM handover)"
+            " WHERE number NOT IN (SELECT number FROM handover)",
+            (0.0,),
         )
 
     def _number_on(self, before: HighWater, saved: Saved) -> None:

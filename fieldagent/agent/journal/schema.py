@@ -1,5 +1,11 @@
 """The tables of the journal. Times are lived seconds (`system.lived_time`) where nothing else is
-said, places in order are row numbers."""
+said, places in order are row numbers.
+
+A later version has the tables and columns of the one before, which mean the same: that program
+takes over what a later one has accepted on trial (`carry_over`). So a step may make a table, an
+index, a trigger, a column that is NULL or has a default; it removes and renames nothing, or leaves
+a view of that name.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +40,20 @@ CREATE TABLE story ( -- what a Package went through on its channels before it en
 ) STRICT;
 CREATE INDEX story_of ON story (sequence, channel);
 
-CREATE TABLE sos ( -- each Package that is one, until it is forgotten
-    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
-    state TEXT NOT NULL -- declared, confirmed, canceled
-) STRICT;
-
 CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it gave them
     sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
     origin INTEGER NOT NULL,
     origin_sequence INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX carried_by_origin ON carried (origin, origin_sequence);
+"""
+
+# Of schemas 3 to 14, in which each Package of an SOS was one by itself.
+EACH_SOS = """
+CREATE TABLE sos ( -- each Package that is one, until it is forgotten
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
+    state TEXT NOT NULL -- declared, confirmed, canceled
+) STRICT;
 """
 
 HELD = """
@@ -154,19 +163,14 @@ END;
 CREATE TRIGGER package_tried AFTER INSERT ON story BEGIN
     INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
 END;
-CREATE TRIGGER package_stored AFTER INSERT ON receipt BEGIN
-    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
-    INSERT INTO event (topic, subject)
-        SELECT 'sos', sequence FROM sos WHERE sequence = new.sequence;
-END;
-CREATE TRIGGER sos_declared AFTER INSERT ON sos BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.sequence);
-END;
-CREATE TRIGGER sos_over AFTER UPDATE OF state ON sos WHEN new.state <> old.state BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.sequence);
-END;
 CREATE TRIGGER payload_came AFTER INSERT ON inbound BEGIN
     INSERT INTO event (topic, subject) VALUES ('inbound', new.number);
+END;
+"""
+
+EACH_SOS_EVENTS = """
+CREATE TRIGGER package_stored AFTER INSERT ON receipt BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
 END;
 """
 
@@ -220,12 +224,13 @@ FIRST_NUMBER = 2**24
 """Numbers below were given by journals that all began at 1."""
 
 # Nobody can have used the numbers of this journal, and none is beyond 32 bits, even below zero.
+A_NUMBER = f"{FIRST_NUMBER} + abs(random() % 1879048192)"
 NUMBERS = f"""
 CREATE TABLE beginning ( -- the number before this journal's first: it names the journal
     one INTEGER PRIMARY KEY CHECK (one = 1),
     number INTEGER NOT NULL
 ) STRICT;
-INSERT INTO beginning VALUES (1, {FIRST_NUMBER} + abs(random() % 1879048192));
+INSERT INTO beginning VALUES (1, {A_NUMBER});
 DELETE FROM sqlite_sequence WHERE name = 'package';
 INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
 """
@@ -268,6 +273,81 @@ CREATE TRIGGER check_in_heard AFTER UPDATE OF status ON leg
     WHEN new.status = 'Delivered' AND new.channel IN ('Satellite', 'Cellular') BEGIN
     UPDATE check_in SET heard = new.ended WHERE within IS NOT NULL;
 END;
+"""
+
+INCIDENT = """
+CREATE TABLE incident ( -- this kit's own SOS, whole; at most one is open
+    number INTEGER PRIMARY KEY, -- of the Package that raised it
+    raised REAL NOT NULL,
+    state TEXT NOT NULL, -- open, seen, closed, called off
+    ended REAL -- NULL while it is open
+) STRICT;
+CREATE TABLE incident_item ( -- the Packages that belong to one
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
+    incident INTEGER NOT NULL
+) STRICT;
+CREATE INDEX incident_items ON incident_item (incident, sequence);
+CREATE TABLE incident_word ( -- what was said of one
+    number INTEGER PRIMARY KEY,
+    station INTEGER NOT NULL, -- whose incident it is; 0 is this kit
+    incident INTEGER NOT NULL,
+    says TEXT NOT NULL, -- open, seen, closed, called off
+    by TEXT NOT NULL,
+    text TEXT NOT NULL,
+    at REAL NOT NULL, -- Unix time
+    proved INTEGER NOT NULL,
+    UNIQUE (station, incident, says, by, text)
+) STRICT;
+CREATE TABLE heard_incident ( -- another kit's
+    station INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    state TEXT NOT NULL, -- open, seen, closed, called off; old: by a recording
+    since REAL NOT NULL, -- Unix time, by its sender's clock
+    at REAL NOT NULL, -- Unix time
+    text TEXT NOT NULL,
+    PRIMARY KEY (station, number)
+) STRICT, WITHOUT ROWID;
+ALTER TABLE receipt ADD COLUMN proved INTEGER NOT NULL DEFAULT 1; -- nobody else can have said it
+ALTER TABLE carried ADD COLUMN back INTEGER NOT NULL DEFAULT 0; -- see `envelope.Entry.back`
+CREATE TRIGGER package_stored AFTER INSERT ON receipt BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+    INSERT INTO event (topic, subject)
+        SELECT 'sos', incident FROM incident_item WHERE sequence = new.sequence;
+END;
+CREATE TRIGGER incident_joined AFTER INSERT ON incident_item BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.incident);
+END;
+CREATE TRIGGER incident_changed AFTER UPDATE OF state ON incident
+    WHEN new.state <> old.state BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
+END;
+CREATE TRIGGER incident_left AFTER UPDATE OF status ON leg
+    WHEN new.status IS NOT old.status BEGIN
+    INSERT INTO event (topic, subject)
+        SELECT 'sos', incident FROM incident_item WHERE sequence = new.sequence;
+END;
+CREATE TRIGGER incident_said AFTER INSERT ON incident_word BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.incident);
+END;
+CREATE TRIGGER incident_heard AFTER INSERT ON heard_incident BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
+END;
+CREATE TRIGGER incident_of_other AFTER UPDATE OF state ON heard_incident
+    WHEN new.state <> old.state BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
+END;
+"""
+
+ONE_INCIDENT = f"""
+DROP TRIGGER IF EXISTS sos_acknowledged;
+DROP TRIGGER IF EXISTS package_stored;
+ALTER TABLE receipt DROP COLUMN person;
+{INCIDENT}
+INSERT INTO incident SELECT * FROM (SELECT min(sequence) AS first, min(accepted), 'open', NULL
+    FROM sos JOIN package USING (sequence) WHERE state = 'declared') WHERE first IS NOT NULL;
+INSERT INTO incident_item SELECT sequence, (SELECT number FROM incident) FROM sos
+    WHERE state = 'declared';
+DROP TABLE sos;
 """
 
 TABLES = f"""
@@ -326,6 +406,7 @@ CREATE TABLE spent (
     channel TEXT NOT NULL,
     bytes INTEGER NOT NULL,
     credits INTEGER NOT NULL,
+    doubtful INTEGER NOT NULL DEFAULT 0, -- credits beside these that may have been paid
     PRIMARY KEY (day, channel)
 ) STRICT, WITHOUT ROWID;
 
@@ -379,13 +460,15 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {NUMBERS}
 {EVENTS}
 {TALLY}
-{BY_PERSON}
 {CHECK_IN}
+{INCIDENT}
 """
+
+DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0"
 
 STEPS = {
     1: RECEIPT,
-    2: STORY,
+    2: STORY + EACH_SOS,
     3: FRAGMENTS_OF_ONE_PEER,
     4: FORGOTTEN,
     5: DEAD_LETTERS,
@@ -393,9 +476,11 @@ STEPS = {
     7: DIGESTS + NUMBERS,
     8: LIVED_SINCE,
     9: UNDATED + BUDGET_DAY,
-    10: EVENTS,
+    10: EVENTS + EACH_SOS_EVENTS,
     11: TALLY,
     12: BY_PERSON,
     13: CHECK_IN,
+    14: ONE_INCIDENT,
+    15: DOUBTFUL,
 }
-JOURNAL = Schema(14, TABLES, STEPS)
+JOURNAL = Schema(16, TABLES, STEPS)

@@ -24,7 +24,8 @@ class BudgetDay(NamedTuple):
 
 _DAY = "SELECT day, since, trusted, carried FROM budget_day"
 _SPENT = (
-    "SELECT coalesce(sum(bytes), 0), coalesce(sum(credits), 0) FROM spent"
+    "SELECT coalesce(sum(bytes), 0), coalesce(sum(credits), 0), coalesce(sum(doubtful), 0)"
+    " FROM spent"
     " WHERE channel = ? AND day IN (?, ?)"
 )
 
@@ -49,9 +50,10 @@ def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
     def store(db: sqlite3.Connection) -> None:
         db.execute("INSERT OR REPLACE INTO budget_day VALUES (1, ?, ?, ?, ?)", day)
         db.execute(
-            "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
-            " SET bytes = bytes + excluded.bytes, credits = credits + excluded.credits",
-            (day.day, channel, spent.bytes, spent.credits),
+            "INSERT INTO spent VALUES (?, ?, ?, ?, ?) ON CONFLICT (day, channel) DO UPDATE"
+            " SET bytes = bytes + excluded.bytes, credits = credits + excluded.credits,"
+            " doubtful = doubtful + excluded.doubtful",
+            (day.day, channel, spent.bytes, spent.credits, spent.doubtful),
         )
 
     return store

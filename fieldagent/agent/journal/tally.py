@@ -52,5 +52,7 @@ def latencies(journal: Journal) -> dict[str, Latency]:
 
 def spent(journal: Journal) -> dict[str, Spent]:
     """By channel, on all days together."""
-    rows = journal.read("SELECT channel, sum(bytes), sum(credits) FROM spent GROUP BY channel")
+    rows = journal.read(
+        "SELECT channel, sum(bytes), sum(credits), sum(doubtful) FROM spent GROUP BY channel"
+    )
     return {channel: Spent(*sums) for channel, *sums in rows}

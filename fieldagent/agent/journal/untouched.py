@@ -15,11 +15,10 @@ from fieldagent.system.private import make_private_file
 
 
 def note(path: Path) -> None:
-    """It has just been closed, and its log is in it. Without a note it is looked through."""
-    if not _log(path).exists():
-        with suppress(OSError):
-            make_private_file(_place(path))
-            _place(path).write_text(_stamp(path))
+    """It has just been closed. Without a note it is looked through."""
+    with suppress(OSError):
+        make_private_file(_place(path))
+        _place(path).write_text(_stamp(path))
 
 
 def use_note(path: Path) -> bool:
@@ -28,7 +27,7 @@ def use_note(path: Path) -> bool:
     try:
         stamp = place.read_text(errors="replace")
         place.unlink()
-        return stamp == _stamp(path) and not _log(path).exists()
+        return stamp == _stamp(path)
     except OSError:
         return False
 
@@ -37,11 +36,7 @@ def _place(path: Path) -> Path:
     return path.with_name(f"{path.name}-closed")
 
 
-def _log(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
-
-
 def _stamp(path: Path) -> str:
-    """Nobody but the disk itself changes the content without this."""
-    found = path.stat()
-    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"
+    """Of file and log: nobody but the disk itself changes their content without this."""
+    files = [each.stat() for each in (path, path.with_name(f"{path.name}-wal")) if each.exists()]
+    return "".join(f"{at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}\n" for at in files)

@@ -1,4 +1,4 @@
-"""Which stations are in earshot: who was heard, when, how well, and whether it reaches the hub."""
+"""Which stations are in earshot: who was heard, when, and how well."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 STATIONS_MAX = 1000
 """Stations that are remembered. Anybody on the air may claim any number of names."""
-REACHED_FOR = 21_600.0
-"""Seconds for which who reached the hub counts as reaching it."""
 AWAY_AFTER = 3600.0
 """Seconds after which a station that was not heard is no neighbour any more."""
 
@@ -24,8 +22,6 @@ class HeardStation:
     """In dBm; None where the radio does not tell."""
     snr: int | None = None
     """In dB."""
-    hub: bool | None = None
-    """It brought something to the hub, or asks nobody to; or it asks others. None before either."""
     callsign: str | None = None
     """As it said it; None where it says none."""
     key: int | None = None
@@ -57,18 +53,8 @@ class Neighbours:
             del self.known[next(iter(self.known))]
         return returned
 
-    def note_hub(self, station: int, *, reached: bool) -> None:
-        """It said that it brought something to the hub, or asked others to."""
-        if station in self.known:
-            self.known[station].hub = reached
-
     def note_callsign(self, station: int, callsign: str) -> None:
         self.known[station].callsign = callsign
-
-    def reaches_hub(self) -> set[int]:
-        """Those that do, also where they have been silent for a while: nobody asked them."""
-        since = self._clock() - REACHED_FOR
-        return {number for number, each in self.known.items() if each.hub and each.heard_at > since}
 
     def in_earshot(self) -> list[int]:
         now = self._clock()

@@ -17,7 +17,7 @@ from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
-from fieldagent.agent.outbound.holdings import numbers_of
+from fieldagent.agent.outbound.holdings import Holdings, confirmed_by
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Channel, CheckIn, Item
 from fieldagent.system.lazy_dataclass import dataclass
@@ -32,8 +32,10 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    SentBy,
     Source,
     Unauthenticated,
+    Way,
     decode,
     digest_of,
     digest_of_slices,
@@ -69,6 +71,8 @@ class Packet:
     """Numbers of which a fragment came that was here: what was said of it is lost, most likely."""
     heard: list[Numbered] = field(default_factory=list)
     """What is said of our own items, and brings them on."""
+    stopped: list[tuple[int, str]] = field(default_factory=list)
+    """Numbers of our own items that go no further, and where that is."""
     overheard: list[Numbered] = field(default_factory=list)
     """What is said of the items of others."""
     relayed: list[Accepted] = field(default_factory=list)
@@ -81,8 +85,11 @@ class Packet:
     """Transmissions that brought it here."""
     lacking: dict[int, set[int]] = field(default_factory=dict)
     """By the number of an item, the stations that are named as lacking it: others are silent."""
-    reads_several: bool = False
-    """Its sender reads what acknowledges several."""
+    again_for_others: bool = False
+    """It goes once more for who said that they lack it: nobody answers."""
+    holdings: list[Entry] = field(default_factory=list)
+    """What its sender tells of what it has."""
+    way: Way | None = None
     items: list[Entry] = field(default_factory=list)
     """Those that are here whole by it."""
     repeated: set[int] = field(default_factory=set)
@@ -107,13 +114,17 @@ class PacketReception:
         sealed: bool = False,
         relay: Relay | None = None,
         troubles: AirTroubles,
+        holdings: Holdings,
     ) -> None:
+        self._holdings = holdings
         self._inbox = inbox
         self.station = station
         self._keys = keys
         self._sealed = sealed
         self._relay = relay
         self.troubles = troubles
+        self.catching_up_until = 0.0
+        """Until then an SOS comes before all else at the hooks (lived time)."""
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
@@ -149,6 +160,8 @@ class PacketReception:
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         taken = Taken(now, troubles=[*envelope.not_understood])
+        if now < self.catching_up_until:
+            taken.not_before = self.catching_up_until
         packet = Packet(envelope.origin, taken, sender=envelope.origin)
         _read_marks(envelope, packet)
         if self.station in (envelope.origin, packet.sender):
@@ -157,11 +170,19 @@ class PacketReception:
             if packet.is_echo:
                 self._note_repeated(db, envelope, packet)
                 return packet
-        packet.relay = any(isinstance(entry.content, RelayRequest) for entry in envelope.entries)
+        packet.relay = any(self._is_asked(entry, envelope) for entry in envelope.entries)
         # Who sends is known before what is sent.
         for entry in sorted(envelope.entries, key=_introduces_nobody):
             self._store_entry(db, entry, packet)
         return packet
+
+    def _is_asked(self, entry: Entry, envelope: Envelope) -> bool:
+        """Whether it asks us to bring the items there. An SOS asks whoever hears it."""
+        request = entry.content
+        if not isinstance(request, RelayRequest):
+            return False
+        sos = any(each.sos for each in envelope.entries)
+        return sos or request.station in (0, self.station)
 
     def stored(self, packet: Packet) -> None:
         """Its content is on disk: note what it asks for, and publish what it brought."""
@@ -173,11 +194,15 @@ class PacketReception:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(content, RelayRequest | Report | Receipt | Beside | JournalNumber | CheckIn):
+        if isinstance(
+            content, RelayRequest | SentBy | Report | Receipt | Beside | JournalNumber | CheckIn
+        ):
             return
-        if isinstance(content, Ack):
+        if isinstance(content, Way):
+            packet.way = content
+        elif isinstance(content, Ack):
             if content.count == 0:
-                self._store_several(db, entry, content, packet)
+                self._store_holding(db, entry, content, packet)
             elif content.station == self.station and not packet.namesake:
                 self._note_ack(db, entry.sequence, content, packet)
             else:
@@ -190,25 +215,29 @@ class PacketReception:
         else:
             self._store_item(db, entry, packet)
 
-    def _store_several(
+    def _store_holding(
         self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
     ) -> None:
         """Nobody but their sender can tell by the digest whose they are. No SOS is among them."""
-        packet.reads_several = True
-        numbers = numbers_of(entry)
-        if ack.station != self.station or packet.namesake:
-            packet.overheard += [(number, Ack(ack.station)) for number in numbers]
+        if packet.namesake:
             return
-        digests = [_digest_of_ours(db, number) for number in numbers]
-        if None in digests or not numbers:
+        packet.holdings.append(entry)
+        numbers = confirmed_by(entry)
+        if ack.station != self.station or not numbers:
             return
+        digests = [self._digest_of_ours(db, number) for number in numbers]
         ours = [each for each in digests if each is not None]
+        if len(ours) < len(numbers):
+            return
         if digest_of_slices(ours) != ack.digest:
             packet.taken.mismatches.append(entry.sequence)
             return
         for number, digest in zip(numbers, ours, strict=True):
             if not on_air.has_confirmed(db, packet.station, number):
                 self._note_ack(db, number, Ack(self.station, digest=digest), packet)
+
+    def _digest_of_ours(self, db: sqlite3.Connection, number: int) -> bytes | None:
+        return self._holdings.digest(self.station, number) or _digest_of_ours(db, number)
 
     def _note_repeated(self, db: sqlite3.Connection, envelope: Envelope, packet: Packet) -> None:
         """Who repeats an item of ours has it."""
@@ -231,6 +260,7 @@ class PacketReception:
         at_hub = packet.relay and on_air.brought(db, packet.station, entry.sequence, digest)
         came_again = packet.taken.duplicates > known
         silent = in_parts or (came_again and self._is_silent(packet, entry.sequence))
+        silent |= packet.again_for_others and not entry.sos
         if at_hub or not silent:
             ack = Ack(packet.station, by_hub=at_hub, digest=digest)
             packet.acks.append((entry.sequence, ack))
@@ -273,6 +303,10 @@ class PacketReception:
         if ack.by_hub:
             text = f"station {station} brought it to the hub"
             history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
+        if ack.beyond:
+            text = on_air.stop_text(db, station, ack.beyond)
+            if on_air.note_stopped(db, sequence, text, now):
+                packet.stopped.append((sequence, text))
         if ack.whole:
             outbound.note_receipt(db, sequence, -station, self._inbox.date(now))
         news = outbound.note_held(db, Channel.RADIO, sequence, station, ack.count, ack.arrived)
@@ -297,10 +331,32 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
         if not isinstance(entry.content, Source):
             continue
         if entry.sequence == 0:
+            parts = any(isinstance(each.content, Fragment) for each in envelope.entries)
             if entry.content.station != packet.station:
                 packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
+                packet.again_for_others = True
+            else:
+                # With fragments it tells how many follow.
+                packet.again_for_others = not parts
         else:
             packet.lacking.setdefault(entry.sequence, set()).add(entry.content.station)
+
+
+def of_each_sender(envelope: Envelope) -> list[Envelope]:
+    """What is repeated in it by itself, as if it came alone and bore who repeats it."""
+    found: list[list[Entry]] = [[]]
+    whose = [envelope.origin]
+    for entry in envelope.entries:
+        if isinstance(entry.content, SentBy):
+            mark = Source(envelope.origin, entry.content.transmissions)
+            found.append([Entry(0, mark)])
+            whose.append(entry.content.station)
+        else:
+            found[-1].append(entry)
+    alone = zip(whose, found, strict=True)
+    parts = [replace(envelope, origin=one, entries=tuple(each)) for one, each in alone if each]
+    # What could not be read is told once.
+    return parts[:1] + [replace(each, not_understood=()) for each in parts[1:]]
 
 
 def _is_another_kits(db: sqlite3.Connection, envelope: Envelope) -> bool:

@@ -11,25 +11,24 @@ import trio
 from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
-from fieldagent.agent.mesh.packet import Packet, PacketReception
-from fieldagent.agent.mesh.rounds import (
-    FOR_PRESENT,
-    FOR_RETURNED,
-    KEPT,
-    OnItsWay,
-    Rounds,
-    goes_round,
-)
+from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
+from fieldagent.agent.mesh.rounds import KEPT, OnItsWay, Rounds, goes_round
 from fieldagent.agent.mesh.troubles import Trouble
+from fieldagent.agent.mesh.twins import Twins
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import Item, Status
-from fieldagent.wire.envelope import Ack, Envelope, Fragment, Introduction, Source, digest_of
+from fieldagent.package.package import Status
+from fieldagent.wire.envelope import Ack, Envelope, Fragment, Introduction, Source
 
 log = logging.getLogger(__name__)
+
+CATCHES_UP = 35.0
+"""Seconds from when a kit hears others for the first time in a while, in which hooks are given an
+SOS alone: whoever has one sends it, before all else, once it has heard this kit's hello, which
+leaves 20 s after a start at the latest."""
 
 
 class RadioReception:
@@ -57,6 +56,7 @@ class RadioReception:
         self._intake = intake
         self._endings = endings
         self._troubles = packets.troubles
+        self._twins = Twins()
 
     async def receive(
         self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
@@ -64,14 +64,19 @@ class RadioReception:
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
             return AirTurn(crowd=len(self._neighbours.in_earshot()))
-        acks = await self._take_in(envelope, rssi, snr)
-        return AirTurn(_follow(envelope, acks), len(self._neighbours.in_earshot()))
+        acks: dict[int, Ack] = {}
+        for part in of_each_sender(envelope):
+            acks |= await self._take_in(part, rssi, snr)
+        crowd = len(self._neighbours.in_earshot())
+        return AirTurn(_follow(envelope, acks), crowd, known=True)
 
     async def _take_in(
         self, envelope: Envelope, rssi: int | None, snr: int | None
     ) -> dict[int, Ack]:
         """What is to be acknowledged of it, by its number."""
         now = self._endings.clock()
+        if not self._neighbours.in_earshot():
+            self._packets.catching_up_until = now + CATCHES_UP
         packet = await self._journal.persist(lambda db: self._packets.store(db, envelope, now))
         self._packets.stored(packet)
         if packet.namesake:
@@ -88,32 +93,41 @@ class RadioReception:
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
-        if packet.sender == packet.station:
-            self._note_hub(envelope, packet)
+        self._note_way(packet)
+        self._look_for_twins(envelope, packet)
         await self._follow_up(packet)
         self._go_round(packet)
         if returned:
             log.info("station %d is in earshot", packet.sender)
-            self._piggyback.introduce()
+            # Who says hello is answered by one; who sends something, by what acknowledges that.
+            self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
-            more = FOR_RETURNED if returned else FOR_PRESENT
-            self._rounds.welcome(packet.sender, trio.current_time(), more=more)
+            self._rounds.welcome(packet.sender, trio.current_time())
+            self._piggyback.greet(crowd=len(self._neighbours.in_earshot()))
             # What waits for its next try need not wait.
             self._queue.hasten(*self._queue.waiting())
         if packet.acks:
             self._queue.wake()
         return dict(packet.acks)
 
-    def _note_hub(self, envelope: Envelope, packet: Packet) -> None:
-        """Whether its sender reaches the hub: one that does asks nobody to bring its items."""
-        contents = [entry.content for entry in envelope.entries]
-        acks = any(isinstance(each, Ack) and each.by_hub for each in contents)
-        items = any(isinstance(each, Item | Fragment) for each in contents) and not packet.lacking
-        if packet.relay or acks or items:
-            before = self._neighbours.reaches_hub()
-            self._neighbours.note_hub(packet.station, reached=not packet.relay)
-            if self._neighbours.reaches_hub() - before:
-                self._rounds.note_hub(trio.current_time())
+    def _note_way(self, packet: Packet) -> None:
+        if packet.way is not None and self._piggyback.ways.note(packet.sender, packet.way):
+            self._rounds.note_way(trio.current_time())
+
+    def _look_for_twins(self, envelope: Envelope, packet: Packet) -> None:
+        """Only what comes from the station itself, and came for the first time, tells of two."""
+        station = packet.station
+        if packet.sender != station:
+            return
+        said: list[int | str] = [
+            entry.sequence for entry in packet.items if entry.sequence not in packet.repeated
+        ]
+        for entry in envelope.entries:
+            if isinstance(entry.content, Introduction) and entry.sequence == station:
+                said.append(entry.content.identity.name)
+        now = self._endings.clock()
+        if [each for each in said if self._twins.note(station, each, now)]:
+            self._troubles.note(Trouble.TWINS, f"station {station}")
 
     def _go_round(self, packet: Packet) -> None:
         """What is in it may have to reach those who did not hear it."""
@@ -121,6 +135,10 @@ class RadioReception:
         for sequence, ack in (*packet.heard, *packet.overheard):
             by = packet.sender if packet.is_echo else packet.station
             self._rounds.note_ack(sequence, ack, by, now)
+        for holding in packet.holdings:
+            assert isinstance(holding.content, Ack)
+            for number in self._piggyback.hear_holding(holding):
+                self._rounds.want(holding.content.station, number, packet.sender, now)
         for entry in packet.items:
             parts = self._packing.parts(entry, packet.station)
             asked = bool(parts) and (entry.sos or packet.relay)
@@ -151,23 +169,27 @@ class RadioReception:
         for accepted in packet.relayed:
             self._intake.queue_relayed(accepted)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
-            if packet.reads_several and packet.sender == packet.station:
-                self._piggyback.holdings.note_reader(packet.station)
-            here = [(each.sequence, digest_of(each)) for each in packet.items if not each.sos]
-            self._piggyback.holdings.note(packet.station, here)
+            crowd = len(self._neighbours.in_earshot())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
+            for entry in packet.items:
+                if not entry.sos:
+                    self._piggyback.note_here(packet.station, entry)
             for sequence, ack in packet.acks:
                 # Who sends a round waits for its answer.
                 twice = sequence in packet.again
-                patient = ack.whole and sequence not in urgent and not (ack.by_hub or twice)
+                together = ack.whole and sequence not in urgent and not (ack.by_hub or twice)
                 alone = sequence in packet.repeated
                 self._piggyback.acknowledge(
-                    sequence, ack, patient=patient, twice=twice, alone=alone
+                    sequence, ack, together=together, twice=twice, alone=alone, crowd=crowd
                 )
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
+        for sequence, text in packet.stopped:
+            log.warning("number %d goes no further: %s", sequence, text)
         for sequence, ack in packet.heard:
             await hear(self._packing, self._endings, sequence, ack)
+            if ack.by_hub:
+                await self._endings.note_at_hub(sequence, proved=False)
 
 
 def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:

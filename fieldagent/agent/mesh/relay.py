@@ -14,8 +14,8 @@ from fieldagent.agent.journal import inbound, outbound, spending
 from fieldagent.agent.journal.records import Accepted, Spent
 from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import SOS_PRIORITY, Channel, Item, Package
-from fieldagent.package.reading import ITEMS
+from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Item, Package
+from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import canonical, kind_of
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.seldom import Seldom
@@ -97,9 +97,9 @@ class Relay:
         self.waiting.pop((station, entry.sequence), None)
         # Remembered beyond the Package: a recording of it costs nobody's credits.
         inbound.seen(db, -station, entry.sequence, request, now, sos=entry.sos)
-        priority = SOS_PRIORITY if entry.sos else ITEMS[kind_of(item)][1]
+        priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1]
         package = Package(item=item, channels=frozenset(channels), priority=priority)
-        expires = None if entry.sos else now + self._time_to_live
+        expires = None if package.urgent else now + self._time_to_live
         sequence = outbound.accept(
             canonical(package),
             id_=None,
@@ -114,7 +114,7 @@ class Relay:
             is_sos=False,
             status=None,
         )(db)
-        id_ = outbound.enter_relayed(db, sequence, station, entry.sequence)
+        id_ = outbound.enter_relayed(db, sequence, station, entry.sequence, entry.back)
         return Accepted(
             sequence,
             id_,
@@ -128,9 +128,11 @@ class Relay:
             station,
             entry.sequence,
             entry.time,
+            back=entry.back,
         )
 
     def _affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
+        urgent = entry.sos or isinstance(entry.content, IncidentWord)
         channels: list[Channel] = []
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
@@ -138,7 +140,7 @@ class Relay:
             day = day_at(spending.known_day_in(db), now, self._clock)
             cost = credits_for(len(encode([entry], packed=True)))
             spent = spending.spent_in(db, FOR_OTHERS, day).credits
-            if entry.sos or spent + cost <= self._credits_per_day:
+            if urgent or spent + cost <= self._credits_per_day:
                 spending.spend(FOR_OTHERS, day, Spent(0, cost))(db)
                 channels.append(Channel.SATELLITE)
         return channels

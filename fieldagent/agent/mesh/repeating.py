@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from random import Random
 from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.journal import history, on_air, outbound
+from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
@@ -20,12 +21,13 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Channel, Status
-from fieldagent.wire.envelope import RelayRequest, Source
+from fieldagent.package.payload import Identity
+from fieldagent.wire.envelope import Ack, Entry, Introduction, RelayRequest, Source
 
 log = logging.getLogger(__name__)
 
-RETRY_EVERY = 60.0
-"""Seconds between two looks at whether what is over the budget can be paid."""
+LOOK_EVERY = 10.0
+"""Seconds between two looks at whether the hub is reached, and what costs too much can be paid."""
 PRESENT_FIRST, PRESENT_EVERY = 20.0, 3600.0
 """Seconds, at random from half of them on, until a station says that it is there: one that only
 listens would be missed by nobody, and not be given what it missed."""
@@ -56,6 +58,7 @@ class Repeating:
     async def run(self) -> NoReturn:
         lived = self._clock()
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
+        self._words.holdings.load(on_air.here(self._journal), lived)
         share = Random().random
         presents = trio.current_time() + PRESENT_FIRST * (0.5 + 0.5 * share())
         while True:
@@ -63,15 +66,17 @@ class Repeating:
             self._add_ours()
             await self._repeat()
             await self._relay_what_waited()
-            if self._words.lose_patience():
+            self._words.begin_beacon()
+            if self._words.is_worth_sending():
                 self._packing.queue.wake()
+                changed = self._packing.queue.changed
             if trio.current_time() >= presents:
                 presents = trio.current_time() + PRESENT_EVERY * (0.5 + 0.5 * share())
                 self._words.introduce(at_once=True)
                 self._packing.queue.wake()
-            waits = self._relay is not None and self._relay.waiting
-            latest = trio.current_time() + RETRY_EVERY if waits else inf
-            latest = min(latest, presents, trio.current_time() + self._words.patience())
+            # A link to the hub comes and goes without a word.
+            latest = trio.current_time() + LOOK_EVERY if self._relay is not None else inf
+            latest = min(latest, presents, trio.current_time() + self._words.next_due())
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
 
@@ -105,6 +110,8 @@ class Repeating:
         item.has |= on_air.holders(self._journal, known.sequence)
         item.brought_by = self._station * on_air.is_relayed(self._journal, known.sequence)
         self._rounds.add(item, now)
+        if not entry.sos:
+            self._words.note_here(self._station, entry)
 
     async def _repeat(self) -> None:
         now = trio.current_time()
@@ -116,10 +123,21 @@ class Repeating:
         if not repeats:
             return
         for repeat in repeats:
-            if repeat.origin == self._station:
+            if repeat.origin == self._station and not isinstance(repeat.entries[0].content, Ack):
                 await self._note(repeat)
-        self._words.repeat(repeats)
+        self._words.repeat([self._with_its_name(each) for each in repeats])
         self._packing.queue.wake()
+
+    def _with_its_name(self, repeat: Repeat) -> Repeat:
+        """Another's word that is passed on goes with its name, where that fits: whoever does not
+        hear it knows it by its number alone."""
+        if repeat.origin == self._station or not isinstance(repeat.entries[0].content, Ack):
+            return repeat
+        name = inbound.station_names(self._journal).get(repeat.origin)
+        if name is None:
+            return repeat
+        who = Identity(str(repeat.origin), name, "Device")
+        return replace(repeat, lacking=[Entry(repeat.origin, Introduction(who))])
 
     async def _note(self, repeat: Repeat) -> None:
         """In the history of a Package of ours."""

@@ -1,56 +1,64 @@
 """Which items go on the air once more, when, and for whom: decides, and sends nothing.
 
-An item goes round until every station heard lately has confirmed it; one whose sender asks for the
-hub until somebody says that the hub has it. Its sender repeats it, and so does whoever has it, an
-SOS and what asks for the hub sooner:
+What is no SOS goes again when a holding tells that somebody lacks it: whoever has it waits for a
+random while, the longer the more there are, and leaves it when another is heard to repeat it. An
+SOS waits for nobody's word, and what asks for the hub is repeated by who is on its way:
 
 | whose | reason | first, seconds | then | ends |
 |---|---|---|---|---|
 | our SOS | a station lacks it | 10 | doubling to 10 minutes | all have it |
-| ours | a station lacks it | 110 | 80 | all have it; 6 times |
-| ours | the hub lacks it | 60 | doubling to an hour | it has; out of its reach: twice |
+| any SOS | one may be there that was not heard yet | as above | as above | 3 times; unanswered: 8 |
 | another's SOS | a station lacks it | 5 to 15 | doubling to 10 minutes | all have it |
-| another's | a station lacks it | 150 to 250 | 150 to 250 | all have it; 3 times |
-| another's | it asks for the hub | 15 to 30 | doubling to 4 minutes | it has; 3 times an asking |
+| ours | the hub lacks it, and a way is known | 60 | doubling to an hour | it has |
+| another's | it asks us for the hub | 2 to 6 | doubling to 4 minutes | it has; 3 times an asking |
+| another's | its sender is to know that the hub has it | 1 to 5 | 30, 120 | 3 times an asking |
+| another's | its sender is to know who lacks it beyond | 1 to 5 | doubling | once; an SOS 6 times |
 
 What is repeated keeps its sender's number and bears who repeats it, so that no item crosses more
-kits than allowed; it names the stations that lack it, and only those answer.
+kits than allowed; an SOS names the stations that lack it, and only those answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.mesh.neighbours import REACHED_FOR, Neighbours
-from fieldagent.agent.outbound.piggyback import Repeat
+from fieldagent.agent.channels.air_pace import backoff
+from fieldagent.agent.mesh.neighbours import Neighbours
+from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.envelope import Ack, Entry, RelayRequest, Source, digest_of
+from fieldagent.wire.envelope import BEYOND_MAX, Ack, Entry, RelayRequest, Source, digest_of, encode
 
-ITEMS_MAX = 256
+BYTES_MAX = 1_000_000
+"""Of memory for what is at hand, about `ITEM_BYTES` an item beside its own."""
+ITEM_BYTES = 1000
 NAMED_MAX = 8
 """Stations that are named as lacking an item, about 9 bytes each; where more lack it all answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
-FIRST, NEXT = 110.0, 80.0
-"""Seconds after which it is worth to ask who has an item that is no SOS: they say so with what they
-send anyway, or after `PATIENCE`."""
-OTHERS, OTHERS_MAX = 200.0, 3
-"""Seconds after which we repeat another's that is no SOS, and how often: its sender may be out of
-reach of who lacks it."""
-ROUNDS_MAX = 6
-"""Of an item that is no SOS."""
-FOR_RETURNED, FOR_PRESENT = 4, 2
-"""How often it goes again for a station that was not in earshot for long, and for one that says
-that it is there: it may not hear us."""
-BLIND_MAX = 2
-"""Times that the hub is asked for while nobody in earshot is known to reach it."""
+WAIT, WAIT_LEAST = 0.5, 2.0
+"""Seconds for each station in earshot, and at the least: so long at most we wait before we repeat
+what somebody lacks, as others have it too."""
+JUST_NOW = 2.0
+"""Seconds after an item was on the air in which nobody can have said yet that it came."""
 PRODS_MAX = 3
-PARTS_MAX, BYTES_MAX = 8, 1600
+STOP_TELLS_MAX = 6
+"""How often the sender of an SOS is told that it goes no further, as nobody confirms that."""
+STOPS_AFTER = 10.0
+"""Seconds in which another may bring what we may not to who lacks it."""
+TELLS_MAX, TELL_AGAIN = 3, 30.0
+"""How often the sender is told that the hub has its item, as nobody confirms that, and seconds from
+the first time to the next; from there to the last it is four times as long."""
+SOS_BLIND, SOS_ALONE = 3, 8
+"""How often an SOS goes again though nobody is known to lack it: the hello of one that lacks it may
+have been lost. More often where nobody has said yet that it came."""
+ENOUGH = 2
+"""Others heard repeating it, for which we leave out a turn of ours."""
+PARTS_MAX, PARTS_BYTES = 8, 1600
 """Fragments up to which an item that is no SOS goes round; of smaller packets as many as make these
 bytes."""
 APART = 5.0
-"""Seconds between two items that are no SOS: who comes back lacks many."""
+"""Seconds between two packets of items that are no SOS: who comes back lacks many."""
 KEPT = 3600.0
 """Seconds for which another's item is repeated since it was heard from its sender."""
 AT_HAND = 86_400.0
@@ -62,7 +70,7 @@ Key = tuple[int, int, bytes]
 
 def goes_round(parts: int, packet_bytes: int) -> bool:
     """Whether what is no SOS does, in so many packets."""
-    return 0 < parts <= max(PARTS_MAX, BYTES_MAX // packet_bytes)
+    return 0 < parts <= max(PARTS_MAX, PARTS_BYTES // packet_bytes)
 
 
 @dataclass(slots=True)
@@ -80,82 +88,118 @@ class OnItsWay:
     """Transmissions that brought it here; 0 is ours."""
     has: set[int] = field(default_factory=set)
     """Stations that said so."""
+    answers: int = 0
+    """How many said so after they were reached by us."""
+    echoes: set[int] = field(default_factory=set)
+    """Stations that repeat it, since our last turn."""
     brought_by: int = 0
     """The station that says that the hub has it."""
     due: float = inf
     tries: int = 0
+    aired: float = -inf
+    """When it was on the air last."""
+    asked: set[int] = field(default_factory=set)
+    """Neighbours that were asked to bring it to the hub, and did not."""
     hub_due: float = inf
     hub_tries: int = 0
     tell_due: float = inf
     """When its sender is told that the hub has it."""
+    tells: int = 0
+    """How often it was, since it asked last."""
+    stopped: dict[int, set[int]] = field(default_factory=dict)
+    """By the station that has it and may not pass it on: those that lack it there."""
+    stop_due: float = inf
+    """When its sender is told that."""
+    stop_tells: int = 0
     collapse: int | None = None
     """A newer one of ours with the same takes its place."""
 
 
 class Rounds:
-    """`station` is our number; `hops` is how many transmissions bring an item anywhere at most.
-    `random` gives a share from 0 to 1, `relays` tells whether we bring to the hub what is asked.
-    Times are of any one clock."""
+    """`words` are what we say beside Packages, in packets of `packet_bytes` at most; `hops` is how
+    many transmissions bring an item anywhere at most. `random` gives a share from 0 to 1. Times are
+    of any one clock."""
 
     def __init__(
         self,
         station: int,
         neighbours: Neighbours,
+        words: RadioPiggyback,
         *,
         hops: int,
+        packet_bytes: int,
         random: Callable[[], float],
-        relays: Callable[[], bool],
     ) -> None:
         self.station = station
         self.neighbours = neighbours
+        self._words = words
         self._hops = hops
+        self._packet_bytes = packet_bytes
         self._random = random
-        self._relays = relays
         self.items: dict[Key, OnItsWay] = {}
-        self._hub_said = -inf
-        """When somebody last said that the hub has something."""
+        """The oldest is the first."""
+        self._bytes = 0
         self._ordinary_at = -inf
         """When what is no SOS may go again."""
 
     def add(self, item: OnItsWay, now: float) -> None:
         """It has come, from its sender or by another that repeats it; or it is ours and has left
         for the first time."""
+        ours = item.station == self.station
+        item.aired = now
         known = self.items.setdefault(_key(item), item)
         if known is not item:
             self._heard_again(known, item, now)
-        elif item.station == self.station:
-            item.due, item.hub_due = now + (10 if item.entry.sos else FIRST), now + 60
-        else:
-            item.due = now + (5 + 10 * self._random() if item.entry.sos else self._turn())
-            item.hub_due = now + 15 + 15 * self._random()
-        while len(self.items) > ITEMS_MAX:
-            of_no_sos = (key for key, each in self.items.items() if not each.entry.sos)
-            del self.items[next(of_no_sos, next(iter(self.items)))]
-
-    def _turn(self) -> float:
-        """Seconds after which we repeat what is another's and no SOS, unless it is heard again."""
-        return OTHERS * (0.75 + 0.5 * self._random())
+            return
+        if item.entry.sos:
+            item.due = now + (10 if ours else 5 + 10 * self._random())
+        item.hub_due = now + (60 if ours else 2 + 4 * self._random())
+        self._bytes += ITEM_BYTES + _bytes_of(item)
+        while self._bytes > BYTES_MAX:
+            self.drop(min(self.items.values(), key=lambda each: (each.entry.sos, each.asks)))
 
     def _heard_again(self, known: OnItsWay, again: OnItsWay, now: float) -> None:
         known.has |= again.has
-        if known.station != self.station and not known.entry.sos and known.due < inf:
-            known.due = max(known.due, now + self._turn())
+        known.aired = now
+        if again.hops > 1:
+            known.echoes |= again.has
+        if not known.entry.sos:
+            # Who lacks it has it by now, or says so again.
+            known.due = inf
+            self._words.leave(known.station, known.entry.sequence)
+            # Who lacked it where it goes no further may have it by this.
+            known.stopped.pop(self.station, None)
         known.hops = min(known.hops, again.hops)
-        known.asks |= again.asks
-        if again.hops != 1 or not again.asks:
+        if not again.asks:
             return
-        # Its sender does not know that the hub has it, or the hub lacks it.
+        # Who asks us does not know that the hub has it, or the hub lacks it.
+        if not known.asks:
+            known.asks, known.hub_due = True, now + 2 + 4 * self._random()
         known.until = max(known.until, again.until)
         if known.brought_by and known.tries + known.hub_tries:
-            known.tell_due = min(known.tell_due, now + 1 + 4 * self._random())
+            known.tells, known.tell_due = 0, min(known.tell_due, now + 1 + 4 * self._random())
         elif not known.brought_by and known.hub_tries >= PRODS_MAX:
-            known.hub_tries, known.hub_due = 0, now + 5 + 10 * self._random()
+            known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
+
+    def want(self, station: int, sequence: int, by: int, now: float) -> None:
+        """The station `by` lacks that item of a station, which is no SOS."""
+        digest = self._words.holdings.digest(station, sequence)
+        item = None if digest is None else self.items.get((station, sequence, digest))
+        if item is None or item.entry.sos or now - item.aired < JUST_NOW:
+            return
+        if self._may_go(item):
+            crowd = len(self.neighbours.in_earshot())
+            wait = backoff(self._random(), max(WAIT_LEAST, WAIT * crowd), crowd)
+            item.due = min(item.due, now + wait)
+        else:
+            self._note_stop(item, self.station, [by], now + STOPS_AFTER)
 
     def ours(self) -> list[OnItsWay]:
         return [item for item in self.items.values() if item.station == self.station]
 
     def drop(self, item: OnItsWay) -> None:
-        self.items.pop(_key(item), None)
+        if self.items.pop(_key(item), None) is not None:
+            self._bytes -= ITEM_BYTES + _bytes_of(item)
 
     def supersede(self, collapse: int, *, sos: bool) -> None:
         """A newer one of ours has this collapseKey."""
@@ -165,44 +209,57 @@ class Rounds:
 
     def note_ack(self, sequence: int, ack: Ack, by: int, now: float) -> None:
         """The station `by` has it; where it says so, the hub too."""
-        if ack.by_hub:
-            self.note_hub(now, said=True)
         item = self._known(sequence, ack)
         if item is None or not ack.whole:
             return
+        item.answers += by not in item.has
         item.has.add(by)
+        if ack.beyond:
+            self._note_stop(item, by, ack.beyond, now)
         if ack.by_hub and not item.brought_by:
             item.brought_by = by
             if item.station != self.station and item.tries + item.hub_tries:
                 # Who asked may not hear who answered.
                 item.tell_due = now + 1 + 4 * self._random()
 
+    def _note_stop(self, item: OnItsWay, at: int, beyond: Iterable[int], now: float) -> None:
+        """Those lack it, and `at` may not pass it on to them: what is news goes to its sender."""
+        known = item.stopped.setdefault(at, set())
+        if item.station != self.station and not known.issuperset(beyond):
+            item.stop_tells, item.stop_due = 0, min(item.stop_due, now + 1 + 4 * self._random())
+        known.update(beyond)
+
     def _known(self, sequence: int, ack: Ack) -> OnItsWay | None:
         if ack.digest:
             return self.items.get((ack.station, sequence, ack.digest))
-        # Of an older peer. Whether it is believed of ours was looked at before.
+        # It names no bytes. Whether it is believed of ours was looked at before.
         keys = (key for key in self.items if key[:2] == (ack.station, sequence))
         return next((self.items[key] for key in keys), None)
 
-    def note_hub(self, now: float, *, said: bool = False) -> None:
-        """Somebody reaches it: what was given up is asked for again. `said`: it has something."""
-        if said:
-            self._hub_said = now
-        for item in self.ours():
-            if item.asks and not item.brought_by and item.hub_due == inf:
-                item.hub_due = now + 5 + 55 * self._random()
-
-    def welcome(self, station: int, now: float, *, more: int) -> None:
-        """It is in earshot, and may have been away: what it lacks goes again, and that of ours so
-        many times if need be."""
+    def note_way(self, now: float) -> None:
+        """A way to the hub is known: what waited for one goes."""
         for item in self.items.values():
+            if item.asks and not item.brought_by:
+                item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
+
+    def welcome(self, station: int, now: float) -> None:
+        """It is in earshot, and may have been away: an SOS goes again, also where it once had it,
+        as its journal may be lost. What else it lacks it says once it has heard what we have."""
+        others = len(self.neighbours.in_earshot()) - 1
+        for item in self.items.values():
+            if not item.entry.sos:
+                continue
+            if self._may_go(item):
+                item.has.discard(station)
             if station in self.missing(item):
-                most = ROUNDS_MAX - more if item.station == self.station else OTHERS_MAX - 1
-                item.tries = min(item.tries, most)
-                item.due = min(item.due, now + 2 + 18 * self._random())
+                # Others who have it may be as quick: who hears the answer leaves it out.
+                item.due = min(item.due, now + others * self._random())
 
     def next_due(self) -> float:
-        moments = (min(each.due, each.hub_due, each.tell_due) for each in self.items.values())
+        moments = (
+            min(each.due, each.hub_due, each.tell_due, each.stop_due)
+            for each in self.items.values()
+        )
         return min(moments, default=inf)
 
     def missing(self, item: OnItsWay) -> list[int]:
@@ -211,81 +268,119 @@ class Rounds:
         return [number for number in self.neighbours.in_earshot() if number not in knows]
 
     def take(self, now: float) -> list[Repeat]:
-        """What is to be transmitted now."""
-        for key in [key for key, each in self.items.items() if each.until < now]:
-            del self.items[key]
+        """What is to be transmitted now, the newest of what is no SOS first."""
+        for item in [each for each in self.items.values() if each.until < now]:
+            self.drop(item)
         found: list[Repeat] = []
-        for item in self.items.values():
-            if not item.entry.sos and now < self._ordinary_at:
-                item.due = max(item.due, self._ordinary_at)
+        ordinary = [each for each in self.items.values() if not each.entry.sos]
+        # What waits for its moment goes along with what is due.
+        begins = now >= self._ordinary_at and any(each.due <= now for each in ordinary)
+        room = self._packet_bytes if begins else 0
+        for item in reversed(self.items.values()):
+            goes = item.due <= now
+            if not item.entry.sos:
+                goes = room > 0 and item.due < inf
+                goes = goes and (room == self._packet_bytes or _bytes_of(item) <= room)
+                if not goes:
+                    item.due = max(item.due, self._ordinary_at)
                 item.hub_due = max(item.hub_due, self._ordinary_at)
-            again = self._due_of(item, now)
+            again = self._due_of(item, now, goes=goes)
             if again and not item.entry.sos:
+                room -= _bytes_of(item)
                 self._ordinary_at = now + APART
             found += again
         return found
 
-    def _due_of(self, item: OnItsWay, now: float) -> list[Repeat]:
-        ours = item.station == self.station
+    def _due_of(self, item: OnItsWay, now: float, *, goes: bool) -> list[Repeat]:
         again: list[Repeat] = []
         if item.tell_due <= now:
-            item.tell_due = inf
+            item.tells += 1
+            pause = self._spread(TELL_AGAIN * 4 ** (item.tells - 1))
+            item.tell_due = now + pause if item.tells < TELLS_MAX else inf
             again += self._tell(item)
-        lacking = self.missing(item) if item.due <= now else []
-        if item.due <= now:
-            item.due = inf
-            may = item.entry.sos or item.tries < (ROUNDS_MAX if ours else OTHERS_MAX)
-            if lacking and may and (ours or item.hops < self._hops):
-                item.tries += 1
-                first = 10 if ours else 15
-                pause = first * 2 ** min(item.tries, 10) if item.entry.sos else NEXT
-                pause = pause if ours or item.entry.sos else OTHERS
-                item.due = now + self._spread(min(AGAIN_MAX, pause))
-            else:
-                lacking = []
-        asks = item.hub_due <= now and self._asks_again(item, now, ours=ours)
-        if lacking or asks:
-            again += self._packets(item, lacking)
+        if item.stop_due <= now:
+            item.stop_tells += 1
+            pause = self._spread(TELL_AGAIN * 2 ** (item.stop_tells - 1))
+            more = item.entry.sos and item.stop_tells < STOP_TELLS_MAX
+            item.stop_due = now + pause if more else inf
+            again += self._tell_stop(item)
+        lacking: list[int] = []
+        if goes and item.entry.sos:
+            goes, lacking = self._goes_again(item, now)
+        elif goes:
+            item.due, item.tries = inf, item.tries + 1
+        asks = item.hub_due <= now and self._asks_again(item, now)
+        if goes or asks:
+            item.aired = now
+            again += self._packets(item, lacking, asks=asks)
         return again
 
-    def _asks_again(self, item: OnItsWay, now: float, *, ours: bool) -> bool:
+    def _goes_again(self, item: OnItsWay, now: float) -> tuple[bool, list[int]]:
+        """Whether an SOS does, and which stations are known to lack it."""
+        item.due = inf
+        lacking = self.missing(item)
+        blind = not lacking and self._goes_blindly(item)
+        ours = item.station == self.station
+        if not self._may_go(item):
+            self._note_stop(item, self.station, lacking, now)
+            return False, []
+        if not (blind or lacking):
+            return False, []
+        item.tries += 1
+        # Blindly it goes a few times soon: nobody will say that it is lacked.
+        doublings = max(0, item.tries - SOS_BLIND) if blind else item.tries
+        pause = (10 if ours else 15) * 2 ** min(doublings, 10)
+        item.due = now + self._spread(min(AGAIN_MAX, pause))
+        enough = blind and len(item.echoes) >= ENOUGH
+        item.echoes = set()
+        return not enough, lacking
+
+    def _may_go(self, item: OnItsWay) -> bool:
+        """Whether one more transmission of it is allowed."""
+        return item.station == self.station or item.hops < self._hops
+
+    def _goes_blindly(self, item: OnItsWay) -> bool:
+        """Whether it goes again although nobody is known to lack it."""
+        return item.entry.sos and item.tries < (SOS_BLIND if item.answers else SOS_ALONE)
+
+    def _asks_again(self, item: OnItsWay, now: float) -> bool:
         item.hub_due = inf
-        if not item.asks or item.brought_by:
+        ours = item.station == self.station
+        if not item.asks or item.brought_by or self._words.ways.brings():
             return False
-        linked = self.neighbours.reaches_hub() - {item.station}
-        if ours:
-            reached = linked or now - self._hub_said < REACHED_FOR
-            if item.hub_tries >= BLIND_MAX and not reached and not item.entry.sos:
-                return False
-            pause = min(HUB_AGAIN_MAX, 60 * 2 ** min(item.hub_tries, 10))
-        else:
-            helps = linked or self.missing(item)
-            if self._relays() or item.hops >= self._hops or item.hub_tries >= PRODS_MAX:
-                return False
-            if not helps:
-                return False
-            pause = min(PROD_MAX, 30 * 2 ** min(item.hub_tries, 10))
+        if not ours and (item.hops >= self._hops or item.hub_tries >= PRODS_MAX):
+            return False
+        if self._words.request(sos=item.entry.sos) is None:
+            return False
         item.hub_tries += 1
-        item.hub_due = now + self._spread(pause)
+        longest, first = (HUB_AGAIN_MAX, 60) if ours else (PROD_MAX, 30)
+        item.hub_due = now + self._spread(min(longest, first * 2 ** min(item.hub_tries - 1, 10)))
         return True
 
     def _spread(self, pause: float) -> float:
         """Those who wait for the same are not to begin at one moment."""
         return pause * (0.75 + 0.5 * self._random())
 
-    def _packets(self, item: OnItsWay, lacking: Sequence[int]) -> list[Repeat]:
+    def _packets(self, item: OnItsWay, lacking: Sequence[int], *, asks: bool) -> list[Repeat]:
+        sos, number = item.entry.sos, item.entry.sequence
         beside: list[Entry] = []
-        if item.asks and not item.brought_by:
-            beside.append(Entry(0, RelayRequest()))
-        if item.station != self.station:
+        if asks or (sos and item.asks and not item.brought_by):
+            request = self._words.request(sos=sos, but={item.station, *item.asked})
+            if request is not None:
+                assert isinstance(request.content, RelayRequest)
+                beside.append(request)
+                item.asked.add(request.content.station)
+        # Of ours that is no SOS: who has it is silent.
+        if item.station != self.station or not sos:
             beside.append(Entry(0, Source(self.station, item.hops)))
         named: list[Entry] = []
-        if len(lacking) <= NAMED_MAX:
+        if sos and len(lacking) <= NAMED_MAX:
             # Ourselves, where nobody is to answer but who reaches the hub.
-            names = lacking or [self.station]
-            named = [Entry(item.entry.sequence, Source(number, 0)) for number in names]
-        sos = item.entry.sos
-        return [Repeat(item.station, [part, *beside], named, sos) for part in item.parts]
+            named = [Entry(number, Source(each, 0)) for each in lacking or [self.station]]
+        origin, hops = item.station, item.hops
+        if not sos and not asks and item.parts[0] == item.entry:
+            return [Repeat(origin, [item.entry], hops=hops, joins=True)]
+        return [Repeat(origin, [part, *beside], named, sos, hops) for part in item.parts]
 
     def _tell(self, item: OnItsWay) -> list[Repeat]:
         if item.hops >= self._hops:
@@ -293,6 +388,22 @@ class Rounds:
         ack = Ack(item.station, by_hub=True, digest=digest_of(item.entry))
         mark = Entry(0, Source(self.station, item.hops))
         return [Repeat(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
+
+    def _tell_stop(self, item: OnItsWay) -> list[Repeat]:
+        """Ours, and what we heard of others: that one in their name."""
+        found = []
+        for at, beyond in item.stopped.items():
+            ours = at == self.station
+            lack = sorted(beyond - item.has)[:BEYOND_MAX]
+            if lack and ours is not self._may_go(item):
+                ack = Ack(item.station, digest=digest_of(item.entry), beyond=tuple(lack))
+                mark = [] if ours else [Entry(0, Source(self.station, item.hops))]
+                found.append(Repeat(at, [Entry(item.entry.sequence, ack), *mark]))
+        return found
+
+
+def _bytes_of(item: OnItsWay) -> int:
+    return sum(len(encode([part])) for part in item.parts)
 
 
 def _key(item: OnItsWay) -> Key:

@@ -27,6 +27,7 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
+from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
@@ -62,6 +63,7 @@ class StationTerms:
 @dataclass(frozen=True, slots=True)
 class Station:
     number: int
+    words: RadioPiggyback
     outbox: ChannelOutbox
     reception: RadioReception
     neighbours: Neighbours
@@ -73,7 +75,7 @@ class Station:
 
     def identification(self, callsign: str) -> bytes:
         """The packet that says who transmits. Number 0 is no station's: who looks for names passes
-        it by, as kits of before do."""
+        it by."""
         me = Identity("", callsign, "")
         return self.outbox.packing.alone(Entry(0, Introduction(me)))
 
@@ -94,7 +96,15 @@ def words_of(
         short = me.name.encode()[:spare].decode(errors="ignore").rstrip()
         log.warning("radio-name is too long for one packet: neighbours are told %r", short)
         me = replace(me, name=short)
-    return RadioPiggyback(terms.number, me, asks_for_relay=asks_for_relay, clock=clock)
+
+    def brings() -> int | None:
+        """What it costs to bring something to the hub, in credits."""
+        if Channel.CELLULAR in terms.relays_over and not asks_for_relay():
+            return 0
+        return 1 if Channel.SATELLITE in terms.relays_over else None
+
+    ways = Ways(brings, clock, hops=terms.hops)
+    return RadioPiggyback(terms.number, me, asks_for_relay=asks_for_relay, ways=ways, clock=clock)
 
 
 def _introduction_bytes(terms: StationTerms, identity: Identity) -> int:
@@ -139,20 +149,22 @@ def set_up(
         sealed=terms.sealed,
         relay=relay,
         troubles=troubles,
+        holdings=words.holdings,
     )
     neighbours = Neighbours(endings.clock)
-
-    def relays() -> bool:
-        by_satellite = Channel.SATELLITE in terms.relays_over
-        return by_satellite or (relay is not None and not words.asks_for_relay())
-
     rounds = Rounds(
-        terms.number, neighbours, hops=terms.hops, random=Random().random, relays=relays
+        terms.number,
+        neighbours,
+        words,
+        hops=terms.hops,
+        packet_bytes=terms.packet_bytes,
+        random=Random().random,
     )
     reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
     repeating = Repeating(journal, packing, words, rounds, relay, intake, endings.clock)
     return Station(
         terms.number,
+        words,
         outbox,
         reception,
         neighbours,

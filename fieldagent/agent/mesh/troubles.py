@@ -48,6 +48,11 @@ class Trouble(Enum):
         "unreadablePackets",
         "that cannot be read: something else may be on this frequency",
     )
+    TWINS = (
+        "twinPackets",
+        "from one of two other kits with one radio-station: give one of the two another number;"
+        " until then each is taken for the other",
+    )
     NAMESAKE = (
         "namesakePackets",
         "from another kit with our radio-station: give one of the two another number; until an hour"

@@ -13,6 +13,9 @@ from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.credit import CREDIT_BYTES
 
 DAY = 86_400
+SOS_RESERVE = 10
+"""Credits of a day that are kept for an SOS where the settings do not say, but half of them at the
+most."""
 
 
 def utc_day(unix: float) -> str:
@@ -48,6 +51,19 @@ def day_at(known: BudgetDay | None, lived: float, clock: LivedTime) -> BudgetDay
     return BudgetDay(utc_day(unix), lived - unix % DAY, True, carried)
 
 
+def credits_from_to(spent: Spent) -> str:
+    """Return the credits in words: `12`, or `12 to 24` where some of them may have been paid."""
+    known = spent.credits
+    return f"{known} to {known + spent.doubtful}" if spent.doubtful else str(known)
+
+
+def sos_reserve(limit: int | None, wanted: int | None) -> int:
+    """Return the credits of a day that are kept for an SOS, by what the settings say of both."""
+    if limit is None:
+        return 0
+    return min(limit, wanted) if wanted is not None else min(SOS_RESERVE, limit // 2)
+
+
 class Budget:
     """One channel's. `clock` is the journal's.
 
@@ -71,7 +87,7 @@ class Budget:
         self._reserve = reserve
 
     def spent(self) -> Spent:
-        """Bytes and credits of today."""
+        """Bytes and credits of today, and those that may have been paid."""
         return spending.spent_on(self._journal, self._name, self._today())
 
     def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
@@ -79,14 +95,15 @@ class Budget:
 
         `urgent` may use the reserve. A check of the `mailbox` leaves half of the day's credits to
         what the kit itself has to say; an `urgent` one, for the answer to an SOS, half of the
-        reserve.
+        reserve. What may have been paid counts as paid: a budget is what the bill may come to.
         """
         if self._limit is None:
             return None
         kept = 0 if urgent else self._reserve
         if mailbox:
             kept = -(-self._reserve // 2) if urgent else max(kept, -(-self._limit // 2))
-        return max(0, self._limit - kept - self.spent().credits)
+        spent = self.spent()
+        return max(0, self._limit - kept - spent.credits - spent.doubtful)
 
     def affordable(self, room: int, *, urgent: bool = False) -> int:
         """Bytes of `room` that the credits which are left are enough for."""
@@ -96,7 +113,7 @@ class Budget:
     def in_words(self) -> str:
         """What is spent, for people."""
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
-        spent = f"{self.spent().credits} of {self._limit} credits"
+        spent = f"{credits_from_to(self.spent())} of {self._limit} credits"
         when = "midnight UTC"
         if not self._journal.clock.source():
             when = "the end of 24 hours, as nobody is trusted to know the time"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import trio
 
-from fieldagent.agent.journal import sos
+from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -45,17 +45,28 @@ class Cancellation:
         """
         stands = standing(self._journal, id_)
         if channel is None:
-            await self._journal.commit(lambda db: sos.call_off(db, [stands.sequence]))
+            await self._call_off_alone(stands.sequence)
         if stands.status is None:
             await self._withdraw([stands.sequence], channel)
         return standing_of(self._journal, stands.sequence)
 
-    async def call_off(self) -> list[Standing]:
-        """End every SOS that nobody has confirmed: it is withdrawn and not repeated any more."""
-        sequences = sos.declared(self._journal)
-        await self._journal.commit(lambda db: sos.call_off(db, sequences))
+    async def call_off(self, number: int) -> list[Standing]:
+        """End the open incident: what of it has not left is withdrawn, nothing is repeated any
+        more. Return how its Packages stand."""
+        sequences = incident.items(self._journal, number)
+        await self._end(number)
         await self._withdraw(sequences, None)
         return [standing_of(self._journal, sequence) for sequence in sequences]
+
+    async def _call_off_alone(self, sequence: int) -> None:
+        """Of an incident nothing is left where its only Package is canceled."""
+        number = incident.incident_of(self._journal, sequence)
+        if number is not None and incident.items(self._journal, number) == [sequence]:
+            await self._end(number)
+
+    async def _end(self, number: int) -> None:
+        now = self._journal.clock.now()
+        await self._journal.commit(lambda db: incident.call_off(db, number, now))
 
     async def clear(self, channel: Channel | None = None) -> int:
         """Cancel everything that waits now; tells how many Packages that were.

@@ -34,6 +34,8 @@ class ChannelQueue:
         self.bursts = Bursts()
         self.gathering: set[int] = set()
         """Packages that wait for others to go with; some may have ended since."""
+        self.tried: set[int] = set()
+        """Packages that were tried in vain; some may have ended since."""
         self.alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
         self.in_flight: dict[int, list[Piece]] = {0: list(doubtful)} if doubtful else {}
@@ -175,6 +177,7 @@ class ChannelQueue:
             self._sooner.set()
         self._queue.remove(sequence, arrived=arrived)
         self.alone.discard(sequence)
+        self.tried.discard(sequence)
 
     def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:
         """Of Packages in flight those that `put_back` would end, as things stand now."""
@@ -195,6 +198,7 @@ class ChannelQueue:
         elif sequence in self._queue:
             # A newer one that replaces it gets its place.
             self._queue.put_back(sequence, due)
+            self.tried.add(sequence)
         return ended
 
     def taken(self) -> set[int]:
@@ -215,6 +219,12 @@ def gather(queue: ChannelQueue) -> None:
     for sequence in queue.gathering:
         queue._queue.hasten(sequence)
     queue.gathering.clear()
+
+
+def try_again(queue: ChannelQueue) -> None:
+    """What waits for its next try goes at once."""
+    tried, queue.tried = queue.tried, set()
+    queue.hasten(*tried)
 
 
 def due(queue: ChannelQueue, sequence: int) -> float:

@@ -6,12 +6,12 @@ on its own channel, what the other channels need not send any more, and what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import trio
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -30,7 +30,9 @@ class AgentStopping(Exception):
 class Endings:
     """`queues` are those of the channels that are configured; `clock` is lived time.
 
-    `neighbours` are told on the air when the hub has what we relayed for them.
+    `neighbours` are told on the air when the hub has what we relayed for them. `heard_ends`: that
+    another kit has heard it is enough for a fan-out of `first` or `cheapest`, also where the hub
+    may never get it.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class Endings:
         *,
         clock: Callable[[], float],
         fan_out: FanOut = FanOut.EVERY,
+        heard_ends: bool = False,
         neighbours: RadioPiggyback | None = None,
     ) -> None:
         self.clock = clock
         self._journal = journal
         self._queues = queues
         self._fan_out = fan_out
+        self._heard_ends = heard_ends
         self._neighbours = neighbours
         self._waiters: dict[int, trio.Event] = {}
         self._stopped = False
@@ -75,10 +79,10 @@ class Endings:
 
     def _known(self, ended: Sequence[EndedLeg]) -> dict[int, Accepted]:
         """The Packages themselves, where it matters whose they are and what they are."""
-        if self._fan_out is FanOut.EVERY and self._neighbours is None:
-            return {}
         found: dict[int, Accepted] = {}
         for each in ended:
+            if not self._matters(each):
+                continue
             # Nothing depends on whose a damaged one was.
             with suppress(DamagedPackage):
                 package = outbound.package(self._journal, each.sequence)
@@ -86,28 +90,57 @@ class Endings:
                     found[each.sequence] = package
         return found
 
+    def _matters(self, ended: EndedLeg) -> bool:
+        """Whether anything depends on which Package ended so."""
+        if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
+            return True
+        return any(ended.sequence in queue for queue in self._dearer(ended.channel))
+
+    def _dearer(self, channel: Channel) -> list[ChannelQueue]:
+        """Those that cost more than one over which the hub itself confirms what it has."""
+        if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
+            return []
+        return [self._queues[Channel.SATELLITE]]
+
     def _superfluous(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> list[EndedLeg]:
         """What the other channels need not send any more; where this one failed, they hurry."""
         package = known.get(ended.sequence)
-        fan_out = FanOut.EVERY if package is None else self.fan_out_of(package)
-        if fan_out is FanOut.EVERY:
+        if package is None or package.package.urgent:
             return []
-        others = [
-            queue
-            for channel, queue in self._queues.items()
-            if channel is not ended.channel and ended.sequence in queue
-        ]
+        fan_out = self.fan_out_of(package)
+        others = [queue for name, queue in self._queues.items() if name is not ended.channel]
         if ended.leg.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
             for queue in others:
-                queue.hasten(ended.sequence)
+                if ended.sequence in queue:
+                    queue.hasten(ended.sequence)
         if ended.leg.status is not Status.DELIVERED:
             return []
-        leg = Leg(Status.CANCELED, f"delivered over {ended.channel}")
-        return [
-            EndedLeg(ended.sequence, queue.channel, leg)
-            for queue in others
-            if queue.withdraw(ended.sequence, leg.reason, arrived=True) is None
-        ]
+        if fan_out is FanOut.EVERY:
+            others = self._dearer(ended.channel)
+        elif ended.channel is Channel.RADIO and not self._ends_as_heard(ended.sequence):
+            return []
+        return _withdrawn(others, ended.sequence, f"delivered over {ended.channel}")
+
+    def _ends_as_heard(self, sequence: int) -> bool:
+        """Another kit has it: whether that is the end also of what leads to the hub."""
+        return self._heard_ends or on_air.is_relayed(self._journal, sequence)
+
+    async def note_at_hub(self, sequence: int, *, proved: bool) -> None:
+        """The hub has it, by its own word (`proved`) or by that of who brought it there: what has
+        not left over channels that lead there is withdrawn, and of `every` what costs credits."""
+        queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
+        if not any(sequence in queue for queue in queues):
+            return
+        try:
+            package = outbound.package(self._journal, sequence)
+        except DamagedPackage:
+            return
+        if package is None or package.package.urgent:
+            return
+        if self.fan_out_of(package) is FanOut.EVERY:
+            queues = self._dearer(Channel.CELLULAR) if proved else []
+        if withdrawn := _withdrawn(queues, sequence, "the hub has it"):
+            await self.record(withdrawn)
 
     def _tell_neighbour(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> None:
         package = known.get(ended.sequence)
@@ -142,3 +175,12 @@ class Endings:
         self._stopped = True
         for waiter in self._waiters.values():
             waiter.set()
+
+
+def _withdrawn(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedLeg]:
+    """Take it out of these; what is in flight ends by itself, and is not tried again."""
+    return [
+        EndedLeg(sequence, queue.channel, Leg(Status.CANCELED, why))
+        for queue in queues
+        if sequence in queue and queue.withdraw(sequence, why, arrived=True) is None
+    ]

@@ -1,56 +1,208 @@
-"""What we have of other stations, so that one entry acknowledges several of their items."""
+"""What is here of each station's items, what others say that they have, and when to say so. Pure.
+
+A *holding* tells of one station which of its newest numbers are here. It rides in what is sent
+anyway, or goes in a beacon: soon where something lacks here, else ever more seldom (the Trickle
+timer of RFC 6206), and not where others have said as much meanwhile. Who hears that another lacks
+what is here repeats it. An SOS is in no holding: each of those is acknowledged by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import field
+from math import inf
 
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import SEVERAL_MAX
 from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
 
 STATIONS_MAX = 1000
-NEAR = SEVERAL_MAX // 2
-"""How far a number may be from the newest to be told with it."""
+CONFIRMS = 16
+"""The newest items that a holding confirms, by the digest of them; of those before it only says
+that they are here."""
+INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
+"""Seconds from beacon to beacon, after news and in long silence."""
+ASK_AFTER = 40.0
+"""Seconds, half of them more or less, until we say that something lacks here: whoever lacks the
+same and hears it keeps silent."""
+ASKS_MAX = 8
+"""Times that we say so of one item in vain: nobody has it any more."""
+FRESH = 3600.0
+"""Seconds after the last news of a station in which beacons tell of it; later who comes is told."""
+RIDES = 3
+"""Holdings that ride in a packet."""
+
+
+@dataclass(slots=True)
+class _OfStation:
+    here: dict[int, bytes] = field(default_factory=dict)
+    """Numbers with the digests of their items."""
+    lacking: dict[int, int] = field(default_factory=dict)
+    """Numbers that somebody has and we lack, and how often we have said so."""
+    told: bool = False
+    """Somebody has said since the last beacon that they have as much."""
+    asked: bool = False
+    """Somebody has said that they lack what we do."""
+    changed: bool = False
+    """It is otherwise than what we said last."""
+    asked_at: float = -inf
+    fresh_until: float = -inf
+    """Until then beacons tell of it."""
+
+    def asks(self) -> bool:
+        return any(count < ASKS_MAX for count in self.lacking.values())
+
+    def forget_old(self) -> None:
+        newest = max((*self.here, *self.lacking), default=0)
+        for known in (self.here, self.lacking):
+            for number in [each for each in known if each <= newest - SEVERAL_MAX]:
+                del known[number]
 
 
 class Holdings:
-    """Of items that are no SOS: each of those is acknowledged by itself."""
+    """`station` is our own. `random` gives a share from 0 to 1. Times are of any one clock."""
 
-    def __init__(self) -> None:
-        self._readers: dict[int, None] = {}
-        """Stations that read such an entry; one of an older kit skips it."""
-        self._items: dict[int, dict[int, bytes]] = {}
-        """By station and number, their digests; the newest is the last."""
+    def __init__(self, station: int, random: Callable[[], float]) -> None:
+        self._station = station
+        self._random = random
+        self._stations: dict[int, _OfStation] = {}
+        self._interval = INTERVAL_MIN
+        self._due = inf
+        self._beacon: list[int] = []
+        """Stations of which the beacon is still to tell."""
 
-    def note_reader(self, station: int) -> None:
-        self._readers[station] = None
-        while len(self._readers) > STATIONS_MAX:
-            del self._readers[next(iter(self._readers))]
+    def note(self, station: int, number: int, digest: bytes, now: float) -> None:
+        """That item is here: it came, or it is ours and has left."""
+        known = self._of(station)
+        if known.here.get(number) == digest:
+            return
+        known.here[number] = digest
+        known.lacking.pop(number, None)
+        known.told, known.changed, known.fresh_until = False, True, now + FRESH
+        known.forget_old()
+        self._hasten(now, INTERVAL_MIN)
 
-    def note(self, station: int, items: Iterable[tuple[int, bytes]]) -> None:
-        """They are here: numbers with the digests of their items."""
-        known = self._items.setdefault(station, {})
-        for number, digest in items:
-            known.pop(number, None)
-            known[number] = digest
-        while len(known) > SEVERAL_MAX:
-            del known[next(iter(known))]
-        while len(self._items) > STATIONS_MAX:
-            del self._items[next(iter(self._items))]
+    def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
+        """What was here before a restart: stations, numbers and digests."""
+        for station, number, digest in items:
+            self.note(station, number, digest, now)
 
-    def several(self, station: int) -> Entry | None:
-        """Acknowledges its newest, and again those near them: what was said before may be lost.
-        None where it would not be read."""
-        known = self._items.get(station)
-        if not known or station not in self._readers:
+    def hear(self, holding: Entry, now: float) -> list[int]:
+        """Another has said that. The numbers come back that lack there and are here."""
+        assert isinstance(holding.content, Ack)
+        first, numbers = holding.sequence, {*numbers_of(holding)}
+        station = holding.content.station
+        known = self._of(station)
+        newest = max((*known.here, *known.lacking), default=0)
+        fresh = {each for each in numbers - known.here.keys() if each > newest - SEVERAL_MAX}
+        if station == self._station:
+            # Of what we never had nobody has anything, but of a journal that was lost.
+            fresh.clear()
+        if fresh - known.lacking.keys():
+            known.lacking |= dict.fromkeys(fresh - known.lacking.keys(), 0)
+            known.fresh_until = now + FRESH
+            known.forget_old()
+            known.asked = False
+            self._hasten(now, ASK_AFTER)
+        elif known.lacking and first <= min(known.lacking) and not numbers & known.lacking.keys():
+            known.asked = True
+        mine = {each for each in known.here if each >= first}
+        if mine <= numbers:
+            known.told = True
+        return sorted(mine - numbers)
+
+    def digest(self, station: int, number: int) -> bytes | None:
+        """Of that item, if it is here and one of the newest."""
+        known = self._stations.get(station)
+        return None if known is None else known.here.get(number)
+
+    def greet(self, now: float, within: float) -> None:
+        """Somebody is there who may lack anything, and has heard nothing of what was said."""
+        for each in self._stations.values():
+            each.told = False
+            each.fresh_until = max(each.fresh_until, now + INTERVAL_MAX)
+        self._interval = INTERVAL_MIN
+        if self._stations:
+            self._hasten(now, within)
+
+    def due(self) -> float:
+        """When the next beacon is."""
+        return self._due
+
+    def begin(self, now: float) -> None:
+        """The beacon is due."""
+        asks = False
+        self._beacon = []
+        for number, each in self._stations.items():
+            asks |= each.asks()
+            if now < each.fresh_until and self._is_news(each):
+                self._beacon.append(number)
+            each.told = each.asked = False
+        self._interval = INTERVAL_MIN if asks else min(INTERVAL_MAX, 2 * self._interval)
+        lives = any(now < each.fresh_until for each in self._stations.values())
+        self._due = now + self._interval * (0.5 + 0.5 * self._random()) if lives else inf
+
+    def to_tell(self, *, beside: bool) -> list[int]:
+        """Stations of which a packet tells: of the beacon, and `beside` something else of those
+        where news are that nobody has told."""
+        known = self._stations
+        self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
+        found = self._beacon
+        if beside:
+            ride = (n for n, each in known.items() if each.changed and n not in found)
+            found = [*found, *sorted(ride, key=lambda n: not known[n].asks())][:RIDES]
+        return [*found]
+
+    @staticmethod
+    def _is_news(each: _OfStation) -> bool:
+        return (each.asks() and not each.asked) or not each.told
+
+    def said(self, station: int, now: float) -> None:
+        """Its holding has left."""
+        known = self._of(station)
+        known.told = known.asked = True
+        known.changed = False
+        if now - known.asked_at >= ASK_AFTER / 2:
+            known.asked_at = now
+            for number in known.lacking:
+                known.lacking[number] += 1
+        self._beacon = [each for each in self._beacon if each != station]
+
+    def holding(self, station: int) -> Entry | None:
+        """What is here of it; None where nothing is, and nothing is known to lack."""
+        known = self._stations.get(station)
+        if known is None:
             return None
-        newest = next(reversed(known))
-        told = sorted(number for number in known if abs(number - newest) < NEAR)
-        arrived = frozenset(number - told[0] for number in told)
-        digest = digest_of_slices(known[number] for number in told)
-        return Entry(told[0], Ack(station, 0, arrived, digest=digest))
+        lacking = [number for number, asked in known.lacking.items() if asked < ASKS_MAX]
+        told = sorted(known.here)
+        if not told and not lacking:
+            return None
+        first = min((*told, *lacking), default=0)
+        arrived = frozenset(number - first for number in told)
+        digest = digest_of_slices(known.here[number] for number in told[-CONFIRMS:])
+        return Entry(first, Ack(station, 0, arrived, digest=digest if told else b""))
+
+    def _of(self, station: int) -> _OfStation:
+        known = self._stations.pop(station, None) or _OfStation()
+        self._stations[station] = known
+        while len(self._stations) > STATIONS_MAX:
+            del self._stations[next(iter(self._stations))]
+        return known
+
+    def _hasten(self, now: float, within: float) -> None:
+        if within >= INTERVAL_MIN:
+            if self._interval <= INTERVAL_MIN and self._due < inf:
+                return
+            self._interval = within
+        self._due = min(self._due, now + within * (0.5 + self._random() * (within < INTERVAL_MIN)))
 
 
-def numbers_of(several: Entry) -> list[int]:
-    """Those that it acknowledges, in order."""
-    assert isinstance(several.content, Ack)
-    return [several.sequence + index for index in sorted(several.content.arrived)]
+def numbers_of(holding: Entry) -> list[int]:
+    """Those that are said to be there, in order."""
+    assert isinstance(holding.content, Ack)
+    return [holding.sequence + index for index in sorted(holding.content.arrived)]
+
+
+def confirmed_by(holding: Entry) -> list[int]:
+    """Those of them that its digest is of."""
+    return numbers_of(holding)[-CONFIRMS:]

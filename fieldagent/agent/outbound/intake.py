@@ -137,7 +137,9 @@ class Intake:
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
         with self._replacing(package, id_, legs) as replaced:
-            sequence = await self._journal.commit(outbound.with_ends(store, replaced, now))
+            journal = self._journal
+            commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
+            sequence = await commit(outbound.with_ends(store, replaced, now))
             accepted = Accepted(
                 sequence, id_, stamped, identity, key, now, expires, None, None, dated=dated
             )

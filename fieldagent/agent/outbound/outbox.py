@@ -14,11 +14,11 @@ from itertools import count
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, Intent, Transmission
-from fieldagent.agent.journal import losses, outbound, sos
+from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
 from fieldagent.agent.outbound.budget import Budget
-from fieldagent.agent.outbound.channel_queue import gather
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
@@ -26,6 +26,7 @@ from fieldagent.agent.outbound.settlement import (
     Settlement,
     after_failure,
     after_success,
+    note_copy,
     note_doubt,
     note_sent,
     note_tried,
@@ -95,9 +96,6 @@ class ChannelOutbox:
         self._piggyback.report(origin, report)
         self._queue.wake()
 
-    def spent(self) -> Spent:
-        return self.budget.spent()
-
     # What the driver does with it.
 
     async def ready(self, *, urgent: bool = False) -> None:
@@ -127,7 +125,8 @@ class ChannelOutbox:
         first = self._queue.foremost(now)
         urgent = first is not None and self._queue.is_urgent(first)
         ordinary = self.budget.affordable(room)
-        room = self.budget.affordable(room, urgent=True) if urgent else ordinary
+        if first is None or not _is_first(self._journal, self._queue, first):
+            room = self.budget.affordable(room, urgent=True) if urgent else ordinary
         packed = self.packing.pack(now, room, ordinary, self._piggyback)
         if packed is None:
             return None
@@ -150,6 +149,14 @@ class ChannelOutbox:
         pieces = self._queue.in_flight[transmission.number]
         await self._journal.persist(outbound.intend(self.channel, intent, pieces))
         self._intent = intent
+
+    async def note_copy(self, transmission: Transmission) -> None:
+        """Write down that it goes a second time, as nobody knows whether it has left: the first may
+        have to be paid for as well."""
+        credit = price(self.channel, len(transmission.body)).credits
+        pieces = self._queue.in_flight[transmission.number]
+        note = note_copy(self.channel, pieces, credit, self._endings.clock())
+        await self._journal.persist(together(note, self.budget.book(Spent(doubtful=credit))))
 
     async def settle(
         self,
@@ -238,9 +245,12 @@ class ChannelOutbox:
             transmission.number
         )
 
+    def try_again(self) -> None:
+        try_again(self._queue)
+
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         # Its answer ends an SOS, which otherwise goes again and again, for more than a credit.
-        urgent = urgent or (mailbox and bool(sos.declared(self._journal)))
+        urgent = urgent or (mailbox and incident.open_one(self._journal) is not None)
         return self.budget.left(urgent=urgent, mailbox=mailbox)
 
     def held_back(self) -> str:
@@ -251,7 +261,16 @@ class ChannelOutbox:
 
     def _fits_budget(self, sequence: int) -> bool:
         allowance = self.allowance(urgent=self._queue.is_urgent(sequence))
-        return allowance is None or self.packing.credits(sequence) <= allowance
+        if allowance is None or self.packing.credits(sequence) <= allowance:
+            return True
+        return _is_first(self._journal, self._queue, sequence)
 
     async def spend(self, credit: int) -> None:
         await self._journal.persist(self.budget.book(Spent(0, credit)))
+
+
+def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:
+    """Whether it is an SOS of which nothing has left here: it goes, whatever was spent."""
+    number = incident.incident_of(journal, sequence)
+    items = [sequence] if number is None else incident.items(journal, number)
+    return queue.is_urgent(sequence) and not history.has_left(journal, queue.channel, items)

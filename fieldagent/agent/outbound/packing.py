@@ -26,10 +26,14 @@ from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import paid_with
-from fieldagent.wire.envelope import Entry, RelayRequest, Source, encode
+from fieldagent.wire.envelope import Entry, RelayRequest, SentBy, Source, encode
 from fieldagent.wire.fragments import lacking
 
 log = logging.getLogger(__name__)
+
+
+SOS_ALONE = 2
+"""Tries that an SOS makes in a message of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +128,10 @@ class Packing:
         """
         repeat = piggyback.next_repeat(busy=self._is_busy(now))
         if repeat is not None:
-            return self._pack_repeat(repeat, room)
+            return self._pack_repeat(repeat, room, piggyback)
         pieces: list[Piece] = []
         passed: list[int] = []
-        draft, whose, tries = self._draft(0), 0, 0
+        draft, whose, tries, alone = self._draft(0), 0, 0, False
         while len(pieces) + len(passed) <= self._terms.companions:
             key = self.queue.take(now, under_way=not pieces and not passed)
             if key is None:
@@ -141,13 +145,18 @@ class Packing:
             except TooLarge as error:
                 self.queue.finish(key, Leg(Status.ERROR, f"too large: {error}"))
                 continue
-            most = room if self.queue.is_urgent(key) else _beside(draft, room, ordinary)
+            urgent = self.queue.is_urgent(key)
+            if alone and not urgent:
+                passed.append(key)
+                break
+            most = room if urgent else _beside(draft, room, ordinary)
             if found.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)
             elif not pieces and len(found.body) <= most:
                 draft, whose, tries = self._draft(found.origin), found.origin, found.tries
                 draft.begin(found.entry, found.body)
+                alone = urgent and self._goes_alone(tries)
             elif not pieces or not self._joins(found, whose, draft, most):
                 passed.append(key)
             if passed and passed[-1] == key:
@@ -165,12 +174,16 @@ class Packing:
             self._tell_end(draft, room, len(self.queue.bursts[pieces[0].sequence].waiting))
         # What is said to our peer is said in our own name, not in that of whom we relay for.
         most = _beside(draft, room, ordinary)
-        words = Piggybacked() if pieces and whose else piggyback.fill(draft, most)
+        words = Piggybacked() if alone or (pieces and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
         # What goes between the fragments ends their round: it is answered at once.
         more = any(self.queue.bursts[p.sequence].waiting for p in pieces if p.count > 1)
         return Packed(draft.body, pieces, words, tries, more)
+
+    def _goes_alone(self, tries: int) -> bool:
+        """Whether nothing else joins an SOS where bytes cost: a short message gets through."""
+        return self._terms.credits(1) > 0 and tries < SOS_ALONE
 
     def _tell_end(self, draft: Draft, room: int, follow: int) -> None:
         """So many follow; then we listen, and who has heard any of them answers. The last few tell
@@ -185,9 +198,11 @@ class Packing:
             return False
         return None if self.queue.is_urgent(foremost) else True
 
-    def _pack_repeat(self, repeat: Repeat, room: int) -> Packed | None:
+    def _pack_repeat(self, repeat: Repeat, room: int, piggyback: Piggyback) -> Packed | None:
         """Who lacks it is told whole or not at all: whoever is not named is silent. Where not even
         the request to relay fits, its sender has told that."""
+        if repeat.joins:
+            return self._pack_repeats(repeat, room, piggyback)
         told = [*repeat.entries]
         bare = [each for each in told if not isinstance(each.content, RelayRequest)]
         for entries in ([*told, *repeat.lacking], told, bare):
@@ -197,6 +212,26 @@ class Packing:
                 return Packed(body, [], Piggybacked(), urgent=repeat.sos)
         log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
         return None
+
+    def _pack_repeats(self, first: Repeat, room: int, piggyback: Piggyback) -> Packed | None:
+        """As many as fit, of any stations; one at the least, which fitted when it was sent."""
+        draft, body = self._draft(0), b""
+        of: SentBy | None = None
+        entries: list[Entry] = []
+        other: Repeat | None = first
+        while other is not None:
+            mark = SentBy(other.origin, other.hops)
+            # Times in an envelope count from that of its first entry.
+            head = [] if of == mark else [Entry(0, mark, other.entries[0].time)]
+            more = [*entries, *head, *other.entries]
+            longer = draft.encoded(*more)
+            if body and len(longer) > room:
+                break
+            if other is not first:
+                piggyback.joined(other)
+            entries, body, of = more, longer, mark
+            other = piggyback.joining()
+        return Packed(body, [], Piggybacked()) if len(body) <= room else None
 
     def _joins(self, found: _Next, whose: int, draft: Draft, room: int) -> bool:
         """Whether it rides along: all of it, of the same sender, and no more than is worth it."""

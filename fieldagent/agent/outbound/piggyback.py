@@ -8,18 +8,20 @@ transmission of its own.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field
 from math import inf
 from random import Random
 from typing import Protocol
 
-from fieldagent.agent.journal import inbound, outbound
+from fieldagent.agent.channels.air_pace import backoff
+from fieldagent.agent.journal import inbound, incident, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.holdings import Holdings, numbers_of
+from fieldagent.agent.outbound.holdings import Holdings, confirmed_by, numbers_of
 from fieldagent.agent.outbound.terms import TERMS
-from fieldagent.package.package import Channel, Item
+from fieldagent.agent.outbound.ways import Ways
+from fieldagent.package.package import Channel, IncidentWord, Item, Said
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import paid_with
@@ -32,15 +34,20 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    digest_of,
 )
 
 ACKS_MAX = 256
 """Acknowledgements that wait; for one that is dropped the item comes again."""
+ACK_WITHIN = 2.0
+"""Seconds in which one of a crowd acknowledges what is no SOS; its sender waits a little longer."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
-PATIENCE = 70.0
-"""Seconds that an acknowledgement waits to ride along, where another station has said the same: a
-quarter more or less, as others wait for the same."""
+HELLO_APART = 10.0
+"""Seconds between two hellos: kits that are switched on together need not answer each other's."""
+NAME_INCIDENT_EVERY = 300.0
+"""Seconds after which an open incident is named over a link that costs nothing, where nothing else
+goes: a hub whose database was restored rings again."""
 
 
 @dataclass(slots=True)
@@ -52,6 +59,7 @@ class Piggybacked:
     introduced: bool = False
     asked: bool = False
     """It was asked who is who."""
+    named_incident: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +69,12 @@ class Repeat:
     origin: int
     entries: Sequence[Entry]
     lacking: Sequence[Entry] = ()
-    """Which name those who lack it."""
+    """Left out where they do not fit: which name those who lack it, or whose word it is."""
     sos: bool = False
+    hops: int = 0
+    """Transmissions that brought it here."""
+    joins: bool = False
+    """It goes with others in one packet, of whichever stations."""
 
 
 class Piggyback(Protocol):
@@ -85,6 +97,12 @@ class Piggyback(Protocol):
         """What goes in a packet of its own before anything else. While a Package waits (`busy`) an
         SOS does alone, and nothing while that is one itself (None)."""
 
+    def joining(self) -> Repeat | None:
+        """Another that goes in the same packet if there is room."""
+
+    def joined(self, repeat: Repeat) -> None:
+        """It does."""
+
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         """The transmission left: write it down in the same commit."""
 
@@ -104,6 +122,8 @@ class HubPiggyback:
         self._under_way: set[int] = set()
         # A new journal knows nobody, while the hub may have told all names to the one before.
         self._asks = not TERMS[channel].authentic and not inbound.knows_anybody(journal)
+        self._incident_named = -inf
+        """When the open incident was named last, in lived time."""
         self.look()
 
     def look(self) -> None:
@@ -121,7 +141,13 @@ class HubPiggyback:
 
     def is_worth_sending(self) -> bool:
         at_once = self._at_once or any(entry.sos for entry in self._owed.values())
-        return bool(self._reports) or (bool(self._owed) and at_once)
+        return bool(self._reports) or (bool(self._owed) and at_once) or self._names_incident()
+
+    def _names_incident(self) -> bool:
+        """Whether the open incident is to be named though nothing else goes: where it is free."""
+        if TERMS[self._channel].credits(1) or incident.open_one(self._journal) is None:
+            return False
+        return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_EVERY
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         words = Piggybacked()
@@ -134,7 +160,23 @@ class HubPiggyback:
             free = min(room, paid_with(len(draft)))
             number = outbound.journal_number(self._journal)
             words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
+        self._fill_incident(draft, room, words)
         return words
+
+    def _fill_incident(self, draft: Draft, room: int, words: Piggybacked) -> None:
+        """Each contact that happens anyway names the open incident, where that costs nothing more;
+        an item of it names it by itself."""
+        found = incident.open_one(self._journal)
+        if found is None or any(entry.sos for entry in draft.entries):
+            return
+        free = min(room, paid_with(len(draft))) if TERMS[self._channel].credits(1) else room
+        if draft.entries or self._names_incident():
+            clock = self._journal.clock
+            word = IncidentWord(found.number, Said.OPEN)
+            named = Entry(0, word, int(clock.date(clock.now())))
+            words.named_incident = draft.add(named, free)
+            if words.named_incident:
+                self._incident_named = clock.now()
 
     def _fill_receipts(self, draft: Draft, room: int, words: Piggybacked) -> None:
         """Those that cost nothing; where nothing else goes, those that are worth it."""
@@ -151,6 +193,12 @@ class HubPiggyback:
     def next_repeat(self, *, busy: bool | None) -> Repeat | None:
         return None
 
+    def joining(self) -> Repeat | None:
+        return None
+
+    def joined(self, repeat: Repeat) -> None:
+        pass
+
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         inbound.told(db, self._channel, words.receipts)
 
@@ -158,6 +206,8 @@ class HubPiggyback:
         self._under_way -= words.receipts.keys()
         if words.asked and sent:
             self._asks = False
+        if words.named_incident and not sent:
+            self._incident_named = -inf
         if not sent:
             self._owed |= words.receipts
         if not sent and beside_packages:
@@ -168,21 +218,22 @@ class HubPiggyback:
 @dataclass(slots=True)
 class _DueAck:
     ack: Ack
-    patient: bool
-    """It need not go at once."""
+    together: bool
+    """The holding says it too, and whoever hears another say so need not."""
     twice: bool
     """It goes in two packets, one after the other."""
     alone: bool
     """It is said for itself too, where others are said with it."""
-    until: float = -inf
-    """It waits so long for a packet to ride in."""
+    due: float
+    """It goes at this time."""
 
 
 class RadioPiggyback:
-    """Acknowledgements of what was heard, our name, and the request to relay what goes out.
+    """Acknowledgements of what was heard, what is here of each station, our name, our way to the
+    hub, and the request to relay what goes out.
 
     An acknowledgement that is lost is given again, as the item comes again. `asks_for_relay` tells
-    whether we reach the hub over neighbours alone.
+    whether we reach the hub over neighbours alone, and `ways` over which.
     """
 
     def __init__(
@@ -191,15 +242,17 @@ class RadioPiggyback:
         identity: Identity,
         *,
         asks_for_relay: Callable[[], bool],
+        ways: Ways,
         clock: Callable[[], float],
-        random: Callable[[], float] | None = None,
     ) -> None:
-        self.holdings = Holdings()
-        self._random = random or Random().random
+        self._random = Random().random
+        self.holdings = Holdings(station, self._random)
         self._introduction = Entry(station, Introduction(identity))
-        self.asks_for_relay = asks_for_relay
+        self._asks_for_relay = asks_for_relay
+        self.ways = ways
         self._clock = clock
         self._introduced = -INTRODUCE_EVERY
+        self._said_hello = -inf
         self._presents_itself = False
         self._acks: dict[tuple[int, int], _DueAck] = {}
         """By the station whose item it is, and the number it gave the item."""
@@ -213,65 +266,105 @@ class RadioPiggyback:
         self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
         self._repeats.sort(key=lambda each: not each.sos)
 
+    def leave(self, origin: int, sequence: int) -> None:
+        """Another repeats it, and it is no SOS: we need not."""
+        self._repeats = [
+            each
+            for each in self._repeats
+            if not each.joins or (each.origin, each.entries[0].sequence) != (origin, sequence)
+        ]
+
     def next_repeat(self, *, busy: bool | None) -> Repeat | None:
         if not self._repeats or busy is None or (busy and not self._repeats[0].sos):
             return None
         return self._repeats.pop(0)
 
+    def joining(self) -> Repeat | None:
+        return next((each for each in self._repeats if each.joins), None)
+
+    def joined(self, repeat: Repeat) -> None:
+        self._repeats.remove(repeat)
+
+    def asks_for_relay(self) -> bool:
+        """Whether ours are to be brought to the hub by neighbours."""
+        return self._asks_for_relay()
+
+    def request(self, *, sos: bool = False, but: Collection[int] = ()) -> Entry | None:
+        """That a neighbour brings it to the hub; None where nobody is to. An SOS asks whoever hears
+        it where no way is known."""
+        hop = self.ways.next_hop(but)
+        if hop is None and not sos:
+            return None
+        return Entry(0, RelayRequest(hop or 0))
+
     def introduce(self, *, at_once: bool = False) -> None:
         """Somebody is there who may not know our name: it goes along with what goes next, or by
-        itself."""
+        itself where it was not said just now."""
         self._introduced = -INTRODUCE_EVERY
-        self._presents_itself |= at_once
+        self._presents_itself |= at_once and self._clock() - self._said_hello >= HELLO_APART
 
     def acknowledge(
         self,
         sequence: int,
         ack: Ack,
         *,
-        patient: bool = False,
+        together: bool = False,
         twice: bool = False,
         alone: bool = False,
+        crowd: int = 1,
     ) -> None:
-        """A `patient` one waits for company once another station has said the same; `twice`: it was
+        """`together` with others of that station, by any of the crowd in earshot. `twice`: it was
         said before, and lost. `alone`: whoever has forgotten one of several cannot tell that the
         others are its own."""
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
             twice, alone = twice or before.twice, alone or before.alone
-        self._acks[key] = _DueAck(ack, patient, twice, alone)
+        wait = backoff(self._random(), ACK_WITHIN, crowd) if together and crowd > 1 else 0.0
+        self._acks[key] = _DueAck(ack, together, twice, alone, self._clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]
 
-    def patience(self) -> float:
-        """Seconds until an acknowledgement has waited long enough."""
-        waiting = (due.until for due in self._acks.values() if due.until > -inf)
-        return min(waiting, default=inf) - self._clock()
+    def next_due(self) -> float:
+        """Seconds until the next beacon, or an acknowledgement that waits."""
+        now = self._clock()
+        waits = (due.due for due in self._acks.values() if due.due > now)
+        return min(self.holdings.due(), min(waits, default=inf)) - now
 
-    def lose_patience(self) -> bool:
-        """Let those that have waited long enough go at once; whether there are any."""
-        over = [due for due in self._acks.values() if -inf < due.until <= self._clock()]
-        for due in over:
-            due.until = -inf
-        return bool(over)
+    def begin_beacon(self) -> None:
+        if self.holdings.due() <= self._clock():
+            self.holdings.begin(self._clock())
+
+    def note_here(self, station: int, item: Entry) -> None:
+        """It is on disk; it is no SOS."""
+        self.holdings.note(station, item.sequence, digest_of(item), self._clock())
+
+    def greet(self, *, crowd: int) -> None:
+        """Somebody is there who may have been away: what we have is told, by whoever is first."""
+        self.holdings.greet(self._clock(), 2.0 + crowd)
+        self.ways.greet()
+
+    def hear_holding(self, holding: Entry) -> list[int]:
+        """Another tells what it has of a station: the numbers that lack there and are here."""
+        assert isinstance(holding.content, Ack)
+        for number in numbers_of(holding):
+            due = self._acks.get((holding.content.station, number))
+            if due is not None and due.together and not due.alone:
+                del self._acks[holding.content.station, number]
+        return self.holdings.hear(holding, self._clock())
 
     def overhear(self, sequence: int, ack: Ack) -> None:
-        """Another has said it: as much of an item, or more, is at a station already.
-
-        Who has it whole says so all the same: its sender wants to know who does.
-        """
+        """Another has said it: as much of an item, or more, is at a station already."""
         key = ack.station, sequence
         due = self._acks.get(key)
         if due is None:
             return
         ours = due.ack
-        if ours.whole and ack.whole and due.patient:
-            due.until = self._clock() + PATIENCE * (0.75 + 0.5 * self._random())
-        if ours.whole or ours.count != ack.count:
-            return
-        other = ours.arrived == ack.arrived and ours.digest != ack.digest != b""
-        if ours.arrived <= ack.arrived and not other:
+        if ours.whole and ack.whole and due.together:
             del self._acks[key]
+        elif not ours.whole and ours.count == ack.count:
+            other = ours.arrived == ack.arrived and ours.digest != ack.digest != b""
+            if ours.arrived <= ack.arrived and not other:
+                del self._acks[key]
 
     def look(self) -> None:
         pass
@@ -286,54 +379,61 @@ class RadioPiggyback:
         pass
 
     def is_worth_sending(self) -> bool:
-        return self._has_acks() or bool(self._repeats) or self._presents_itself
-
-    def _has_acks(self) -> bool:
-        """That go at once."""
-        return any(due.until == -inf for due in self._acks.values())
+        acks = any(due.due <= self._clock() for due in self._acks.values())
+        says = acks or self._repeats or self._presents_itself
+        tells = self.holdings.to_tell(beside=False) or self.ways.to_say(beside=False)
+        return bool(says or tells)
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         words = Piggybacked()
-        if not draft.entries and not (self._has_acks() or self._presents_itself):
+        if not draft.entries and not self.is_worth_sending():
             return words
-        self.said |= {
-            entry.sequence for entry in draft.entries if isinstance(entry.content, Item | Fragment)
-        }
-        if draft.entries and self.asks_for_relay():
-            draft.add(Entry(0, RelayRequest()), room)
+        items = [each for each in draft.entries if isinstance(each.content, Item | Fragment)]
+        self.said |= {each.sequence for each in items}
+        urgent = any(each.sos for each in items)
+        request = self.request(sos=urgent) if items and self.asks_for_relay() else None
+        if request is not None:
+            draft.add(request, room)
         if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
             beside = bool(draft.entries)
             words.introduced = draft.add(self._introduction, room)
             # Where it never fits beside a Package it has a packet of its own.
             self._presents_itself = beside and not words.introduced
             if words.introduced:
-                # Of nothing: that we read what acknowledges several.
-                draft.add(Entry(0, Ack(self._introduction.sequence, 0, frozenset())), room)
+                self._said_hello = self._clock()
+        way = self.ways.to_say(beside=bool(draft.entries))
+        if way is not None and draft.add(Entry(0, way), room):
+            self.ways.said(way)
         self._fill_acks(draft, room)
+        for station in self.holdings.to_tell(beside=not urgent and bool(items or words.introduced)):
+            self._fill_holding(station, draft, room)
         return words
 
     def _fill_acks(self, draft: Draft, room: int) -> None:
-        together: set[Entry] = set()
         for key, due in list(self._acks.items()):
-            several = self.holdings.several(key[0]) if due.patient else None
-            told = [] if several is None else [(key[0], each) for each in numbers_of(several)]
             if key not in self._acks:
                 continue
-            fresh = key in told and several not in together
-            if several is not None and fresh and draft.add(several, room):
-                together.add(several)
-                self._note_said_together(told)
-            if (due.alone or key not in told) and draft.add(Entry(key[1], due.ack), room):
+            if due.together and not self._fill_holding(key[0], draft, room):
+                continue
+            if key in self._acks and draft.add(Entry(key[1], due.ack), room):
                 if due.twice:
                     due.twice = False
                 else:
                     del self._acks[key]
 
-    def _note_said_together(self, told: Iterable[tuple[int, int]]) -> None:
-        for key in told:
-            due = self._acks.get(key)
-            if due is not None and due.patient and not due.alone:
-                del self._acks[key]
+    def _fill_holding(self, station: int, draft: Draft, room: int) -> bool:
+        """Whether it fits, or stands there already."""
+        holding = self.holdings.holding(station)
+        if holding is None or holding in draft.entries:
+            return True
+        if not draft.add(holding, room):
+            return False
+        self.holdings.said(station, self._clock())
+        for number in confirmed_by(holding):
+            due = self._acks.get((station, number))
+            if due is not None and due.together and not due.alone:
+                del self._acks[station, number]
+        return True
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         pass

@@ -25,13 +25,13 @@ def entry_of(known: Accepted) -> Entry:
     """As it travels, under the number that its sender gave it."""
     number = known.origin_sequence if known.origin else known.sequence
     dated = known.accepted if known.dated is None else known.dated
-    return numbered(number, known.package, dated)
+    return numbered(number, known.package, dated, known.back)
 
 
-def numbered(number: int, package: Package, dated: float) -> Entry:
+def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entry:
     moment = recorded(package.item)
     time = int(dated if moment is None else moment.timestamp())
-    return Entry(number, package.item, time, package.sos)
+    return Entry(number, package.item, time, package.sos, back if package.sos else 0)
 
 
 def is_about(known: Accepted, said: Receipt | Report | Ack, room: int | None = None) -> bool:

@@ -18,8 +18,8 @@ from fieldagent.wire.tag import TAG_BYTES
 ACK_BYTES = 28
 """Of an Ack in an envelope at most, beside its bitmap and a tag: two stations of 5 bytes each."""
 MARK_BYTES = 8
-"""Of a RelayRequest, and of a Source beside its station. Whoever repeats an item has a number about
-as long as its sender's; where it is longer, the request stays out."""
+"""Of a RelayRequest, and of a Source, beside their stations. Whoever repeats an item or is asked to
+has a number about as long as its sender's; where it is longer, the request stays out."""
 SHORT_COUNT = 23
 """Fragments up to which index and count take a byte each."""
 SHORT_BYTES = 23
@@ -55,7 +55,7 @@ class Room:
         if not self.shared:
             return 0
         # A tenth is for answers.
-        return max(MARK_BYTES + _width(origin), self.size // 10)
+        return max(MARK_BYTES - 1 + 2 * _width(origin), self.size // 10)
 
     def cut(self, entry: Entry, origin: int) -> list[Fragment]:
         """Its fragments. Raises TooLarge."""

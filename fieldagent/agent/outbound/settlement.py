@@ -26,6 +26,7 @@ from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.wording import counted
 from fieldagent.wire.outcome import Outcome
 
 
@@ -123,6 +124,15 @@ def note_doubt(channel: Channel, pieces: list[Piece], reason: str, now: float) -
     """Writes down why it is not known whether it left."""
     sequences = [piece.sequence for piece in pieces]
     return lambda db: history.note(db, sequences, channel, "may have left", reason, now)
+
+
+def note_copy(channel: Channel, pieces: list[Piece], credit: int, now: float) -> Operation[None]:
+    """Writes down that they go again, and what the copy before may have cost."""
+    sequences = [piece.sequence for piece in pieces]
+    detail = "nobody can tell whether the copy before left"
+    if credit:
+        detail += f"; it may have cost {counted(credit, 'credit')}"
+    return lambda db: history.note(db, sequences, channel, "goes again", detail, now)
 
 
 def _fragment_in_words(piece: Piece) -> str:

@@ -15,9 +15,10 @@ NAMES = (
     "links.js",
     "send.js",
     "sos.js",
+    "start.js",
 )
 
 
 def routes() -> list[Route]:
     """`GET /`, and beneath `/page/` what it loads."""
-    return files.routes("/", "/page", __name__, NAMES)
+    return files.routes(("/",), "/page", __name__, NAMES)

@@ -73,12 +73,14 @@ function bars(signal) {
 }
 
 function cost(link) {
-  const spent = counted(link.creditsToday, "credit");
+  const most = link.creditsToday + link.creditsDoubtfulToday;
+  const known = most > link.creditsToday ? `${link.creditsToday} to ${most}` : `${most}`;
+  const spent = most > link.creditsToday ? `${known} credits` : counted(most, "credit");
   if (link.creditsPerDay === null || link.creditsPerDay === undefined)
-    return link.creditsToday ? element("p", { class: "hint" }, `${spent} today`) : null;
+    return most ? element("p", { class: "hint" }, `${spent} today`) : null;
   const kept = link.creditsForSos ? `, ${link.creditsForSos} kept for an SOS` : "";
-  const text = `${link.creditsToday} of ${counted(link.creditsPerDay, "credit")} spent today${kept}`;
-  const part = Math.min(100, 100 * link.creditsToday / Math.max(1, link.creditsPerDay));
+  const text = `${known} of ${counted(link.creditsPerDay, "credit")} spent today${kept}`;
+  const part = Math.min(100, 100 * most / Math.max(1, link.creditsPerDay));
   const open = 100 * (link.creditsPerDay - link.creditsForSos) / Math.max(1, link.creditsPerDay);
   const bar = element("span", { class: part >= open ? "spent full" : "spent" });
   const mark = element("span", { class: "kept" });
@@ -87,7 +89,7 @@ function cost(link) {
   return element("div", { class: "money" },
     element("div", {
       class: "bar", role: "meter", "aria-label": "budget of today", "aria-valuemin": "0",
-      "aria-valuemax": String(link.creditsPerDay), "aria-valuenow": String(link.creditsToday),
+      "aria-valuemax": String(link.creditsPerDay), "aria-valuenow": String(most),
       "aria-valuetext": plain(text),
     }, bar, link.creditsForSos ? mark : null),
     element("p", { class: "hint" }, text));

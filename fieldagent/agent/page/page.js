@@ -1,11 +1,12 @@
-// Ties the page together: what the agent tells by itself decides what is looked at anew.
+// Ties all but the raising of an SOS together, which `start.js` does before: what the agent tells by
+// itself decides what is looked at anew.
 
 import { Away, call, listen, onAnswer, seldom } from "./agent.js";
 import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
 import { showLinks } from "./links.js";
 import { lookAtMap, setUpMap } from "./map.js";
 import { setUpForm, showChoice } from "./send.js";
-import { setUpSos, showAlarms, staleAt } from "./sos.js";
+import { showAlarms, staleAt } from "./sos.js";
 import { by, clock, tell } from "./text.js";
 
 const PAUSE = 500;
@@ -43,7 +44,7 @@ const lookAtConversation = seldom(async () => {
 
 const lookAtPlaces = seldom(() => lookAtMap(call), PAUSE, refused);
 
-function lookAtAll() {
+export function lookAtAll() {
   lookAtPlaces();
   lookAtState();
   lookAtConversation();
@@ -53,7 +54,6 @@ function lookAtAll() {
 by("leave").hidden = location.protocol !== "https:";
 by("leave").addEventListener("click", () => fetch("/enter/session", { method: "DELETE" })
   .finally(() => location.assign("/enter")));
-setUpSos(lookAtAll);
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
 setUpMap(call).catch(refused).finally(lookAtPlaces);

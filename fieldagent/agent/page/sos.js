@@ -1,111 +1,197 @@
-// An SOS: raised by holding a button and confirming it, shown over everything, called off.
+// This kit's SOS: raised by holding a button and confirming it, shown as a ladder over everything,
+// called off; and the SOS of other kits, which a person here may take.
 
-import { Away, call, post } from "./agent.js";
-import { by, clock, element, holders, put, tell } from "./text.js";
+import { Away, call } from "./agent.js";
+import { by, clock, element, put, tell } from "./text.js";
 
-const HOLD = 1500;
-const SOS = 100;
-const CALLED_OFF = "SOS called off";
+const HOLD = 1500, AGAIN = 3000;
+const OVER = ["closed", "called off"];
 
-/** By these a second try of the same words, or position, is the same SOS. */
-const keys = { words: "", place: "" };
-let wordsLeft = false;
+/** By this a second press of the same dialog is the same SOS. */
+let key = "";
+let answerKey = "";
+let fix = null;
+let taking = null;
 
 export function showAlarms(sos) {
-  const shown = sos.packages.map(alarm);
-  const more = sos.active - sos.packages.filter(each => !each.confirmedBy.length).length;
-  if (more > 0) shown.push(element("p", {}, `and ${more} more that nobody has confirmed`));
-  if (sos.active) {
-    const button = element("button", { type: "button", id: "call-off-open" }, "Call it off …");
-    button.onclick = () => open("call-off");
-    put("alarms", [element("div", {}, shown), button]);
-  } else {
-    put("alarms", shown);
-  }
+  const own = sos.incident, open = sos.active > 0;
+  const shown = own ? [ownAlarm(own, open)] : [];
+  const heard = sos.heard.filter(each => ![...OVER, "old"].includes(each.state));
+  shown.push(...heard.map(heardAlarm));
+  put("alarms", shown);
   by("alarms").hidden = !shown.length;
-  by("alarms").classList.toggle("active", sos.active > 0);
-  document.title = sos.active ? "SOS · fieldagent" : "fieldagent";
+  const rings = open || heard.some(each => each.state === "open");
+  by("alarms").classList.toggle("active", rings);
+  document.title = rings ? "SOS · fieldagent" : "fieldagent";
+  by("raise-how").textContent = open ? "Your SOS is open: hold it again to add words or a position."
+    : "Hold it for a second and a half, then confirm. It takes every channel, before everything else, repeated until answered.";
 }
 
-function alarm(each) {
-  const since = `SOS ${each.id}, raised ${clock(each.since)} UTC`;
-  if (each.confirmedBy.length)
-    return element("p", { class: "confirmed", role: "status" }, element("strong", {}, since),
-      ` Confirmed by ${holders(each.confirmedBy)}.`,
-      each.confirmedBy.some(by => by.kind === "person") ? "" : " Nobody has acknowledged it in person yet.");
-  const again = each.nextTry ? `Next try ${clock(each.nextTry, { seconds: true })} UTC.` : "No channel goes on with it.";
-  return element("p", { role: "alert" }, element("strong", {}, since),
-    each.delivered ? " Delivered. Nobody has confirmed it yet. " : " No channel has delivered it yet. ", element("span", { class: "again" }, again));
+const UNSURE = " (unauthenticated)";
+
+/** One step of the ladder in its words, such as "left by Satellite 12:04 UTC". */
+function step(each) {
+  const who = each.channel || each.by || "";
+  const what = each.state.endsWith(" by") || !who ? `${each.state} ${who}` : `${each.state} by ${who}`;
+  const said = each.text ? `: “${each.text}”` : "";
+  return element("li", {}, `${what.trim()} ${clock(each.at)} UTC${said}${each.unauthenticated ? UNSURE : ""}`);
+}
+
+function ownAlarm(own, open) {
+  const again = own.nextTry ? `Next try ${clock(own.nextTry, { seconds: true })} UTC.` : "";
+  const last = own.steps[own.steps.length - 1];
+  const lines = [
+    element("strong", {}, `SOS ${own.number}: ${last.state}${last.by ? ` ${last.by}` : last.channel ? ` ${last.channel}` : ""}${last.unauthenticated ? UNSURE : ""}`),
+    element("ol", { class: "ladder" }, own.steps.map(step)),
+    element("span", { class: "again" }, again),
+  ];
+  if (!open) return element("div", { class: "own over", role: "status" }, lines);
+  const answer = element("button", { type: "button", id: "answer-open" }, "Answer …");
+  answer.onclick = () => {
+    by("answer-text").value = "";
+    answerKey = crypto.randomUUID();
+    show("answer");
+    by("answer-back").focus();
+  };
+  const off = element("button", { type: "button", id: "call-off-open" }, "Call it off …");
+  off.onclick = () => show("call-off");
+  return element("div", { class: "own", role: "alert" }, lines, answer, off);
+}
+
+function heardAlarm(each) {
+  const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, "I have it …");
+  button.onclick = () => {
+    taking = each;
+    by("take-title").textContent = `You have the SOS of ${each.name}?`;
+    show("take");
+    by("take-by").focus();
+  };
+  return element("div", { class: "heard", role: "alert" },
+    element("strong", {}, `SOS of ${each.name}, raised ${clock(each.raised)} UTC`),
+    element("span", {}, each.text),
+    element("ol", { class: "ladder" }, each.steps.map(step)), button);
 }
 
 /** When the first of what is shown is no longer true, in Unix time. */
-export const staleAt = sos =>
-  Math.min(...sos.packages.filter(each => each.nextTry).map(each => each.nextTry));
+export const staleAt = sos => sos.incident?.nextTry ?? Infinity;
 
-function open(id) {
+function show(id) {
   tell(`${id}-fault`, "");
   by(id).showModal();
 }
 
 /** Sets the controls up; `sent` is called when something was sent or called off. */
 export function setUpSos(sent) {
+  watchPosition();
   holdable(by("raise"), () => {
+    if (by("confirm").open) return;
     tell("sos-fault", "");
-    by("sos-text").value = "SOS";
-    by("sos-text").disabled = wordsLeft = false;
-    renew("words");
-    renew("place");
+    by("sos-text").value = "";
+    key = crypto.randomUUID();
+    placeIn();
     by("confirm").showModal();
-    by("sos-send").focus();
+    // Whoever leans on the keyboard sends nothing.
+    by("sos-back").focus();
   });
-  by("sos-text").oninput = () => renew("words");
-  by("sos-latitude").oninput = by("sos-longitude").oninput = () => renew("place");
+  offerWords();
   by("sos-back").onclick = () => by("confirm").close();
+  by("answer-back").onclick = () => by("answer").close();
   by("call-off-back").onclick = () => by("call-off").close();
+  by("take-back").onclick = () => by("take").close();
   once("confirm", "sos-send", "sos-fault", async () => {
     const latitude = by("sos-latitude").value.trim(), longitude = by("sos-longitude").value.trim();
-    const content = by("sos-text").value.trim() || "SOS";
-    // The words first: a position that is wrong must not keep them.
-    if (!wordsLeft) await post({ message: { content }, priority: SOS }, keys.words);
-    by("sos-text").disabled = wordsLeft = true;
-    sent();
-    if (latitude || longitude)
-      await post({ location: { latitude, longitude }, priority: SOS }, keys.place);
+    const body = { text: by("sos-text").value.trim() };
+    if (latitude || longitude) body.position = { latitude, longitude, ...whenOf(latitude, longitude) };
+    try {
+      await call("POST", "/api/sos", body, { "Idempotency-Key": key });
+    } catch (error) {
+      // A position that is wrong must not keep the words.
+      if (!body.position || !error.faults?.length) throw error;
+      delete body.position;
+      await call("POST", "/api/sos", body, { "Idempotency-Key": key });
+      sent();
+      throw new Error("The SOS is raised; its position is not read: "
+        + error.faults.map(each => `the ${each.pointer.split("/").pop()} ${each.detail}`).join("; "));
+    }
   }, sent);
-  once("call-off", "call-off-send", "call-off-fault", async () => {
-    const { packages } = await call("DELETE", "/api/sos");
-    const left = packages.some(each =>
-      Object.values(each.channels).some(leg => [null, "Delivered"].includes(leg.status)));
-    // Who got it sets out for nothing, unless told.
-    if (left) await post({ message: { content: CALLED_OFF }, priority: SOS - 1 }, crypto.randomUUID());
+  once("answer", "answer-send", "answer-fault", async () => {
+    const text = by("answer-text").value.trim();
+    if (!text) throw new Error("Say something, or go back.");
+    await call("POST", "/api/sos", { text }, { "Idempotency-Key": answerKey });
   }, sent);
+  once("call-off", "call-off-send", "call-off-fault", () => call("DELETE", "/api/sos"), sent);
+  once("take", "take-send", "take-fault", () => call(
+    "POST", `/api/sos/${taking.station}/${taking.number}/take`,
+    { by: by("take-by").value, text: by("take-text").value.trim() }), sent);
 }
 
-const renew = what => { keys[what] = crypto.randomUUID(); };
+/** Words that take a byte or two on the air, each a button that puts it into the field. */
+async function offerWords() {
+  let words;
+  try {
+    words = await call("GET", "/api/sos/words");
+  } catch {
+    setTimeout(offerWords, AGAIN);
+    return;
+  }
+  const offered = { sos: words.raised, answer: words.fromKit, take: words.fromHelpers };
+  for (const [where, texts] of Object.entries(offered))
+    put(`${where}-words`, texts.map(text => {
+      const button = element("button", { type: "button", value: text }, text[0].toUpperCase() + text.slice(1));
+      button.onclick = () => { by(`${where}-text`).value = text; };
+      return button;
+    }));
+}
+
+/** Where the browser tells it: over TLS, or on this machine. */
+function watchPosition() {
+  if (!window.isSecureContext || !navigator.geolocation) return;
+  navigator.geolocation.watchPosition(found => {
+    fix = {
+      latitude: found.coords.latitude.toFixed(6), longitude: found.coords.longitude.toFixed(6),
+      timestamp: new Date(found.timestamp).toISOString(), accuracy: Math.round(found.coords.accuracy),
+    };
+    if (by("confirm").open && !by("sos-latitude").value) placeIn();
+  }, () => {}, { enableHighAccuracy: true, maximumAge: 60_000 });
+}
+
+function placeIn() {
+  by("sos-latitude").value = fix?.latitude ?? "";
+  by("sos-longitude").value = fix?.longitude ?? "";
+  by("sos-place").textContent = fix
+    ? `The position as this browser has it, ${clock(Date.parse(fix.timestamp) / 1000)} UTC, within ${fix.accuracy} m:`
+    : "The position, where you know it; otherwise the kit's own, or the last one posted, goes with it:";
+}
+
+/** A position that was typed is of now. */
+const whenOf = (latitude, longitude) => fix && fix.latitude === latitude && fix.longitude === longitude
+  ? { timestamp: fix.timestamp, source: "browser" } : { source: "typed" };
 
 /** The dialog's answer is carried out once at a time, and closes it where it went well. */
 function once(dialog, button, fault, act, sent) {
   by(dialog).querySelector("form").onsubmit = async event => {
     event.preventDefault();
+    if (by(button).disabled) return;
     by(button).disabled = true;
     tell(fault, "");
     try {
       await act();
       by(dialog).close();
-      if (dialog === "confirm") by("sos-latitude").value = by("sos-longitude").value = "";
       sent();
     } catch (error) {
       const places = (error.faults ?? []).map(each =>
-        `the ${each.pointer.split("/").pop()} ${each.detail}`);
-      const begun = dialog === "confirm" && wordsLeft
-        ? "The SOS is on its way; its position is not: " : "";
-      tell(fault, begun + (error instanceof Away
+        `${each.pointer.split("/").pop()} ${each.detail}`);
+      tell(fault, error instanceof Away
         ? `${error.message} Press again: it is sent once, however often you press.`
-        : places.join("; ") || error.message));
+        : places.join("; ") || error.message);
     } finally {
       by(button).disabled = false;
     }
   };
+  // A key that is held down answers nothing.
+  by(dialog).addEventListener("keydown", event => {
+    if (event.repeat && event.key === "Enter") event.preventDefault();
+  });
 }
 
 /** A pointer must stay on it; a keyboard and a screen reader press it, and confirm all the same. */
@@ -123,5 +209,6 @@ function holdable(button, held) {
   for (const name of ["pointerup", "pointerleave", "pointercancel"])
     button.addEventListener(name, letGo);
   button.addEventListener("contextmenu", event => event.preventDefault());
+  button.addEventListener("keydown", event => { if (event.repeat) event.preventDefault(); });
   button.addEventListener("click", event => { if (event.detail === 0) held(); });
 }

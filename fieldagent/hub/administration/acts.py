@@ -10,11 +10,11 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import number
 from fieldagent.http.routes import Route
-from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.caller import ADMINISTRATOR, Caller, Purpose, over_rate
-from fieldagent.hub.directory import Refused
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose, over_rate
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api.reading import END
 from fieldagent.hub.not_now import not_now
-from fieldagent.hub.reading import END
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 

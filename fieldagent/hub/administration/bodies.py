@@ -9,8 +9,8 @@ from typing import Any
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
+from fieldagent.hub.access.directory import IMEI, NAME_BYTES_MAX
 from fieldagent.hub.contract import NUMBER_MAX, number_of
-from fieldagent.hub.directory import IMEI, NAME_BYTES_MAX
 from fieldagent.package.reading import Fault, Field, Reader, WrongValue, read_members, read_text
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.wording import counted

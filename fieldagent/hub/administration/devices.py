@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub import directory, kept_letters, reading, secret
+from fieldagent.hub.access import directory, imei_claims, imeis, secret
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.bodies import (
     choice,
@@ -24,10 +27,10 @@ from fieldagent.hub.administration.bodies import (
     wrong,
 )
 from fieldagent.hub.administration.removal import delete
-from fieldagent.hub.caller import Caller
-from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.api import reading
+from fieldagent.hub.field import kept_letters
+from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.subject import Subject
 from fieldagent.package.reading import INT32, Field
 
 CREDITS_MAX = INT32[-1]
@@ -35,7 +38,6 @@ NEW = {
     "name": Field(line(), "name", required=True),
     "userId": Field(read_user, "member", required=True),
     "imei": Field(read_imei, "imei"),
-    "operator": Field(choice(("directip", "rockblock")), "operator"),
     "tagged": Field(read_flag, "tagged"),
     "relay": Field(read_flag, "relay"),
     "creditsPerDay": Field(whole(0, CREDITS_MAX), "credits_per_day"),
@@ -53,9 +55,12 @@ GIVEN_KEY = {
 
 
 class DevicesApi:
-    def __init__(self, acts: Acts, mobile_originated: MobileOriginated) -> None:
+    def __init__(
+        self, acts: Acts, mobile_originated: MobileOriginated, operators: Collection[str]
+    ) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated
+        self._new = {**NEW, "operator": Field(choice(operators), "operator")}
 
     def routes(self) -> list[Route]:
         route = self._acts.route
@@ -70,7 +75,7 @@ class DevicesApi:
 
     async def add(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ())
-        given = read_body(request, NEW)
+        given = read_body(request, self._new)
         air_key = secret.new_air_key() if given.pop("tagged", False) else None
 
         def act(db: Db, now: float) -> dict[str, Any]:
@@ -79,9 +84,11 @@ class DevicesApi:
             id_, token = directory.add_device(
                 db, caller.workspace, air_key=air_key, **given, now=now, by=str(caller.member)
             )
-            told = {"id": id_, "hubToken": token}
+            told: dict[str, Any] = {"id": id_, "hubToken": token}
             if air_key is not None:
                 told["satelliteKey"] = air_key.hex()
+            if (imei := given.get("imei")) and imei_claims.holder(db, imei, id_):
+                told["contested"] = imei_claims.CLAIMS
             return {**told, "deadLettersTaken": self._take(db, id_)}
 
         return json_response(await self._acts.carry_out(caller, act), 201)
@@ -95,7 +102,7 @@ class DevicesApi:
             if "name" in given:
                 directory.rename_device(db, device, given["name"], now=now, by=by)
             if "imei" in given:
-                directory.set_imei(db, device, given["imei"], now=now, by=by)
+                imeis.set_imei(db, device, given["imei"], now=now, by=by)
             if "relay" in given:
                 directory.set_relay(db, device, given["relay"], now=now, by=by)
             if "disabled" in given:

@@ -9,7 +9,9 @@ from typing import Any
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub import credentials, directory
+from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.bodies import (
     identity,
@@ -21,8 +23,6 @@ from fieldagent.hub.administration.bodies import (
     whole,
     wrong,
 )
-from fieldagent.hub.caller import Caller, Purpose
-from fieldagent.hub.directory import Refused
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS, Field
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import number, page, refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub import audit, dead_letters, kept_letters
+from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts, place
 from fieldagent.hub.administration.bodies import identity, unknown
-from fieldagent.hub.caller import Caller
-from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.field import dead_letters, kept_letters
+from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.records import audit
 from fieldagent.hub.store.contract import Db
 
 LETTERS_LISTED, LETTERS_LISTED_MAX = 50, 100
@@ -39,7 +40,7 @@ class RecordsApi:
         return page(request, {"audit": found}, "before", following)
 
     async def letters(self, request: Request, caller: Caller) -> Response:
-        """Those of an IMEI that no device has are shown where nobody else has a workspace."""
+        """Those of an IMEI that no device has are the operator's, at the hub's machine."""
         refuse_others(request, ("before", "limit"))
         before, _ = place(request)
         limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from fieldagent.hub import deletion
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration import deletion
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.caller import Caller
-from fieldagent.hub.deletion import Pause
+from fieldagent.hub.administration.deletion import Pause
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.subject import Subject
 from fieldagent.system import waits
 
 

@@ -13,7 +13,10 @@ import trio
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub import directory, kept_letters, reading, secret
+from fieldagent.hub.access import directory, secret
+from fieldagent.hub.access.caller import ROLES, Caller
+from fieldagent.hub.access.directory import ONE_TIME_LASTS, TYPES, Refused
+from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.bodies import (
     choice,
@@ -24,11 +27,10 @@ from fieldagent.hub.administration.bodies import (
     unknown,
 )
 from fieldagent.hub.administration.removal import delete
-from fieldagent.hub.caller import ROLES, Caller
-from fieldagent.hub.directory import ONE_TIME_LASTS, TYPES, Refused
-from fieldagent.hub.mobile_originated import MobileOriginated
+from fieldagent.hub.api import reading
+from fieldagent.hub.field import kept_letters
+from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.subject import Subject
 from fieldagent.package.reading import Field
 from fieldagent.system import scrypt
 

@@ -10,7 +10,8 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub import webhook_directory
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.bodies import (
     identity,
@@ -20,11 +21,11 @@ from fieldagent.hub.administration.bodies import (
     unknown,
     whole,
 )
-from fieldagent.hub.caller import Caller
-from fieldagent.hub.directory import Refused
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.webhook_directory import AFTER_MAX
-from fieldagent.hub.webhooks import Webhook, test_call
+from fieldagent.hub.webhook import webhook_directory
+from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import AFTER_MAX, BATCH_MAX
+from fieldagent.hub.webhook.webhooks import test_call
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system.properties import WrongProperty
 from fieldagent.webhook.delivery import HandoverOutcome
@@ -47,6 +48,7 @@ NEW = {
     "password": Field(line(VALUE_MAX), "password"),
     "headers": Field(_read_headers, "headers"),
     "after": Field(whole(1, AFTER_MAX), "after"),
+    "batch": Field(whole(1, BATCH_MAX), "batch"),
     "untried": Field(read_flag, "untried"),
 }
 REPLAY = {"requestId": Field(line(), "request_id")}

@@ -16,9 +16,12 @@ from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, leads_to
-from fieldagent.hub import directory, sessions
-from fieldagent.hub.authentication import Authentication
-from fieldagent.hub.caller import ADMINISTRATOR, Caller, Purpose
+from fieldagent.hub.access import directory, sessions
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose
+from fieldagent.hub.console import passkeys
+from fieldagent.hub.console.passkeys import PasskeyRoutes
+from fieldagent.hub.console.push import PushRoutes
 from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
@@ -31,19 +34,25 @@ NAMES = (
     "administration.js",
     "console.css",
     "console.js",
+    "contacts.js",
     "desk.js",
     "devices.js",
     "fleet.js",
+    "history.js",
     "hub.js",
     "icon.svg",
     "keys.js",
+    "passkey.js",
     "records.js",
+    "ring.js",
     "talk.js",
     "users.js",
     "webhooks.js",
     "words.js",
+    "worker.js",
     "write.js",
 )
+PAGES = ("/console", "/console/sos/{id}")
 MEMBERS = ("username", "password", "workspace", "newPassword")
 PASSWORD_LEAST, PASSWORD_MOST = 10, 200
 """Characters of a password that somebody chooses here."""
@@ -62,6 +71,7 @@ class Console:
         self._authentication = authentication
         self._clock = clock
         self._settings = settings
+        self._passkeys = passkeys.made(store, settings, clock)
 
     def routes(self) -> list[Route]:
         settings, signed_in = self._settings, self._authentication.judge(Purpose.READ)
@@ -70,13 +80,21 @@ class Console:
         )
         pictures_of = tiles.origin() if tiles else ""
         return [
-            *files.routes("/console", "/console/file", __name__, NAMES, pictures_of),
+            *files.routes(PAGES, "/console/file", __name__, NAMES, pictures_of),
+            files.alone("/console/worker.js", __name__, "worker.js"),
             *map_tiles.routes(settings.map_file, signed_in, tiles or None),
+            *self._passkey_routes(),
+            *PushRoutes(self._store, self._authentication, self._clock).routes(),
             Route("GET", "/", leads_to("/console")),
             Route("GET", "/console/session", self.who, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),
             Route("DELETE", "/console/session", self.sign_out),
         ]
+
+    def _passkey_routes(self) -> list[Route]:
+        if self._passkeys is None:
+            return []
+        return PasskeyRoutes(self._passkeys, self._authentication, self._enter).routes()
 
     async def who(self, request: Request, caller: Caller) -> Response:
         return json_response(
@@ -110,17 +128,32 @@ class Console:
                     "this password is for one sign-in: choose your own, as newPassword",
                     members={"choose": True},
                 )
-            known = [str(each) for each in sessions.workspaces_of(db, member)]
-            workspace = told["workspace"] or (known[0] if len(known) == 1 else "")
-            if workspace not in known:
-                which = f"workspace is one of {', '.join(known)}" if known else "only a User may"
-                return Problem(403, f"you cannot sign in there: {which}")
-            return sessions.begin(db, member, int(workspace), now)
+            return self._begin(db, member, told["workspace"])
 
+        return await self._entered(request, member, begin)
+
+    async def _enter(self, request: Request, member: int, workspace: str) -> Response:
+        """Who has proved who they are by a passkey."""
+        await self._authentication.devices.load()
+        return await self._entered(request, member, lambda db: self._begin(db, member, workspace))
+
+    def _begin(self, db: Db, member: int, wanted: str) -> str | Problem:
+        known = [str(each) for each in sessions.workspaces_of(db, member)]
+        workspace = wanted or (known[0] if len(known) == 1 else "")
+        if workspace not in known:
+            which = f"workspace is one of {', '.join(known)}" if known else "only a User may"
+            return Problem(403, f"you cannot sign in there: {which}")
+        return sessions.begin(db, member, int(workspace), self._clock())
+
+    async def _entered(
+        self, request: Request, member: int, begin: Callable[[Db], str | Problem]
+    ) -> Response:
         token = await self._store.commit(begin)
         if isinstance(token, Problem):
             raise token
-        return Response(204, headers=(self._cookie(token, sessions.LASTS),))
+        secure = is_behind_tls(self._settings)
+        known = self._authentication.devices.cookie(request, member, secure=secure)
+        return Response(204, headers=(self._cookie(token, sessions.LASTS), known))
 
     async def sign_out(self, request: Request) -> Response:
         token = sessions.token_of(request)

@@ -1,10 +1,13 @@
 // Ties the console together: who signs in, and what the hub's events change.
 
 import { showAdministration } from "./administration.js";
-import { clearDesk, loadDesk, note, offerNotifications, wake } from "./desk.js";
+import { clearDesk, loadDesk, note } from "./desk.js";
 import { showFleet } from "./fleet.js";
 import { call, me, trouble } from "./hub.js";
 import { came, loadTalk, setUpTalk } from "./talk.js";
+import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
+import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, wake } from "./ring.js";
+import { setUpHistory } from "./history.js";
 import { by, plain } from "./text.js";
 import { loadPeople, setUpWriting } from "./write.js";
 
@@ -13,7 +16,7 @@ let events = null;
 function listen() {
   events = new EventSource("/api/events");
   events.addEventListener("item", event => { came(JSON.parse(event.data)); later(); });
-  events.addEventListener("sos", event => note(JSON.parse(event.data)));
+  events.addEventListener("sos", event => { note(JSON.parse(event.data)); later(); });
   events.addEventListener("lost", () => load().catch(trouble));
   events.addEventListener("open", () => trouble());
   const mine = events;
@@ -37,8 +40,12 @@ function show(inside) {
   by("enter").hidden = inside;
   for (const id of ["desk", "fleet", "chart", "write", "talk", "leave"]) by(id).hidden = !inside;
   by("notify").hidden = true;
+  by("push").hidden = true;
   by("choose").hidden = true;
+  by("passkeys").hidden = true;
   showAdministration();
+  by("sound").hidden = !inside;
+  showSound();
   if (inside) offerNotifications();
   else by("who").textContent = "";
 }
@@ -63,6 +70,8 @@ async function begin() {
   // Listening first: what comes while the rest is loaded is not missed.
   listen();
   await load().catch(trouble);
+  await showPasskeys().catch(trouble);
+  await offerRinging().catch(trouble);
 }
 
 by("enter").addEventListener("submit", async event => {
@@ -82,13 +91,26 @@ by("enter").addEventListener("submit", async event => {
     if (error.choose) form.elements.newPassword.focus();
   }
 });
+by("by-passkey").addEventListener("click", async () => {
+  wake();
+  try {
+    await signInByPasskey(by("enter").elements.workspace.value);
+    by("refused").textContent = "";
+    await begin();
+  } catch (error) {
+    by("refused").textContent = error.message;
+  }
+});
 by("leave").addEventListener("click", async () => {
+  await stopRinging().catch(trouble);
   await call("DELETE", "/console/session").catch(trouble);
   signedOut();
 });
 document.addEventListener("signed-out", signedOut);
 document.addEventListener("click", wake);
+setUpSound();
+setUpHistory();
 setUpTalk();
 setUpWriting();
 setInterval(() => events && Promise.all([showFleet(), loadPeople()]).catch(trouble), 60000);
-begin();
+offerPasskey().catch(trouble).finally(begin);

@@ -1,25 +1,29 @@
-// The SOS desk: every SOS that is not closed, the open ones first, ringing until somebody answers.
+// The SOS desk: one card for each incident that is not closed, the open ones first. A card is a
+// thread: words and positions of its kit, words to it, who was told, what was done.
 
 import { call, me, trouble } from "./hub.js";
+import { notify, ring } from "./ring.js";
 import { by, clock, element } from "./text.js";
 import { cameAt, said, where } from "./words.js";
-import { writeTo } from "./write.js";
 
 const known = new Map();
 
 /** Both states that are not closed, from the hub. */
 export async function loadDesk() {
-  for (const which of ["open", "acknowledged"]) {
+  // What costs one or two bytes on the air; whoever may not answer needs none.
+  if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
+  for (const which of ["open", "seen"]) {
     const { sos } = await call("GET", `/api/sos?state=${which}&limit=200`);
     for (const each of sos) known.set(each.id, each);
   }
   showDesk();
+  showNamed();
 }
 
 export function note(sos) {
   const rings = sos.state === "open" && known.get(sos.id)?.state !== "open";
   known.set(sos.id, sos);
-  if (rings) notify(sos);
+  if (rings) notify(title(sos), sos);
   showDesk();
   const list = by(`timeline-${sos.id}`);
   if (list && opened.has(sos.id)) showTimeline(sos.id, list).catch(trouble);
@@ -46,6 +50,8 @@ function showDesk() {
 const cards = new Map();
 const reasons = new Map();
 const written = new Map();
+const answers = new Map();
+let canned = [];
 const opened = new Set();
 
 function kept(sos) {
@@ -55,21 +61,71 @@ function kept(sos) {
   return cards.get(sos.id).card;
 }
 
-const title = sos => `${sos.kind === "overdue" ? "Overdue" : "SOS"} ${sos.id}:`
+const KINDS = { sos: "SOS", overdue: "Overdue", operator: "Satellite operator" };
+const title = sos => `${KINDS[sos.kind]} ${sos.id}:`
   + ` ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`;
 
-function alarm(sos) {
-  const lines = [
-    element("strong", {}, `${title(sos)}, since ${cameAt(sos.raised, sos.item?.event)}`),
-    element("p", {}, sos.item ? said(sos.item.event) : ""),
+/** All that is known of one, with nothing to press: of one that is closed. */
+export const card = sos => element("article", {}, lines(sos), element("ol", {}, sos.timeline.map(happened)));
+
+const alarm = sos => element("li", { class: sos.calledOff ? `${sos.state} off` : sos.state }, lines(sos),
+  me.mayAnswer ? answerForm(sos) : "", deeds(sos), story(sos));
+
+function lines(sos) {
+  const shown = [
+    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, id: sos.state === "closed" ? null : `sos-${sos.id}` }, `${title(sos)}, since ${cameAt(sos.raised, sos.item?.event)}`)),
+    sos.items.length ? "" : element("p", {}, sos.item ? said(sos.item.event) : "Its kit names it as open; what it said is lost here. Ask it."),
+    element("ol", { class: "thread", "aria-label": `Thread of SOS ${sos.id}` }, sos.thread.map(step)),
     element("p", {}, `Last seen: ${where(sos.position)}`),
   ];
-  if (sos.item && sos.item.unauthenticated) lines.push(element("p", {}, "Nobody has proved that it is theirs."));
+  if (sos.unauthenticated) shown.push(element("p", {}, "Sender not verified."));
   if (sos.calledOff)
-    lines.push(element("p", {}, `Called off from the kit, ${clock(sos.calledOff)} UTC. Ask whether it is so, then close it.`));
-  if (sos.acknowledged)
-    lines.push(element("p", {}, `${sos.acknowledged.by.name} has it since ${clock(sos.acknowledged.at)} UTC`));
-  return element("li", { class: sos.state }, lines, deeds(sos), story(sos));
+    shown.push(element("p", {}, `Called off from the kit, ${clock(sos.calledOff)} UTC. Ask whether it is so, then close it.`));
+  if (sos.seen)
+    shown.push(element("p", {}, `Seen by ${sos.seen.by.name}, ${clock(sos.seen.at)} UTC`));
+  return shown;
+}
+
+const STATES = { waiting: "waits for", "on its way": "on its way to", stored: "on", expired: "expired for",
+  collapsed: "replaced for" };
+
+/** Words of its kit, words to it with how far they have come, and what people and the hub did. */
+function step({ at, event, by: who, detail, item, reached }) {
+  if (!item) return element("li", {}, element("span", { class: "quiet" }, `${clock(at)} UTC `), inWords(event, who, detail));
+  const came = reached.map(each => [STATES[each.state] ?? each.state, each.device, each.ended && `${clock(each.ended)} UTC`].filter(Boolean).join(" "));
+  return element("li", { class: event },
+    element("span", { class: "quiet" }, `${cameAt(at, item.event)} ${item.sender.name}: `),
+    said(item.event), item.unauthenticated ? " (sender not verified)" : "",
+    came.length ? element("span", { class: "quiet" }, ` (${came.join(", ")})`) : "");
+}
+
+const inWords = (event, who, detail) =>
+  [STEPS[event] || event, who && who.name, detail && `“${detail}”`].filter(Boolean).join(" ");
+
+/** Words down to its kit, which stand in the thread. */
+function answerForm(sos) {
+  const whom = sos.item ? sos.item.sender.name : sos.device.name;
+  const text = element("input", {
+    "aria-label": `Words to ${whom}, about ${sos.id}`, maxlength: "2000", placeholder: `to ${whom}`, autocomplete: "off",
+    oninput: () => answers.set(sos.id, text.value),
+  });
+  text.value = answers.get(sos.id) || "";
+  const often = element("select", { "aria-label": `Often said to ${whom}, about ${sos.id}` },
+    element("option", { value: "" }, "often said …"), ...canned.map(words => element("option", { value: words }, words)));
+  often.onchange = () => {
+    if (!often.value) return;
+    answers.set(sos.id, text.value = often.value);
+    often.value = "";
+    text.focus();
+  };
+  const send = async event => {
+    event.preventDefault();
+    const words = text.value.trim();
+    if (!words) return text.focus();
+    if (await answer(sos.id, "answer", { text: words })) answers.delete(sos.id);
+    showDesk();
+  };
+  return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", {}, `Write to ${whom}`));
 }
 
 /** What a person can do about it. */
@@ -87,9 +143,6 @@ function deeds(sos) {
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "acknowledge") }, "Acknowledge"));
     row.append(reason, element("button", { type: "button", onclick: close }, "Close"));
   }
-  if (me.mayPush && sos.item)
-    row.append(element("button", { type: "button", onclick: () => writeTo(sos.item.sender.id) },
-      `Write to ${sos.item.sender.name}`));
   return row;
 }
 
@@ -123,7 +176,7 @@ function noteForm(sos, list) {
       const now = await call("POST", `/api/sos/${sos.id}/note`, { text: text.value });
       written.delete(sos.id);
       text.value = "";
-      list.replaceChildren(...now.timeline.map(step));
+      list.replaceChildren(...now.timeline.map(happened));
       trouble();
     } catch (error) {
       trouble(error);
@@ -133,77 +186,40 @@ function noteForm(sos, list) {
 }
 
 const STEPS = {
-  raised: "raised", webhook: "taken by the webhook", agent: "stored by the agent of",
-  heard: "heard of again", "called off": "called off by", acknowledged: "acknowledged by", note: "noted by", closed: "closed by",
+  raised: "raised", item: "went on", webhook: "told to", escalated: "escalated to", "heard by": "heard by the kit of",
+  told: "told to", "not told": "not told to", "nobody reached": "no dispatcher could be reached", answered: "written to its kit by",
+  "answer on the kit": "the words are on the kit of",
+  "seen at a kit": "seen at the kit of", heard: "heard of again", "called off": "called off by", seen: "seen by", note: "noted by", closed: "closed by",
 };
 
-const step = ({ at, event, by: who, detail }) => element("li", {},
-  element("span", { class: "quiet" }, `${clock(at)} UTC `),
-  [STEPS[event] || event, who && who.name, detail && `“${detail}”`].filter(Boolean).join(" "));
+const happened = ({ at, event, by: who, detail }) => element("li", {},
+  element("span", { class: "quiet" }, `${clock(at)} UTC `), inWords(event, who, detail));
 
 async function showTimeline(id, list) {
   const now = await call("GET", `/api/sos/${id}`);
-  list.replaceChildren(...now.timeline.map(step));
+  list.replaceChildren(...now.timeline.map(happened));
 }
 
 async function answer(id, deed, body) {
   try {
     note(await call("POST", `/api/sos/${id}/${deed}`, body || {}));
     trouble();
+    return true;
   } catch (error) {
     if (error.sos) note(error.sos);
     trouble(error);
+    return false;
   }
 }
 
-// Sound begins with the click by which somebody signed in, or any later one.
-let sound = null;
-let ringing = null;
+/** Who is in distress, for the map: where each incident that is not closed was, in its order. */
+export const distressed = () => [...known.values()].filter(each => each.state !== "closed").map(each => ({
+  sender: each.item?.sender.id, device: each.device.name, title: title(each), off: each.calledOff !== null,
+  trail: each.items.filter(({ event }) => event.type === "Location").map(({ event }) => [event.latitude, event.longitude]),
+}));
 
-export function wake() {
-  sound ||= new AudioContext();
-  sound.resume();
-}
-
-function ring(open) {
-  document.title = open ? `${open} SOS · fieldagent console` : "fieldagent console";
-  if (!open) {
-    clearInterval(ringing);
-    ringing = null;
-  } else if (ringing === null) {
-    beep();
-    ringing = setInterval(beep, 3000);
-  }
-}
-
-function beep() {
-  if (!sound || sound.state !== "running") return;
-  const tone = sound.createOscillator();
-  const volume = sound.createGain();
-  volume.gain.value = 0.2;
-  tone.frequency.value = 880;
-  tone.connect(volume).connect(sound.destination);
-  tone.start();
-  tone.stop(sound.currentTime + 0.4);
-}
-
-// A notification reaches who looks at another window; the browser asks first whether it may.
-
-function notify(sos) {
-  if (!("Notification" in window) || Notification.permission !== "granted") return;
-  const shown = new Notification(title(sos), {
-    body: sos.item ? said(sos.item.event) : "", tag: `sos-${sos.id}`, requireInteraction: true,
-  });
-  shown.onclick = () => { window.focus(); shown.close(); };
-}
-
-/** The button that asks for it is there until that is decided. */
-export function offerNotifications() {
-  const button = by("notify");
-  const asks = () => "Notification" in window && Notification.permission === "default";
-  button.hidden = !asks();
-  button.onclick = async () => {
-    await Notification.requestPermission();
-    button.hidden = !asks();
-  };
+/** The card that the address names, such as /console/sos/7. */
+export function showNamed() {
+  const named = /^\/console\/sos\/([0-9]+)$/.exec(location.pathname);
+  if (named) by(`sos-${named[1]}`)?.scrollIntoView();
 }

@@ -1,6 +1,7 @@
 // The devices, in a table and on the map, and why one is silent.
 
 import { call } from "./hub.js";
+import { distressed } from "./desk.js";
 import { lookAtMap, setUpMap } from "./map.js";
 import { by, clock, element, put } from "./text.js";
 import { where } from "./words.js";
@@ -12,6 +13,7 @@ function silence(device) {
   const why = [];
   if (device.disabled) why.push("it is disabled");
   if (device.trouble) why.push(device.trouble);
+  if (device.satelliteTrouble) why.push(`over satellite: ${device.satelliteTrouble}`);
   if (!device.lastContact) why.push("it has never called: look at its hub-token, or its IMEI here");
   else if (!device.linked && device.over === "ip") why.push("its link ended: no network, or no power");
   if (device.checkIn && device.checkIn.state !== "in time")
@@ -48,5 +50,5 @@ export async function showFleet() {
   const placed = devices.filter(each => each.position);
   await lookAtMap(call, placed.map(({ user, position }) => ({
     sender: user.id, name: user.name, place: [position.latitude, position.longitude], at: position.at,
-  })));
+  })), distressed());
 }

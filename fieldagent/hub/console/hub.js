@@ -24,7 +24,8 @@ async function ask(method, path, body, headers = {}) {
   });
   const text = await answer.text();
   const told = text ? JSON.parse(text) : {};
-  if (answer.status === 401 && !(method === "POST" && path === "/console/session")) throw new SignedOut();
+  const entering = method === "POST" && path.endsWith("/session");
+  if (answer.status === 401 && !entering) throw new SignedOut();
   if (!answer.ok) throw new Refused(told);
   return told;
 }

@@ -6,10 +6,13 @@ export const where = position => position
   ? `${Number(position.latitude).toFixed(5)} ${Number(position.longitude).toFixed(5)}, ${clock(position.at)} UTC`
   : "no position is known";
 
+/** Where a position is from, as far as its kit told. */
+const SOURCES = { gps: "by the kit's GPS", browser: "by the browser", typed: "typed", "last posted": "the last one posted" };
+
 export function said(event) {
   if (event.type === "Message") return event.content;
   if (event.type === "Data") return "data";
-  return [event.name, `${event.latitude} ${event.longitude}`, event.notes].filter(Boolean).join(", ");
+  return [event.name, `${event.latitude} ${event.longitude}`, SOURCES[event.source], event.notes].filter(Boolean).join(", ");
 }
 
 /** Seconds: what took longer has waited on its way, perhaps for a signal. */

@@ -41,14 +41,6 @@ export async function loadPeople() {
   }), each.devices ? each.name : `${each.name} (no device)`)));
 }
 
-export function writeTo(id) {
-  for (const box of document.querySelectorAll("[name=to]")) box.checked = box.value === id;
-  by("kind-message").checked = true;
-  by("write").scrollIntoView();
-  by("field-content").focus();
-  changed();
-}
-
 function changed() {
   for (const [name, fields] of Object.entries(FIELDS))
     for (const each of fields) by(`field-${each}`).closest("label").hidden = name !== kind();

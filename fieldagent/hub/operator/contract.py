@@ -1,19 +1,37 @@
-"""The satellite operator, as the hub sees one: takes MT messages for an IMEI, and says how."""
+"""A satellite operator, as the hub sees one: it takes MT messages for an IMEI, and says how that
+went; it brings MO messages; and it describes itself, so that nothing else has to know it.
+
+An operator is one module or folder with an `OperatorKind`, named in `known.OPERATORS`. Each passes
+`tests/hub/operator/test_contract.py`. The whole way is in docs/adding-an-operator.md.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from fieldagent.http.routes import Route
 from fieldagent.hub.contract import Estimate
+from fieldagent.hub.operator.failures import Failure
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.properties import Key
+from fieldagent.system.supervisor import Note
 from fieldagent.wire.outcome import Outcome
 
 
 class TakeIn(Protocol):
     """The hub, as an operator's gateway brings it what came."""
 
-    async def __call__(self, imei: str, body: bytes, estimate: Estimate | None) -> None:
-        """One MO message, of whatever IMEI and content. On disk once it returns."""
+    async def __call__(
+        self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
+    ) -> None:
+        """Store one MO message, of whatever IMEI and content. It is on disk on return.
+
+        `unusable` says why it must not be decoded: it is kept as a dead letter. `imei` is then
+        empty where the gateway named none.
+        """
 
 
 class NoteSession(Protocol):
@@ -25,15 +43,19 @@ class NoteSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a call ended; DOUBTFUL is one that got no answer after the request had left."""
+    """How a call ended; DOUBTFUL is one that got no answer after the request had left. REFUSED is
+    a ring that this operator never does; a message is always tried again."""
 
     outcome: Outcome
-    reason: str = ""
-    retry_after: float = 0.0
-    """Seconds; counts for NOT_SENT."""
+    failure: Failure | None = None
+    """Why, unless it was SENT."""
     waiting: int = 0
     """Messages that the operator keeps for the modem with this one; 0: they do not tell, and a
     ring that was missed cannot be rung again."""
+
+    @property
+    def reason(self) -> str:
+        return "" if self.failure is None else self.failure.text
 
 
 class Operator(Protocol):
@@ -42,3 +64,55 @@ class Operator(Protocol):
 
     async def ring(self, imei: str) -> Verdict:
         """Ring the modem for what waits, and hand over nothing."""
+
+
+Own: TypeAlias = "Mapping[str, Any]"
+"""An operator's settings by name, each as its `Key` reads it."""
+
+
+class OperatorHost(NamedTuple):
+    """What the hub lends to an operator that brings MO messages."""
+
+    take_in: TakeIn
+    note_session: NoteSession
+    note_fault: Note
+    """Logs and counts a fault of ours; what it was about, second."""
+    clock: Callable[[], float]
+    """Unix time."""
+
+
+class MoListener(NamedTuple):
+    """Sockets of an operator's own, where its gateway brings MO messages."""
+
+    sockets: Sequence[socket.socket]
+    serve: Callable[[Sequence[socket.socket], OperatorHost], Awaitable[None]]
+    """Serves the sockets until it is cancelled, and closes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorKind:
+    """Describes one satellite operator: all that settings, routes, figures and devices ask."""
+
+    name: str
+    """What a device's `operator` calls it, and what its settings' names begin with."""
+    title: str
+    """What people and the log call it."""
+    means: str
+    """For people: whose service it is."""
+    keys: tuple[Key, ...]
+    """Its settings."""
+    caller: Callable[[Own], Operator | None]
+    """Returns what takes MT messages; None where the settings for that are not there."""
+    failures: Mapping[Any, Failure]
+    """Why a call may fail, by the operator's own code."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Values for a first settings file, of settings without a default; none of a secret."""
+    together: tuple[tuple[str, str], ...] = ()
+    """Settings that mean nothing without each other."""
+    faults: Callable[[Own], list[str]] = lambda own: []
+    """What else is wrong with the settings, each in a sentence with what to do."""
+    routes: Callable[[Own, OperatorHost], list[Route]] = lambda own, host: []
+    """Where its webhook brings MO messages. Raises OSError where a file of the settings is not
+    there."""
+    listen: Callable[[Own], MoListener | None] = lambda own: None
+    """Where its gateway does by a protocol of its own. Raises ListenFailed."""

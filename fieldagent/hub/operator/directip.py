@@ -9,16 +9,37 @@ from collections.abc import Sequence
 import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
+from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Estimate
-from fieldagent.hub.operator.contract import NoteSession, TakeIn, Verdict
+from fieldagent.hub.operator.contract import (
+    MoListener,
+    NoteSession,
+    OperatorHost,
+    OperatorKind,
+    Own,
+    TakeIn,
+    Verdict,
+)
+from fieldagent.hub.operator.failures import (
+    FULL_PAUSE,
+    HOURLY,
+    Failure,
+    Scope,
+    no_answer,
+    unknown,
+    unreachable,
+)
 from fieldagent.store.group import StoreUnavailable
+from fieldagent.system.properties import Key, endpoint, networks
 from fieldagent.system.supervisor import Note, log_fault
+from fieldagent.system.wording import reason_of
 from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
     Flags,
     read_confirmation,
     read_mobile_originated,
+    salvage_payload,
     take_message,
     write,
     write_mo_confirmation,
@@ -32,48 +53,56 @@ DEADLINE = 30.0
 """Seconds for one message, each way."""
 CONNECTIONS = 64
 """From gateways, at one moment."""
+REFUSAL = 0.5
+"""Seconds until a stranger's connection is closed."""
 STRANGERS_NAMED = 100
 """Addresses that may not bring anything, each told once."""
-FULL_PAUSE = 600.0
-"""Seconds until a full queue is tried again: the modem has to come and empty it."""
 
-STATUSES: dict[int, tuple[Outcome, str]] = {
-    -1: (Outcome.REFUSED, "the gateway says that the IMEI is malformed"),
-    -2: (Outcome.REFUSED, "the gateway does not know the IMEI: provision it with the operator"),
-    -3: (Outcome.REFUSED, "the message is too large for the gateway"),
-    -4: (Outcome.REFUSED, "the gateway expected a payload"),
-    -5: (Outcome.NOT_SENT, "the modem's queue at the gateway is full"),
-    -6: (Outcome.NOT_SENT, "the gateway has no resources left"),
-    -7: (Outcome.REFUSED, "the gateway found the request malformed"),
-    -8: (Outcome.NOT_SENT, "ring alerts are switched off for the modem"),
-    -9: (Outcome.NOT_SENT, "the modem is not attached"),
-    -10: (Outcome.NOT_SENT, "the gateway refuses the hub's address: have the operator add it"),
-    -11: (Outcome.REFUSED, "the gateway found the MTMSN out of range"),
-    -12: (Outcome.NOT_SENT, "the gateway refuses the hub's certificate"),
+
+_M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
+DIRECTIP = {
+    -1: Failure("-1", _D, "the gateway calls the IMEI malformed: correct it", HOURLY),
+    -2: Failure(
+        "-2", _D, "the gateway does not know the IMEI: provision it with the operator", HOURLY
+    ),
+    -3: Failure("-3", _M, "the message is too large for the gateway", HOURLY),
+    -4: Failure("-4", _M, "the gateway expected a payload", HOURLY),
+    -5: Failure("-5", _D, "the modem's queue at the gateway is full", FULL_PAUSE),
+    -6: Failure("-6", _G, "the gateway has no resources left"),
+    -7: Failure("-7", _M, "the gateway found the request malformed", HOURLY),
+    -8: Failure(
+        "-8", _D, "ring alerts are off for the modem: have the operator switch them on", HOURLY
+    ),
+    -9: Failure("-9", _D, "the modem is not attached: it must be switched on once", HOURLY),
+    -10: Failure(
+        "-10", _A, "the gateway refuses the hub's address: have the operator add it", HOURLY
+    ),
+    -11: Failure("-11", _M, "the gateway found the MTMSN out of range", HOURLY),
+    -12: Failure(
+        "-12", _A, "the gateway refuses the hub's certificate: agree on it with them", HOURLY
+    ),
 }
-"""Of a confirmation below 0: how the call ended, and why."""
-QUEUE_FULL = -5
+"""Of a confirmation below 0 (Iridium, SBD DirectIP interface description, MT confirmation)."""
 
 
-def judge(status: int) -> tuple[Outcome, str]:
-    """0 to 50 is a place in the modem's queue."""
+def judge(status: int) -> Verdict:
+    """How a call ended that the gateway confirmed: 0 to 50 is a place in the modem's queue."""
     if 0 <= status <= 50:
-        return Outcome.SENT, ""
-    return STATUSES.get(status, (Outcome.NOT_SENT, f"the gateway answered {status}"))
+        return Verdict(Outcome.SENT, waiting=status)
+    return Verdict(Outcome.NOT_SENT, DIRECTIP.get(status) or unknown(str(status)))
 
 
-MT_TOO_LARGE, POOR_POSITION = 1, 2
+SUCCEEDED, MT_TOO_LARGE, POOR_POSITION = 0, 1, 2
+GOOD_SESSIONS = (SUCCEEDED, MT_TOO_LARGE, POOR_POSITION)
+"""The MO message came through; with 1 an MT message was too large, with 2 the position is poor."""
 SESSIONS = {
-    0: "",
-    MT_TOO_LARGE: "",  # the MO message came through; an MT message was too large
-    POOR_POSITION: "",  # it came through; nobody knows from where
     10: "the session timed out",
     12: "the MO message is too large for the gateway",
     13: "the link was lost during the session",
     14: "the modem broke the protocol (IMEI anomaly)",
     15: "the IMEI is barred from the gateway",
 }
-"""Of a session, by its status: why there is no message, where there is none."""
+"""What failed, by the status of a session. The status is a remark and no verdict on the payload."""
 
 
 async def serve_directip(
@@ -108,6 +137,7 @@ class _Door:
         self._allowed = allowed
         self._told: set[str] = set()
         self._inside = 0
+        self._refused = 0
         self._receiving: dict[trio.CancelScope, None] = {}
 
     async def enter(self, stream: trio.SocketStream) -> None:
@@ -116,7 +146,7 @@ class _Door:
         except OSError:  # it has left
             return
         if not is_in(address, self._allowed):
-            self._refuse(address)
+            await self._refuse(address)
         elif self._inside < CONNECTIONS or self._make_room():
             self._inside += 1
             try:
@@ -128,10 +158,17 @@ class _Door:
             finally:
                 self._inside -= 1
 
-    def _refuse(self, address: str) -> None:
+    async def _refuse(self, address: str) -> None:
         if len(self._told) < STRANGERS_NAMED and address not in self._told:
             self._told.add(address)
             log.error("%s may not bring MO messages: directip-allow does not name it", address)
+        if self._refused < CONNECTIONS:
+            # Who comes again and again costs less if each time takes a while.
+            self._refused += 1
+            try:
+                await trio.sleep(REFUSAL)
+            finally:
+                self._refused -= 1
 
     def _make_room(self) -> bool:
         if not self._receiving:
@@ -150,29 +187,54 @@ class _Door:
                 self._receiving.pop(scope, None)
         if elements is None:
             raise RemoteProtocolError("it did not come in time, and others did")
-        message = read_mobile_originated(elements)
+        confirmed = await self._store(elements)
         with trio.move_on_after(DEADLINE):
-            await stream.send_all(write_mo_confirmation(await self._store(message)))
+            await stream.send_all(write_mo_confirmation(confirmed))
 
-    async def _store(self, message: DirectIpMo) -> bool:
-        """Whether to confirm it."""
-        taken = True
-        why = SESSIONS.get(message.status, f"the gateway calls it {message.status}")
-        if why:
-            # The modem knows that it failed, and sends it again.
-            log.error("a session of %s (MOMSN %d) failed: %s", message.imei, message.momsn, why)
-            return taken
+    async def _store(self, elements: bytes) -> bool:
+        """Store whatever payload there is, and return whether to confirm the message.
+
+        Raises RemoteProtocolError for one that cannot be read and has no payload.
+        """
+        imei = ""
         try:
-            if message.payload is not None:
-                await self._take_in(message.imei, message.payload, _estimate(message))
-            if message.status != MT_TOO_LARGE:
-                await self._note_session(message.imei, fetched=message.mtmsn != 0)
+            try:
+                message = read_mobile_originated(elements)
+            except RemoteProtocolError as error:
+                imei, payload = salvage_payload(elements)
+                if not payload:
+                    raise
+                await self._take_in(imei, payload, None, unusable=f"DirectIP: {error}")
+            else:
+                imei = message.imei
+                await self._take_session(message)
+        except RemoteProtocolError:
+            raise
         except StoreUnavailable:
-            taken = False  # the store tells that itself; the gateway brings it again
+            return False  # the store logs that itself; the gateway brings it again
         except Exception as error:
-            self._note_fault(error, f"an MO message from {message.imei}")
-            taken = False
-        return taken
+            self._note_fault(error, f"an MO message from {imei or 'a gateway'}")
+            return False
+        return True
+
+    async def _take_session(self, message: DirectIpMo) -> None:
+        """Take in what a session brought, however it ended: the modem may believe that it was
+        delivered. What came twice is known by its number, what was cut short is a dead letter."""
+        if message.status not in GOOD_SESSIONS:
+            log.warning(
+                "a session of %s (MOMSN %d) ended with status %d, %s: %s",
+                message.imei,
+                message.momsn,
+                message.status,
+                SESSIONS.get(message.status, "which this hub does not know"),
+                f"its {len(message.payload)} bytes are taken in"
+                if message.payload
+                else "it brought nothing",
+            )
+        if message.payload:
+            await self._take_in(message.imei, message.payload, _estimate(message))
+        if message.status in (SUCCEEDED, POOR_POSITION):
+            await self._note_session(message.imei, fetched=message.mtmsn != 0)
 
 
 def _estimate(message: DirectIpMo) -> Estimate | None:
@@ -208,7 +270,7 @@ class DirectIp:
         return await self._call(DirectIpMt(0, imei, None, Flags.RING_ONLY))
 
     async def _call(self, request: DirectIpMt) -> Verdict:
-        left = False
+        left, where = False, f"{self._host}:{self._port}"
         try:
             with trio.fail_after(DEADLINE):
                 async with await trio.open_tcp_stream(self._host, self._port) as stream:
@@ -216,13 +278,78 @@ class DirectIp:
                     await stream.send_all(write(request))
                     answer = read_confirmation(await receive(stream))
         except trio.TooSlowError:
-            reason = f"no answer from {self._host}:{self._port} within {DEADLINE:g} s"
-            return Verdict(Outcome.DOUBTFUL if left else Outcome.NOT_SENT, reason)
+            return _unanswered(f"no answer from {where} within {DEADLINE:g} s", left=left)
         except (OSError, trio.BrokenResourceError, RemoteProtocolError) as error:
-            reason = f"{self._host}:{self._port}: {error}"
-            return Verdict(Outcome.DOUBTFUL if left else Outcome.NOT_SENT, reason)
+            return _unanswered(f"{where}: {reason_of(error)}", left=left)
         if answer.client_id != request.client_id:
-            return Verdict(Outcome.DOUBTFUL, "the gateway confirmed another message")
-        outcome, reason = judge(answer.status)
-        pause = FULL_PAUSE if answer.status == QUEUE_FULL else 0.0
-        return Verdict(outcome, reason, pause, max(0, answer.status))
+            return _unanswered(f"{where} confirmed another message", left=True)
+        return judge(answer.status)
+
+
+def _unanswered(reason: str, *, left: bool) -> Verdict:
+    if left:
+        return Verdict(Outcome.DOUBTFUL, no_answer(reason))
+    return Verdict(Outcome.NOT_SENT, unreachable(reason))
+
+
+def _caller(own: Own) -> DirectIp | None:
+    gateway = own["directip-gateway"]
+    return None if gateway is None else DirectIp(*gateway)
+
+
+def _listen(own: Own) -> MoListener | None:
+    if own["directip-listen"] is None:
+        return None
+    host, port = own["directip-listen"]
+    listeners = open_listeners(port, [host], allow_remote=True)
+    log.info("the operator's gateway may bring MO messages to %s:%d", host, port_of(listeners))
+
+    async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
+        await serve_directip(
+            sockets,
+            host.take_in,
+            host.note_session,
+            allowed=own["directip-allow"] or LOOPBACK_NETWORKS,
+            note_fault=host.note_fault,
+        )
+
+    return MoListener(listeners, serve)
+
+
+def _faults(own: Own) -> list[str]:
+    if own["directip-listen"] is None or own["directip-allow"]:
+        return []
+    host, _ = own["directip-listen"]
+    if is_in(host, LOOPBACK_NETWORKS):
+        return []
+    return [
+        f"directip-listen is {host}, where anybody may bring MO messages in any device's name: set"
+        " directip-allow to the addresses of the operator's gateways"
+    ]
+
+
+KIND = OperatorKind(
+    "directip",
+    "DirectIP",
+    "Iridium's own gateway, by SBD DirectIP",
+    keys=(
+        Key("directip-listen", endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
+        Key(
+            "directip-allow",
+            networks,
+            (),
+            "networks that it may come from, as the operator names them: 192.0.2.0/28 (this"
+            " machine)",
+        ),
+        Key("directip-gateway", endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
+    ),
+    caller=_caller,
+    failures=DIRECTIP,
+    examples={
+        "directip-listen": "127.0.0.1:10800",
+        "directip-allow": "192.0.2.0/28",
+        "directip-gateway": "gateway.example.org:10800",
+    },
+    faults=_faults,
+    listen=_listen,
+)

@@ -11,18 +11,46 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.contract import Estimate
-from fieldagent.hub.operator.contract import TakeIn, Verdict
+from fieldagent.hub.operator.contract import OperatorHost, OperatorKind, Own, TakeIn, Verdict
+from fieldagent.hub.operator.failures import (
+    HOURLY,
+    Failure,
+    Scope,
+    no_answer,
+    unknown,
+    unreachable,
+)
 from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.system.properties import Key, absolute_path, text, url
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.jwt import PublicKey
+from fieldagent.wire.jwt import PublicKey, read_public_key
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.rockblock import (
+    PUBLIC_KEY,
     check_token,
     mobile_terminated,
     read_answer,
     read_mobile_originated,
     read_position,
 )
+
+_M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
+ROCKBLOCK = {
+    10: Failure(
+        "10",
+        _A,
+        "RockBLOCK refuses rockblock-username or rockblock-password: correct them",
+        HOURLY,
+    ),
+    11: Failure("11", _D, "RockBLOCK does not know the IMEI on this account: add it there", HOURLY),
+    12: Failure("12", _D, "the RockBLOCK has no line rental: renew it", HOURLY),
+    13: Failure("13", _A, "the RockBLOCK account has no credits left: buy some", HOURLY),
+    14: Failure("14", _M, "RockBLOCK could not read the data", HOURLY),
+    15: Failure("15", _M, "the message is too long for RockBLOCK", HOURLY),
+    16: Failure("16", _M, "RockBLOCK saw no data", HOURLY),
+    99: Failure("99", _G, "RockBLOCK has trouble of its own"),
+}
+"""Of a FAILED answer (docs.groundcontrol.com, RockBLOCK web services)."""
 
 PATH = "/operator/rockblock"
 BODY = 16_384
@@ -31,39 +59,25 @@ _SHOWN = 200
 """Characters of what is wrong with it."""
 DEADLINE = 30.0
 """Seconds for a call."""
-LATER = 3600.0
-"""Seconds after which people may have mended an account."""
-
-CODES: dict[int, tuple[Outcome, str, float]] = {
-    10: (Outcome.NOT_SENT, "RockBLOCK refuses rockblock-username or rockblock-password", LATER),
-    11: (Outcome.REFUSED, "RockBLOCK does not know the IMEI on this account", 0.0),
-    12: (Outcome.NOT_SENT, "the RockBLOCK has no line rental", LATER),
-    13: (Outcome.NOT_SENT, "the RockBLOCK account has no credits left", LATER),
-    14: (Outcome.REFUSED, "RockBLOCK could not read the data", 0.0),
-    15: (Outcome.REFUSED, "the message is too long for RockBLOCK", 0.0),
-    16: (Outcome.REFUSED, "RockBLOCK saw no data", 0.0),
-    99: (Outcome.NOT_SENT, "RockBLOCK has trouble of its own", 0.0),
-}
-"""Of a FAILED answer: how the call ended, why, and the seconds until another has a chance."""
 
 
 def mo_route(take_in: TakeIn, key: PublicKey, *, clock: Callable[[], float]) -> Route:
-    """Answers 200 once the message is on disk; whatever else they get, they bring it again."""
+    """Answers 200 once the message is on disk; whatever else they get, they bring it again.
+
+    What their token proves to be theirs is stored, whatever else is wrong with it."""
 
     async def take(asked: Request) -> Response:
         form = _form(asked)
         try:
-            signed = check_token(form, key, now=clock())
+            signed = check_token(form, key)
         except RemoteProtocolError as error:
             raise Problem(401, f"JWT: {error}", headers=(("WWW-Authenticate", "JWT"),)) from None
-        try:
-            message = read_mobile_originated(form)
-        except RemoteProtocolError as error:
-            raise Problem(400, str(error)) from None
+        message = read_mobile_originated(signed, now=clock())
         if message.data:
             where = read_position(signed)
             estimate = None if where is None else Estimate(*where)
-            await take_in(message.imei, message.data, estimate)
+            unusable = "; ".join(message.faults)
+            await take_in(message.imei, message.data, estimate, unusable=unusable)
         return Response(200)
 
     return Route("POST", PATH, take, body=BODY, forms=True)
@@ -106,14 +120,64 @@ class RockBlock:
             )
             answer = read_answer(reply.body)
         except NotReached as failure:
-            return Verdict(Outcome.NOT_SENT, f"RockBLOCK: {failure.reason}")
+            return Verdict(Outcome.NOT_SENT, unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
             # They know no identity of a call: it may have been taken.
-            return Verdict(Outcome.DOUBTFUL, f"RockBLOCK: {failure}")
+            return Verdict(Outcome.DOUBTFUL, no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)
-        unknown = (Outcome.NOT_SENT, f"RockBLOCK answered {answer.code}, {answer.text}", 0.0)
-        return Verdict(*CODES.get(answer.code, unknown))
+        known = ROCKBLOCK.get(answer.code) or unknown(f"{answer.code}, {answer.text[:_SHOWN]}")
+        return Verdict(Outcome.NOT_SENT, known)
 
     async def ring(self, imei: str) -> Verdict:
-        return Verdict(Outcome.REFUSED, "RockBLOCK rings by itself alone")
+        return Verdict(Outcome.REFUSED, unreachable("RockBLOCK rings by itself alone"))
+
+
+def _caller(own: Own) -> RockBlock | None:
+    name, password = own["rockblock-username"], own["rockblock-password"]
+    if name is None or password is None:
+        return None
+    return RockBlock(own["rockblock-address"], name, password)
+
+
+def _routes(own: Own, host: OperatorHost) -> list[Route]:
+    if own["rockblock-username"] is None:
+        return []
+    return [mo_route(host.take_in, public_key(own), clock=host.clock)]
+
+
+def public_key(own: Own) -> PublicKey:
+    """Return what checks their tokens: the published key, unless the settings name another."""
+    path = own["rockblock-public-key"]
+    return PUBLIC_KEY if path is None else read_public_key(path.read_text())
+
+
+KIND = OperatorKind(
+    "rockblock",
+    "RockBLOCK",
+    "RockBLOCK's web services, of Ground Control",
+    keys=(
+        Key(
+            "rockblock-address",
+            url,
+            "https://rockblock.rock7.com/rockblock/MT",
+            "URL of the RockBLOCK MT service",
+        ),
+        Key("rockblock-username", text, None, "account at RockBLOCK"),
+        Key("rockblock-password", text, None, "its password"),
+        Key(
+            "rockblock-public-key",
+            absolute_path,
+            None,
+            "PEM file with RockBLOCK's public key, which checks the JWT of what it brings",
+        ),
+    ),
+    caller=_caller,
+    failures=ROCKBLOCK,
+    examples={
+        "rockblock-username": "me@example.org",
+        "rockblock-public-key": "/etc/fieldagent/rockblock.pem",
+    },
+    together=(("rockblock-username", "rockblock-password"),),
+    routes=_routes,
+)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import trio
 
-from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.store.group import StoreFailed, StoreUnavailable
 from fieldagent.system.lazy_dataclass import dataclass
 
 T = TypeVar("T")
@@ -44,6 +44,13 @@ class Db(Protocol):
     takes_lists: bool
     """Whether one parameter may be a list of values, and one the JSON of many rows."""
 
+    worker: int
+    """The number of this process in what it claims (`records.claims`); 0 where nobody could know
+    that it has died."""
+
+    living_workers: str
+    """A SELECT of the numbers of those that live."""
+
     for_update: str
     """Ends a SELECT of rows that are then changed: nobody else may change them meanwhile."""
 
@@ -70,12 +77,15 @@ def insert(
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
     returning: str = "",
+    *,
+    conflict: str = "",
 ) -> list[tuple[Any, ...]]:
-    """Insert many rows by few statements."""
+    """Insert many rows by few statements. `conflict` is what stands behind ON CONFLICT."""
     if not rows:
         return []
     names = ", ".join(columns)
-    ending = f" RETURNING {returning}" if returning else ""
+    ending = f" ON CONFLICT {conflict}" if conflict else ""
+    ending += f" RETURNING {returning}" if returning else ""
     if db.takes_lists:
         # The same text for any number of rows: psycopg reads it once, PostgreSQL plans it once.
         return db.execute(
@@ -103,6 +113,19 @@ def one_of(db: Db, values: Collection[Any]) -> tuple[str, Sequence[Any]]:
     return f"IN ({marks(values)})", [*values]
 
 
+def few_rows(
+    db: Db, name: str, columns: Sequence[str], rows: Sequence[Sequence[int]]
+) -> tuple[str, Sequence[Any]]:
+    """Return the WITH of a table of these whole numbers, and its parameters."""
+    head = f"WITH {name} ({', '.join(columns)}) AS "
+    if db.takes_lists:
+        lists = ", ".join(["?::bigint[]"] * len(columns))
+        whole = [list(each) for each in zip(*rows, strict=True)]
+        return f"{head}(SELECT * FROM unnest({lists}))", whole
+    values = ", ".join([f"({marks(columns)})"] * len(rows))
+    return f"{head}(VALUES {values})", [value for row in rows for value in row]
+
+
 def earliest(db: Db, sql: str, *parameters: Any) -> float:
     """The moment that this SELECT of one minimum finds; infinity where there is none."""
     ((soonest,),) = db.execute(sql, *parameters)
@@ -114,16 +137,9 @@ def marks(values: Collection[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
-class Overtaken(Exception):
-    """Another transaction has changed meanwhile what this one builds on: it is carried out
-    again."""
-
-
 class Store(Protocol):
     shared: bool
     """Whether several processes of the hub use it at one time."""
-    full: bool
-    """What was to be written last found the disk full."""
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         """Run `operation` in a transaction, and return once it is on disk.
@@ -147,6 +163,11 @@ class Store(Protocol):
     async def read(self, operation: Callable[[Db], T]) -> T:
         """Run `operation`, which only looks."""
 
+    async def prove(self) -> None:
+        """Return once it is known that something was committed within the last `FRESH` seconds:
+        by a write of its own where nobody wrote. Raises StoreUnavailable, StoreFull, StoreFailed.
+        """
+
     def heard(self, topic: str) -> trio.Event:
         """Set at the next announcement of `topic`: ask for it before reading what may change."""
 
@@ -160,13 +181,20 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-async def finds_room(store: Store) -> bool:
-    """Whether its disk takes what is written; where it was full, something is. Raises
-    StoreUnavailable, StoreFailed."""
-    if store.full:
-        with suppress(StoreFull):
-            await store.commit(lambda db: db.execute("UPDATE workspace SET name = name"))
-    return not store.full
+FRESH = 10.0
+"""Seconds for which a commit proves that the database takes what is written."""
+FILLER = 65_536
+"""Bytes that a proof needs room for where the disk was full."""
+
+
+def write_proof(db: Db, now: float, *, needs_room: bool) -> None:
+    """Write the row of this process. Where the disk was full it needs new pages: what fits into
+    an old one proves nothing."""
+    db.execute(
+        "INSERT INTO worker (number, proved, filler) VALUES (?, ?, ?) ON CONFLICT (number)"
+        " DO UPDATE SET proved = excluded.proved, filler = excluded.filler",
+        *(db.worker, now, os.urandom(FILLER) if needs_room else b""),
+    )
 
 
 class Topics:

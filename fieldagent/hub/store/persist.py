@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from fieldagent.store.group import StoreFull, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 AGAIN = 1.0
@@ -34,10 +35,21 @@ def told_once() -> Iterator[None]:
 async def persist(store: Store, operation: Callable[[Db], T]) -> T:
     """Commit `operation`; there is nobody to be told that it failed, so it is tried until it is
     stored. What broke in its commit may have been stored: `operation` does no harm twice."""
+    return await _until_stored(lambda: store.commit(operation))
+
+
+async def persist_together(
+    store: Store, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
+) -> T:
+    """As `persist`, with what others have to be stored by the same operation at that moment."""
+    return await _until_stored(lambda: store.commit_together(operation, argument))
+
+
+async def _until_stored(commit: Callable[[], Awaitable[T]]) -> T:
     troubled = False
     while True:
         try:
-            return await store.commit(operation)
+            return await commit()
         except StoreUnavailable as trouble:
             log.debug("not written down yet: %s", trouble)
         except StoreFull as trouble:

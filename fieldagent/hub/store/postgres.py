@@ -2,7 +2,8 @@
 
 psycopg 3 in worker threads: its own asynchronous side is for asyncio alone. One connection writes,
 in transactions that callers share; a few read; one listens, and by it the store knows whether the
-database answers. While it does not, nobody waits for it: whoever asks is told at once.
+database answers. While it does not, or takes no write, nobody waits for it: whoever asks is told at
+once. It is back once it has taken a write.
 """
 
 from __future__ import annotations
@@ -18,11 +19,27 @@ from typing import Any, TypeVar
 import psycopg
 import trio
 
-from fieldagent.hub.store.contract import ANYTHING, DatabaseOptions, Db, Overtaken, Topics
+from fieldagent.hub.store.contract import (
+    ANYTHING,
+    DatabaseOptions,
+    Db,
+    Topics,
+    write_proof,
+)
 from fieldagent.hub.store.postgres_connections import Connection, Connections
+from fieldagent.hub.store.postgres_proof import WriteProof, new_worker
 from fieldagent.hub.store.postgres_schema import migrate, require
+from fieldagent.hub.store.postgres_stuck import Stuck, end_sessions, still_there, why_stuck
 from fieldagent.hub.store.shared_reads import SharedReads
-from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreUnavailable, carry_out
+from fieldagent.store.group import (
+    GroupCommit,
+    Order,
+    StoreFailed,
+    StoreFull,
+    StoreUnavailable,
+    carry_out,
+)
+from fieldagent.system.bill import billed
 
 log = logging.getLogger(__name__)
 
@@ -37,27 +54,47 @@ PING = 2.0
 """Seconds in which a database that answers does so."""
 AGAIN = 0.5
 """Seconds between two tries to reach it."""
+OVERDUE = 5.0
+"""Seconds after which nobody waits any more for a transaction that writes, or for a lock."""
 PAYLOAD_MAX = 7_900
 """Bytes: PostgreSQL's notifications carry less than 8000."""
 EVERYTHING = "*"
 CHANNEL = "fieldagent"
+WORKERS = 0x776F726B
+"""Of the advisory locks by which processes of the hub are known to live, each with its number. Who
+dies lets go of its own: its connection ends with it."""
+LIVING_WORKERS = (
+    "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted"
+    f" AND classid = {WORKERS} AND database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 TRIES = 5
 """Of a transaction that got into another's way."""
 
-_CONFLICTS = (Overtaken, psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 
 
 class _PostgresDb:
     skip_locked = " FOR UPDATE SKIP LOCKED"
     for_update = " FOR UPDATE"
     takes_lists = True
+    living_workers = LIVING_WORKERS
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, connection: Connection, worker: int, whole: _PostgresDb | None = None
+    ) -> None:
+        """`whole` is that of the transaction, where several share one."""
         self._connection = connection
+        self.worker = worker
+        self._whole = whole or self
         self.topics: set[str] = set()
+        self.wrote = False
+        """Something, in the whole transaction."""
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         cursor = self._connection.execute(_marked(sql), parameters or None)
+        if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
+            self._whole.wrote = True
         return cursor.fetchall() if cursor.description else []
 
     def announce(self, topic: str) -> None:
@@ -65,7 +102,7 @@ class _PostgresDb:
 
     def own(self) -> _PostgresDb:
         """For one of those who share a transaction: it knows what that one has announced."""
-        return _PostgresDb(self._connection)
+        return _PostgresDb(self._connection, self.worker, self._whole)
 
 
 @lru_cache(maxsize=512)
@@ -78,7 +115,6 @@ class PostgresStore:
     """Implements `Store`."""
 
     shared = True
-    full = False  # a server whose disk is full cannot be used, and says why
 
     def __init__(self, database: str, options: DatabaseOptions) -> None:
         self._connections = Connections(database, options)
@@ -90,7 +126,14 @@ class PostgresStore:
         self._gone: StoreUnavailable | None = None
         """Why the database cannot be used now; None while it answers."""
         self._gone_since = 0.0
+        self._stuck = Stuck("")
+        """On what, where it took no write."""
+        self._touch = trio.CancelScope()
+        """Of the connection that listens: ended where the database must prove itself anew."""
+        # Through a pooler no lock stays with this process, by which others could know it lives.
+        self._proof = WriteProof(self._connections.name, new_worker() if self._listens else 0)
         self._threads = trio.CapacityLimiter(READERS)
+        self._connections.require_own_sessions()
         with self._connections.at_once() as connection:
             (migrate if options.upgrade else require)(connection)
         self._group: GroupCommit[_PostgresDb] = GroupCommit(self._transact)
@@ -110,6 +153,8 @@ class PostgresStore:
         with self._connections.told_in_words():
             try:
                 self._try_on(orders)
+            except psycopg.errors.DiskFull as error:
+                raise self._proof.note_full(error) from error
             except psycopg.Error:
                 # What a broken connection was doing is not known: whoever ordered it is told.
                 self._drop_if_broken()
@@ -125,7 +170,7 @@ class PostgresStore:
     def _try(self, orders: Sequence[Order[_PostgresDb]]) -> None:
         if self._writer is None:
             self._writer = self._connections.connect()
-        db = _PostgresDb(self._writer)
+        db = _PostgresDb(self._writer, self._proof.worker)
         with self._connections.bounded(self._writer), self._writer.transaction():
             carry_out(orders, db)
             if db.topics:
@@ -133,6 +178,27 @@ class PostgresStore:
                 if len(payload.encode()) > PAYLOAD_MAX:
                     payload = EVERYTHING
                 self._writer.execute("SELECT pg_notify(%s, %s)", (CHANNEL, payload))
+        if db.wrote:
+            self._proof.note_write()
+
+    async def prove(self) -> None:
+        self._raise_if_gone()
+        if self._proof.is_needed():
+            await billed(self._prove, self._threads)
+
+    def _prove(self) -> None:
+        """In a thread, on a connection of its own. Raises StoreUnavailable, StoreFull."""
+        worker, full = self._proof.worker, self._proof.full
+        with self._connections.told_in_words():
+            try:
+                with self._connections.borrowed() as connection, connection.transaction():
+                    if still_there(connection, self._stuck):
+                        raise StoreUnavailable(self._stuck.why)
+                    db = _PostgresDb(connection, worker)
+                    write_proof(db, time.time(), needs_room=full)
+            except psycopg.errors.DiskFull as error:
+                raise self._proof.note_full(error) from error
+        self._proof.note_write(needed_room=full)
 
     def _drop_if_broken(self) -> None:
         if self._writer is not None and (self._writer.closed or self._writer.broken):
@@ -164,7 +230,7 @@ class PostgresStore:
 
     def once(self, operation: Callable[[Db], T]) -> T:
         with self._connections.at_once() as connection:
-            result = operation(_PostgresDb(connection))
+            result = operation(_PostgresDb(connection, 0))
             connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, EVERYTHING))
             return result
 
@@ -174,7 +240,7 @@ class PostgresStore:
         def look() -> T:
             self._raise_if_gone()
             with self._connections.borrowed() as connection:
-                return operation(_PostgresDb(connection))
+                return operation(_PostgresDb(connection, self._proof.worker))
 
         def look_again() -> T:
             with self._connections.told_in_words():
@@ -187,9 +253,7 @@ class PostgresStore:
                 return look()
 
         # Whoever is cancelled need not wait for it: it changes nothing.
-        return await trio.to_thread.run_sync(
-            look_again, limiter=self._threads, abandon_on_cancel=True
-        )
+        return await billed(look_again, self._threads)
 
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
@@ -214,16 +278,44 @@ class PostgresStore:
         while True:
             await trio.sleep(AGAIN)
             self._connections.cut_overdue()
+            if self._gone is None and (late := self._connections.used_for(OVERDUE)):
+                await self._find_out(late)
+
+    async def _find_out(self, late: Sequence[Connection]) -> None:
+        """A read may take long; what writes, or waits for a lock, is given up: all that comes
+        behind it would wait as well."""
+        writes = self._writer in late
+        stuck, what = None, ""
+        try:
+            stuck = await self._in_time(
+                lambda: why_stuck(self._connections, late, self._writer, OVERDUE - AGAIN)
+            )
+        except StoreUnavailable as trouble:
+            what = str(trouble)
+        if stuck is None and writes and (what or self._connections.pooled):
+            # Behind a pooler nobody knows which session it is.
+            stuck = Stuck("its server is busy with that; see what it does")
+        # What was late may have come to its end meanwhile.
+        if stuck is None or not {*late} & {*self._connections.used_for(OVERDUE)}:
+            return
+        what = what or f"{self._connections.name} takes no write: after {OVERDUE:g} s {stuck.why}"
+        self._stuck = stuck._replace(why=what)
+        self._note_gone(StoreUnavailable(what))
+        self._touch.cancel()
+        with suppress(StoreUnavailable):
+            await self._in_time(partial(end_sessions, self._connections, stuck))
 
     async def _stay_in_touch(self) -> None:
-        """Hear what is announced, and know whether the database answers: by nothing else is it
-        gone or back."""
+        """Hear what is announced, and know whether the database answers and takes a write."""
         while True:
-            ear = _Ear(self._ears, listens=self._listens)
+            ear = _Ear(self._ears, self._proof.worker, listens=self._listens)
             try:
-                await self._in_time(ear.open)
-                self._note_back()
-                await self._hear(ear)
+                with trio.CancelScope() as self._touch:
+                    await self._in_time(ear.open)
+                    with suppress(StoreFull):  # there is something to read still
+                        await self._in_time(self._prove)
+                    self._note_back()
+                    await self._hear(ear)
             except StoreUnavailable as gone:
                 self._note_gone(gone)
             finally:
@@ -245,9 +337,7 @@ class PostgresStore:
         """Raises StoreUnavailable; a thread that still waits then is cut soon."""
         with trio.move_on_after(2 * PING), self._connections.told_in_words():
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
-        raise StoreUnavailable(
-            f"{self._connections.name} cannot be used: it does not answer; see what it does"
-        )
+        raise self._connections.silent()
 
     def _note_gone(self, gone: StoreUnavailable) -> None:
         if self._gone is None:
@@ -259,9 +349,11 @@ class PostgresStore:
 
     def _note_back(self) -> None:
         if self._gone is not None:
-            self._gone = None
+            self._gone, self._stuck = None, Stuck("")
             away = time.monotonic() - self._gone_since
-            log.warning("%s answers again, after %.0f s", self._connections.name, away)
+            log.warning(
+                "%s answers again, and takes writes, after %.0f s", self._connections.name, away
+            )
         self._topics.announce_all()
 
     def close(self) -> None:
@@ -292,8 +384,9 @@ class _Ear:
     """The connection that listens, or looks whether anything was written where none can: behind a
     pooler. It is opened and asked in a thread, for which nobody may wait any more."""
 
-    def __init__(self, connections: Connections, *, listens: bool) -> None:
+    def __init__(self, connections: Connections, worker: int, *, listens: bool) -> None:
         self._connections = connections
+        self._worker = worker
         self._written = ""
         self._payloads: list[str] = []
         self._listens = listens
@@ -304,6 +397,9 @@ class _Ear:
         self._connection = self._connections.connect()
         self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
         self._ask(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
+        if self._listens:
+            # Shared: that of a connection which broke may stay for a while.
+            self._ask(f"SELECT pg_advisory_lock_shared({WORKERS}, {self._worker})")
         if self._closed:
             self.close()
 

@@ -26,10 +26,23 @@ Connection = psycopg.Connection[Any]
 
 DEFAULTS: dict[str, str | int] = {"connect_timeout": 2, "application_name": "fieldagent hub"}
 """What an address may say otherwise. psycopg takes two seconds at the least, for each host."""
+POOLER = (
+    "sessions are shared there between transactions: set `database-pooler=transaction` in the hub's"
+    " settings, and an address around the pooler as `database-direct`"
+)
+LOOK = 2.0
+"""Seconds in which a database that answers says something of itself."""
+ROUNDS = 5
+"""In which two connections are asked for their sessions. Directly that is some 0.1 ms each."""
 DEADLINE = 30.0
 """Seconds for what a server that answers may need, under load or behind a lock."""
 
 _PORTS = re.compile(r"[0-9,]*", re.ASCII)
+_NOT_PREPARED = (
+    psycopg.errors.InvalidSqlStatementName,
+    psycopg.errors.DuplicatePreparedStatement,
+)
+"""In a session that somebody else has had."""
 _UNUSABLE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -43,10 +56,10 @@ class Connections:
 
     def __init__(self, database: str, options: DatabaseOptions) -> None:
         self._address, self.name = _read(database, options.password_file)
-        self._pooled = options.pooled
+        self.pooled = options.pooled
         self._idle: list[Connection] = []
-        self._due: dict[Connection, float] = {}
-        """When each that is used must be done; time.monotonic."""
+        self._used: dict[Connection, tuple[float, float]] = {}
+        """Since when each is used that is, and when it must be done; time.monotonic."""
         self._ended = False
         """A thread for which nobody waits may be about to open another, or give one back."""
 
@@ -55,16 +68,38 @@ class Connections:
         """What the server or the way to it does not do is StoreUnavailable."""
         try:
             yield
+        except _NOT_PREPARED as error:
+            raise StoreUnavailable(f"{self.name} cannot be used: {POOLER}") from error
         except _UNUSABLE as error:
+            text = " ".join(str(error).split())
+            if "timeout expired" in text:
+                raise self.silent() from error
             raise StoreUnavailable(
-                f"{self.name} cannot be used: {' '.join(str(error).split())}; start it, or"
-                " correct `database` in the hub's settings, or --database"
+                f"{self.name} cannot be used: {text}; start it, or correct `database` in the hub's"
+                " settings, or --database"
             ) from error
+
+    def silent(self) -> StoreUnavailable:
+        """Of a server that takes connections, or asked nothing, and says nothing."""
+        return StoreUnavailable(f"{self.name} cannot be used: it does not answer; see what it does")
 
     def connect(self) -> Connection:
         # A pooler gives each transaction another connection, where nothing is prepared.
-        threshold = None if self._pooled else 5
+        threshold = None if self.pooled else 5
         return psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
+
+    def require_own_sessions(self) -> None:
+        """Raise StoreUnavailable where the address leads to a pooler that gives each transaction
+        another session, and the settings do not say so. A statement that one had prepared would be
+        taken for another's there, so it is asked before anything else is. Behind a pooler two
+        connections meet the same session, or one meets two; others who use it may hide that once
+        or twice, and not each time."""
+        if self.pooled:
+            return
+        with self.told_in_words(), self.connect() as one, self.connect() as other:
+            met = [(_session(one), _session(other)) for _ in range(ROUNDS)]
+        if len({*met}) > 1 or met[0][0] == met[0][1]:
+            raise StoreUnavailable(f"{self.name} cannot be used: {POOLER}")
 
     @contextmanager
     def at_once(self) -> Iterator[Connection]:
@@ -75,11 +110,17 @@ class Connections:
     @contextmanager
     def bounded(self, connection: Connection, seconds: float = DEADLINE) -> Iterator[None]:
         """Within, it is cut once so many seconds have passed."""
-        self._due[connection] = time.monotonic() + seconds
+        now = time.monotonic()
+        self._used[connection] = now, now + seconds
         try:
             yield
         finally:
-            self._due.pop(connection, None)
+            self._used.pop(connection, None)
+
+    def used_for(self, seconds: float) -> list[Connection]:
+        """Return those that are used, and have been for so long."""
+        before = time.monotonic() - seconds
+        return [each for each, (since, _) in list(self._used.items()) if since <= before]
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection]:
@@ -109,14 +150,14 @@ class Connections:
 
     def end(self, connection: Connection) -> None:
         """libpq does not stand to have one closed while a thread waits for it: that closes it."""
-        if connection in self._due:
+        if connection in self._used:
             _cut(connection)
         else:
             connection.close()
 
     def cut_overdue(self) -> None:
         now = time.monotonic()
-        for connection, due in list(self._due.items()):
+        for connection, (_, due) in list(self._used.items()):
             if due <= now:
                 _cut(connection)
 
@@ -126,9 +167,14 @@ class Connections:
         self.cut_all()
 
     def cut_all(self) -> None:
-        for connection in list(self._due):
+        for connection in list(self._used):
             _cut(connection)
         self.forget_idle()
+
+
+def _session(connection: Connection) -> int:
+    ((number,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+    return int(number)
 
 
 def _cut(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 18
+VERSION = 27
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -138,7 +138,7 @@ CREATE TABLE sos ( -- an SOS of a device, or the alarm that one has not been hea
     workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     item {int} UNIQUE REFERENCES item ON DELETE CASCADE,
-    kind TEXT NOT NULL, -- sos, overdue
+    kind TEXT NOT NULL, -- sos, overdue, operator
     state TEXT NOT NULL, -- open, acknowledged, closed
     raised {real} NOT NULL,
     acknowledged {real},
@@ -308,6 +308,143 @@ ALTER TABLE contact ADD COLUMN modems_at {real};
 """
 """From version 17, in which no kit told of its modems."""
 
+_TROUBLE = """
+ALTER TABLE mobile_terminated ADD COLUMN trouble TEXT NOT NULL DEFAULT '';
+    -- what its last call failed for: message, device, account, gateway
+ALTER TABLE mobile_terminated ADD COLUMN code TEXT NOT NULL DEFAULT ''; -- the operator's
+ALTER TABLE mobile_terminated ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+CREATE TABLE operator_trouble ( -- with an operator's account
+    operator TEXT NOT NULL,
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    alarm {int}, -- its number among the SOS
+    PRIMARY KEY (operator, workspace)
+);
+UPDATE delivery SET satellite_from = 0, reason = '' WHERE state = 'waiting'
+    AND satellite_from IS NULL AND reason <> '';
+"""
+"""From version 18, in which what an operator refused never went over satellite again."""
+
+_SIGNING_KEYS = """
+CREATE TABLE signing_key (name TEXT PRIMARY KEY, key {blob} NOT NULL); -- what it signs for
+"""
+"""From version 19, in which no browser was known again."""
+
+_PASSKEYS = """
+CREATE TABLE passkey (
+    id {id},
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    credential {blob} NOT NULL UNIQUE,
+    public_key {blob} NOT NULL, -- COSE
+    used_times {int} NOT NULL, -- as its device counts; 0 where it does not
+    name TEXT NOT NULL,
+    created {real} NOT NULL,
+    used {real}
+);
+CREATE INDEX passkey_of_member ON passkey (member);
+"""
+"""From version 20, in which a password was the only way in."""
+
+_IMEI_CLAIMS = """
+CREATE TABLE imei_claim ( -- of an IMEI that a device of another workspace has
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    imei TEXT NOT NULL,
+    at {real} NOT NULL
+);
+CREATE INDEX imei_claim_of_imei ON imei_claim (imei);
+"""
+"""From version 21, in which an IMEI was whose who came first."""
+
+
+_INCIDENTS = """
+ALTER TABLE sos ADD COLUMN number {int}; -- by which its kit names it; NULL of an alarm
+CREATE UNIQUE INDEX sos_by_number ON sos (device, number);
+ALTER TABLE sos RENAME COLUMN acknowledged TO seen;
+ALTER TABLE sos RENAME COLUMN acknowledged_by TO seen_by;
+UPDATE sos SET state = 'seen' WHERE state = 'acknowledged';
+UPDATE sos_event SET event = 'seen' WHERE event = 'acknowledged';
+ALTER TABLE item ADD COLUMN incident {int}; -- the row of `sos` that it belongs to
+CREATE INDEX item_by_incident ON item (incident, id) WHERE incident IS NOT NULL;
+ALTER TABLE receipt DROP COLUMN person;
+ALTER TABLE receipt ADD COLUMN says TEXT NOT NULL DEFAULT ''; -- of the incident `sequence`
+ALTER TABLE receipt ADD COLUMN by_name TEXT NOT NULL DEFAULT '';
+ALTER TABLE receipt ADD COLUMN text TEXT NOT NULL DEFAULT '';
+"""
+"""From version 22, in which each item of an SOS was one by itself."""
+
+_ALARM_CONTACTS = """
+CREATE TABLE alarm_contact ( -- who is told of an SOS beside the console: a person, a browser
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    member {int} REFERENCES member ON DELETE CASCADE, -- whose browser it is
+    kind TEXT NOT NULL, -- email, apprise, push
+    name TEXT NOT NULL,
+    address TEXT NOT NULL, -- of mail, of apprise, or a browser's subscription as JSON
+    after {int} NOT NULL, -- minutes without an answer; 0: at once
+    created {real} NOT NULL,
+    failing_since {real},
+    reason TEXT NOT NULL DEFAULT '' -- of the last failure
+);
+CREATE INDEX alarm_contact_of_workspace ON alarm_contact (workspace);
+CREATE TABLE alarm_message ( -- to one of them, about an SOS
+    id {id},
+    sos {int} NOT NULL REFERENCES sos ON DELETE CASCADE,
+    contact {int} NOT NULL REFERENCES alarm_contact ON DELETE CASCADE,
+    message_id TEXT NOT NULL, -- like no other's
+    why TEXT NOT NULL, -- raised, escalated
+    state TEXT NOT NULL, -- waiting, handed over, failed, not needed
+    not_before {real} NOT NULL,
+    claimed_until {real} NOT NULL DEFAULT 0,
+    attempts {int} NOT NULL DEFAULT 0
+);
+CREATE INDEX alarm_message_due ON alarm_message (not_before) WHERE state = 'waiting';
+CREATE INDEX alarm_message_of_sos ON alarm_message (sos);
+CREATE TABLE alarm_link ( -- by which one who was told acknowledges it, once
+    id {id},
+    sos {int} NOT NULL REFERENCES sos ON DELETE CASCADE,
+    name TEXT NOT NULL, -- of who was told
+    message_id TEXT NOT NULL UNIQUE, -- what told them
+    expires {real} NOT NULL,
+    used {real}
+);
+CREATE INDEX alarm_link_of_sos ON alarm_link (sos);
+CREATE TABLE console_stream ( -- a console that is open, and rings
+    process TEXT NOT NULL REFERENCES process ON DELETE CASCADE,
+    stream {int} NOT NULL, -- its number in that process
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    until {real}, -- of one that has ended: it may be back by then
+    PRIMARY KEY (process, stream)
+);
+CREATE INDEX console_stream_of_workspace ON console_stream (workspace);
+ALTER TABLE sos ADD COLUMN seen_as TEXT NOT NULL DEFAULT ''; -- of a contact, who is no member
+ALTER TABLE sos ADD COLUMN unreached {real}; -- since when nobody was there to be told
+ALTER TABLE sos_event ADD COLUMN name TEXT NOT NULL DEFAULT ''; -- of a contact
+"""
+"""From version 23, which told of an SOS at the console and to webhooks alone."""
+
+_WORKERS = """
+CREATE TABLE worker ( -- a process of the hub, and the row by which it proves that it can write
+    number {int} PRIMARY KEY,
+    proved {real} NOT NULL,
+    filler {blob} NOT NULL -- takes room where there may be none
+);
+"""
+"""From version 24, in which a hub that could read was taken for one that can write."""
+
+_CLAIMED_BY = """
+ALTER TABLE webhook_delivery ADD COLUMN claimed_by {int} NOT NULL DEFAULT 0; -- a worker
+ALTER TABLE alarm_message ADD COLUMN claimed_by {int} NOT NULL DEFAULT 0;
+ALTER TABLE mobile_terminated ADD COLUMN claimed_by {int} NOT NULL DEFAULT 0;
+"""
+"""From version 25, in which the claims of a hub that was killed ran out after a minute or two."""
+
+_BATCHES = """
+ALTER TABLE webhook ADD COLUMN batch {int} NOT NULL DEFAULT 0; -- items in an array; 0: none
+ALTER TABLE webhook ADD COLUMN quiet_until {real} NOT NULL DEFAULT 0; -- as Retry-After asked
+ALTER TABLE webhook_delivery ADD COLUMN batch {int} NOT NULL DEFAULT 0; -- its first item
+"""
+"""From version 26, which posted each item by itself."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -329,6 +466,15 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _SETTINGS_OFFER
         + _UPDATE_OFFERS
         + _MODEMS
+        + _TROUBLE
+        + _SIGNING_KEYS
+        + _PASSKEYS
+        + _IMEI_CLAIMS
+        + _INCIDENTS
+        + _ALARM_CONTACTS
+        + _WORKERS
+        + _CLAIMED_BY
+        + _BATCHES
     )
     steps = {
         1: _CALLERS,
@@ -348,6 +494,15 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         15: _SETTINGS_OFFER,
         16: _UPDATE_OFFERS,
         17: _MODEMS,
+        18: _TROUBLE,
+        19: _SIGNING_KEYS,
+        20: _PASSKEYS,
+        21: _IMEI_CLAIMS,
+        22: _INCIDENTS,
+        23: _ALARM_CONTACTS,
+        24: _WORKERS,
+        25: _CLAIMED_BY,
+        26: _BATCHES,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

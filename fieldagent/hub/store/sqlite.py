@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.hub.store.contract import ANYTHING, Db, OtherVersion, Topics
+from fieldagent.hub.store.contract import (
+    ANYTHING,
+    FRESH,
+    Db,
+    OtherVersion,
+    Topics,
+    write_proof,
+)
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.store.schema import TooNew
-from fieldagent.store.sqlite import LOCKED, connect, copy_whole, reader, transact
+from fieldagent.store.sqlite import LOCKED, close_keeping_log, connect, copy_whole, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.file_writes import FileWrites
 from fieldagent.system.folder import sync_folder
@@ -40,12 +50,17 @@ POLL = 1.0
 time or the kernel does not tell."""
 NET = 60.0
 """Seconds after which it is looked where the kernel has told nothing."""
+LATE = 1.5
+"""Seconds for which a commit is under way before nobody else waits for it to know how it ends."""
 
 
 class _SqliteDb:
     skip_locked = ""
     for_update = ""
     takes_lists = False
+    worker = random.randrange(1, 2**31)
+    """Of this process, which is the one that serves from the file."""
+    living_workers = f"SELECT {worker}"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -68,7 +83,16 @@ class SqliteStore:
     """Implements `Store`."""
 
     shared = False
-    full = False
+    _full = False
+    """What was to be written last found the disk full."""
+    _last_write = -inf
+    """When something was committed last; time.monotonic."""
+    _begun: float | None = None
+    """Since when a transaction is under way."""
+    _serves = False
+    """A hub runs on it, and not one command alone."""
+    _failed = False
+    """The disk refused a commit: what of it is in the log is not to come back."""
 
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
@@ -93,11 +117,14 @@ class SqliteStore:
         self._changes_of_others = _data_version(self._writer)
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-        before = self._writer.total_changes
+        before, self._begun = self._writer.total_changes, time.monotonic()
         try:
             transact(self._writer, orders)
         except StoreFull:
-            self.full = True
+            self._full = True
+            raise
+        except StoreFailed:
+            self._failed = True
             raise
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
@@ -105,7 +132,21 @@ class SqliteStore:
             raise StoreUnavailable(
                 f"another program has kept {self._file} locked for {LOCKED:g} s"
             ) from error
-        self.full = self.full and self._writer.total_changes == before
+        finally:
+            self._begun = None
+        if self._writer.total_changes != before:
+            self._full, self._last_write = False, time.monotonic()
+
+    async def prove(self) -> None:
+        begun, now = self._begun, time.monotonic()
+        if begun is not None and now - begun > LATE:
+            raise StoreUnavailable(f"{self._file} has taken no write for {now - begun:.0f} s")
+        if self._full or now - self._last_write > FRESH:
+            full = self._full
+            # Nobody waits for news of it: it is not announced.
+            await self._group.commit(
+                lambda writer: write_proof(_SqliteDb(writer), time.time(), needs_room=full)
+            )
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(connection: sqlite3.Connection) -> tuple[T, set[str]]:
@@ -140,6 +181,7 @@ class SqliteStore:
         return self._topics.heard(topic)
 
     async def run(self) -> StoreFailed | None:
+        self._serves = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_for_others)
             await self._group.run()
@@ -202,6 +244,9 @@ class SqliteStore:
         sync_folder(target.parent)
 
     def close(self) -> None:
+        if self._serves and not self._failed:
+            close_keeping_log(self._writer, self._reader)
+            return
         self._reader.close()
         self._writer.close()
 

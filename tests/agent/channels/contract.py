@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.agent.channels.contract import Intent, Outbox, Transmission
+from fieldagent.agent.channels.radio_modem import RadioOutbox
 from fieldagent.wire.outcome import Outcome
 
 
@@ -37,6 +38,10 @@ class Checked:
         self._check(transmission)
         await self._outbox.intend(transmission, modem=modem, momsn=momsn)
 
+    async def note_copy(self, transmission: Transmission) -> None:
+        assert self.unsettled() is not None, "only what may have left goes as a copy"
+        await self._outbox.note_copy(transmission)
+
     async def settle(
         self,
         transmission: Transmission,
@@ -63,3 +68,18 @@ class Checked:
 
     async def spend(self, credit: int) -> None:
         await self._outbox.spend(credit)
+
+
+class CheckedRadio(Checked):
+    """The same of a radio's outbox."""
+
+    def __init__(self, outbox: RadioOutbox, *, in_flight: int) -> None:
+        super().__init__(outbox, in_flight=in_flight)
+        self._radio = outbox
+
+    async def acknowledged(self, transmission: Transmission) -> bool:
+        self._check(transmission)
+        return await self._radio.acknowledged(transmission)
+
+    def try_again(self) -> None:
+        self._radio.try_again()

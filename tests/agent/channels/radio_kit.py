@@ -16,12 +16,11 @@ import trio
 
 from fieldagent.agent.assembly import channel_queue, to_the_hub
 from fieldagent.agent.channels import radio
+from fieldagent.agent.channels.air_pace import ROUND, WINDOW
 from fieldagent.agent.channels.contract import ChannelLink, Reception
 from fieldagent.agent.channels.identification import OwedIdentification, identified
-from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, RadioModem
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import repeating
 from fieldagent.agent.mesh.key_change import KeyStep
@@ -35,10 +34,14 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.resume import Resume
+from fieldagent.agent.radios.contract import RadioPlace
+from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.air import Impairments, SharedAir, read_topology
+from fieldagent.simulator.node import SimulatedNode
 from fieldagent.simulator.nodes import Nodes
+from tests.agent.channels.contract import CheckedRadio
 from tests.kit import START, Core, TrustedClocks
 from tests.running import running
 
@@ -68,10 +71,16 @@ class Station(Core):
     def notice(self) -> str:
         return "" if self.relay is None else self.relay.notice()
 
-    def messages(self) -> list[str]:
-        """The contents of the messages that came, oldest first."""
-        bodies = [row["body"] for row in reversed(inbound.listing(self.journal, 1000))]
-        return [_content(body) for body in bodies]
+    looked: int = 0
+
+    def messages(self, *, newer: bool = False) -> list[str]:
+        """The contents of the messages that came, oldest first; `newer`: since one asked so."""
+        after = self.looked if newer else 0
+        sql = "SELECT number, body FROM inbound WHERE number > ? ORDER BY number"
+        rows = self.journal.read(sql, after)
+        if newer and rows:
+            self.looked = rows[-1][0]
+        return [_content(body) for _, body in rows]
 
 
 def _content(body: str) -> str:
@@ -84,6 +93,11 @@ class OnAir:
     air: SharedAir
     nodes: Nodes
     log: list[str]
+
+    def node(self, index: int) -> SimulatedNode:
+        node = self.nodes.sockets[index].node
+        assert isinstance(node, SimulatedNode)
+        return node
 
 
 def clock() -> float:
@@ -105,8 +119,10 @@ async def station(
     sealed: bool = False,
     callsign: str = "",
     packet_bytes: int = AIR_BYTES,
+    modem: Callable[[], AbstractAsyncContextManager[RadioModem]] | None = None,
 ) -> AsyncIterator[Station]:
-    """With `relays_over`, channels to the hub whose driver is left to the test."""
+    """With `relays_over`, channels to the hub whose driver is left to the test; with `modem` its
+    radio is no node on a port."""
     folder = path / f"station-{number}"
     folder.mkdir(exist_ok=True, parents=True)
     journal = Journal(folder / "journal.sqlite3", TrustedClocks())
@@ -139,7 +155,8 @@ async def station(
     outboxes[radio_], receptions[radio_] = on_the_air.outbox, on_the_air.reception
     Resume(journal, queues, intake, endings, trio.Event()).begin()
     opener: Callable[[], AbstractAsyncContextManager[RadioModem]]
-    opener = partial(open_node, str(port), 115200, link, packet_bytes)
+    place = RadioPlace(str(port), packet_bytes=packet_bytes)
+    opener = partial(open_node, place, link) if modem is None else modem
     if callsign:
         opener = partial(
             identified, opener, OwedIdentification(on_the_air.identification(callsign))
@@ -150,7 +167,8 @@ async def station(
                 nursery.start_soon(each.run)
             driving = partial(radio.run, random=Random(number), packet_bytes=packet_bytes)
             nursery.start_soon(on_the_air.repeating.run)
-            nursery.start_soon(driving, opener, on_the_air.outbox, on_the_air.reception, link)
+            outbox = CheckedRadio(on_the_air.outbox, in_flight=WINDOW + ROUND)
+            nursery.start_soon(driving, opener, outbox, on_the_air.reception, link)
             yield Station(
                 journal,
                 inbox,

@@ -84,6 +84,29 @@ def test_towards_who_answered_lately_it_does_not_double(tries: int, share: float
     assert pace.again(20, 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
 
 
+def test_hearing_somebody_after_a_miss_hastens_what_waits() -> None:
+    pace = AirPace()
+    pace.note_missed(1.0)
+    assert pace.take_hastening()
+    assert not pace.take_hastening(), "nothing was missed since"
+    pace.note_heard(AirTurn(known=True), 600.0)
+    assert pace.again(9, 600.0, 1.0, urgent=False, part=False) == 2 * AGAIN_FIRST
+
+
+def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
+    pace, now = AirPace(), 0.0
+    for _ in range(PRODS):
+        pace.note_heard(AirTurn(known=True), now)
+        pace.note_missed(now)
+        now += AGAIN_FIRST
+    pace.note_missed(now)
+    assert not pace.take_hastening()
+    assert pace.again(20, now + 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
+    pace.note_heard(AirTurn(known=True), now + 7200.0)
+    pace.note_missed(now + 7200.0)
+    assert pace.take_hastening(), "it was away meanwhile"
+
+
 def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
     """Who is heard, and does not hear us, is not sent to without end."""
     pace = paced((0.0, AirTurn(crowd=1)))

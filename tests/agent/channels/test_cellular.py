@@ -32,7 +32,7 @@ from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.link_session import ANSWER_WITHIN
 from fieldagent.http.message import Request, Response
-from fieldagent.hub.lease import Lease
+from fieldagent.hub.records.lease import Lease
 from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.wire import link as link_protocol
@@ -131,8 +131,8 @@ async def test_a_package_reaches_the_hub(tmp_path: Path, ca: Path, clock: Any) -
         assert k.outbox.link.state is LinkState.READY
         assert k.outbox.link.facts["hub"] == f"https://127.0.0.1:{wire.port}"
         assert k.outbox.link.last_success is not None
-        assert k.outbox.spent().credits == 0
-        assert k.outbox.spent().bytes == len(hub.mailbox.copies[0])
+        assert k.outbox.budget.spent().credits == 0
+        assert k.outbox.budget.spent().bytes == len(hub.mailbox.copies[0])
 
 
 async def test_a_message_from_the_hub_is_on_disk_before_it_is_acknowledged(

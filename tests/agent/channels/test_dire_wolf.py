@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from fieldagent.agent.channels.air_pace import AGAIN_MAX
 from tests.dire_wolf import PORTS, Wolves, wolves
-from tests.processes import started, until
+from tests.processes import PATIENCE, started, until
 
 SETTINGS = """
 radio-port=tcp://127.0.0.1:{tnc}
@@ -44,8 +44,10 @@ def kit(folder: Path, number: int, inside: list[str]) -> Iterator[int]:
 
 
 def cli(inside: list[str], port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """It waits for as long as a Package may rest on the air, and what follows."""
     command = [*inside, sys.executable, "-m", "fieldagent", *arguments, "--port", str(port)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    patience = AGAIN_MAX + PATIENCE
+    return subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
 
 
 def contents(air: Wolves, port: int) -> list[str]:
@@ -68,8 +70,7 @@ def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -
         for number in range(8):
             cli(air.inside, ada, "send", "message", f"burst {number}", "--no-wait")
         assert cli(air.inside, ada, "send", "message", "last").returncode == 0
-        while json.loads(cli(air.inside, ada, "queue", "--json").stdout)["queued"]:
-            time.sleep(0.5)
+        until(lambda: not json.loads(cli(air.inside, ada, "queue", "--json").stdout)["queued"])
         said = contents(air, ben)
         assert said[0] == "Anybody on this frequency?"
         assert sorted(said[1:]) == sorted([*(f"burst {number}" for number in range(8)), "last"])

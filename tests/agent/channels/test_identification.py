@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.channels.identification import AGAIN, OWED_AFTER
+from fieldagent.agent.outbound.holdings import FRESH, INTERVAL_MAX
 from fieldagent.simulator.air import SharedAir
 from tests.agent.channels.radio_kit import on_air, only_what_is_posted, station, until
 from tests.breaking import Put, environment
@@ -64,9 +65,10 @@ async def test_within_ten_minutes_of_what_it_transmits(
         for _ in range(60):
             await ada.post()
             await trio.sleep(60)
-        await trio.sleep(RULE)
+        # What they have is told for an hour after the last news.
+        await trio.sleep(FRESH + INTERVAL_MAX + RULE)
         assert listener.is_lawful()
-        assert len(listener.said) <= 3600 / OWED_AFTER + 1
+        assert len(listener.said) <= (7200 + INTERVAL_MAX) / OWED_AFTER + 1
         assert ben.neighbours.known[1].callsign == CALL
         count = len(listener.transmitted)
         await trio.sleep(4000)

@@ -12,7 +12,7 @@ import trio
 from fieldagent.agent import outcomes
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.kit_notes import LOOK, MODEMS_EVERY, KitNotes, installed
-from fieldagent.agent.from_afar import OFFER, PROGRAM_OFFER
+from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.wire.kit_note import (
     ZIPAPP,
     KitReport,

@@ -3,6 +3,7 @@ right."""
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
-from tests.processes import PATIENCE, Agent, Running, agent, sky
+from tests.processes import MODULE, PATIENCE, Agent, Running, agent, sky, until
 
 SENT = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.SENT]
 DOUBTFUL = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.DOUBTFUL]
@@ -140,3 +141,16 @@ def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
         assert field.kit.stop() == 0
     finally:
         field.close()
+
+
+def test_a_person_who_sees_the_sky_ends_the_rest(field: Field) -> None:
+    """16 lets the modem rest for ten minutes."""
+    field.ready().next_session_ends("16")
+    kit = field.kit
+    id_ = kit.call("POST", "/api/package/async", {"message": {"content": "sky"}}).body["id"]
+    until(lambda: any(event == "not sent" for event, _ in field.story(id_)))
+    done = subprocess.run(
+        [*MODULE, "satellite", "retry", "--port", str(kit.port)], capture_output=True, text=True
+    )
+    assert done.stdout == "the satellite modem tries now: 1 Package to send\n", done
+    until(lambda: kit.call("GET", f"/api/package/{id_}").body["status"] == "Delivered")

@@ -18,8 +18,9 @@ import pytest
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.channels.radio_modem import TransmitResult
+from fieldagent.agent.radios.contract import RadioPlace
+from fieldagent.agent.radios.node import open_node
 from fieldagent.wire import cobs
 from fieldagent.wire.node import encode_frame
 from tests.agent.test_agent import HOOK
@@ -233,7 +234,7 @@ async def test_it_takes_up_after_any_noise(firmware: Path, tmp_path: Path) -> No
             os.write(handle, noise)
             os.close(handle)
         with trio.fail_after(PATIENCE):
-            async with open_node(str(path), 115200, ChannelLink()) as air:
+            async with open_node(RadioPlace(str(path)), ChannelLink()) as air:
                 assert (
                     await air.transmit(bytes(range(200)), urgent=False)
                     is TransmitResult.TRANSMITTED

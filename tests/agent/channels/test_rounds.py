@@ -3,6 +3,7 @@ is asked for until the hub has it."""
 
 from __future__ import annotations
 
+import shutil
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import permutations
@@ -12,14 +13,18 @@ from typing import Any
 import pytest
 import trio.testing
 
-from fieldagent.agent.journal import history, outbound
-from fieldagent.agent.mesh.rounds import HUB_AGAIN_MAX
-from fieldagent.agent.outbound.piggyback import PATIENCE
+from fieldagent.agent.journal import history, incident, outbound
+from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX
+from fieldagent.agent.outbound.holdings import ASK_AFTER
+from fieldagent.agent.outbound.incident_status import as_json
+from fieldagent.agent.outbound.piggyback import ACK_WITHIN
 from fieldagent.package.package import Channel, Message, Status
+from fieldagent.simulator.air import Losses
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
     RelayRequest,
+    SentBy,
     Source,
     decode,
     digest_of,
@@ -28,6 +33,7 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.outcome import Outcome
 from tests.agent.channels.radio_kit import Station, on_air, only_what_is_posted, station, until
+from tests.bench.team import GRID_OF_9, LINE_OF_6, cold_starts
 from tests.kit import START
 
 CELLULAR, SATELLITE = Channel.CELLULAR, Channel.SATELLITE
@@ -69,15 +75,52 @@ async def test_an_sos_crosses_kits_that_do_not_hear_its_sender(tmp_path: Path, c
         assert has_it(kits) == [2, 3, 4], "and each has it once"
 
 
-@pytest.mark.parametrize(("hops", "reached"), [(1, [2]), (2, [2, 3])])
-async def test_it_crosses_no_more_kits_than_radio_hops_says(
-    tmp_path: Path, clock: Any, hops: int, reached: list[int]
+def stops(kit: Station, sequence: int) -> list[str]:
+    """Where that Package goes no further, as `fieldagent show` tells it."""
+    package = outbound.by_sequence(kit.journal, sequence)
+    assert package is not None
+    lines = history.lines(kit.journal, package, [])
+    return [line.detail for line in lines if line.event == "not passed on"]
+
+
+NO_FURTHER = "{} has it and may not pass it on (radio-hops); {} has not confirmed it there"
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("hops", "reached", "stopped"),
+    [
+        (1, [2], [NO_FURTHER.format("Kit 2", "station 3")]),
+        (2, [2, 3], [NO_FURTHER.format("Kit 3", "station 4")]),
+        (3, [2, 3, 4], []),
+    ],
+)
+async def test_it_crosses_no_more_kits_than_radio_hops_says_and_its_sender_knows(
+    tmp_path: Path, clock: Any, hops: int, reached: list[int], stopped: list[str], loss: float
 ) -> None:
-    async with on_air(tmp_path, count=4, topology=LINE), AsyncExitStack() as stack:
+    """Kit 1 hears kit 2 alone: that of kit 3 is said along with its word, that of kit 4 nowhere."""
+    async with on_air(tmp_path, count=4, topology=LINE) as sky, AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 4, hops=hops)
-        await sos(kits[0])
+        assert sky.air.losses is not None
+        sky.air.losses |= {pair: loss for pair, lost in sky.air.losses.items() if lost < 1}
+        number = await sos(kits[0])
         await trio.sleep(3600)
         assert has_it(kits) == reached
+        assert stops(kits[0], number) == stopped
+        own = incident.last(kits[0].journal)
+        assert own is not None
+        steps = as_json(kits[0].journal, own)["steps"]
+        assert [each["text"] for each in steps if each["state"] == "not passed on"] == stopped
+
+
+async def test_what_is_no_sos_and_goes_no_further_is_told_to_its_sender_too(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with on_air(tmp_path, count=4, topology=LINE), AsyncExitStack() as stack:
+        kits = await team(stack, tmp_path, 4, hops=2)
+        number = await kits[0].post(message={"content": "camp reached"})
+        await until(lambda: bool(stops(kits[0], number)))
+        assert stops(kits[0], number) == [NO_FURTHER.format("Kit 3", "station 4")]
 
 
 async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
@@ -150,6 +193,13 @@ async def test_who_only_listens_and_was_away_gets_what_it_missed(
             assert await kits[0].outcome(missed) is Status.DELIVERED
 
 
+def holding(station: int, *items: Entry) -> Entry:
+    first = min(each.sequence for each in items)
+    arrived = frozenset(each.sequence - first for each in items)
+    digests = [digest_of(each) for each in sorted(items, key=lambda each: each.sequence)]
+    return Entry(first, Ack(station, 0, arrived, digest=digest_of_slices(digests)))
+
+
 def entry(number: int) -> Entry:
     return Entry(number, Message("help"), int(START), sos=True)
 
@@ -176,31 +226,22 @@ async def test_who_is_not_named_as_lacking_it_is_silent(
         assert (ack in await said(kit)) is answers
 
 
-@pytest.mark.parametrize(("sos", "waits"), [(False, True), (True, False)])
-async def test_who_hears_that_another_has_it_waits_for_a_packet_to_ride_in(
-    tmp_path: Path, clock: Any, sos: bool, waits: bool
+@pytest.mark.parametrize("sos", [False, True])
+async def test_who_hears_that_another_has_it_says_so_of_an_sos_alone(
+    tmp_path: Path, clock: Any, sos: bool
 ) -> None:
+    """What is no SOS stands in the next holding."""
     item = Entry(7, Message("x"), int(START), sos=sos)
     ack = Entry(7, Ack(5, digest=digest_of(item)))
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        await kit.reception.receive(encode([Entry(1, Ack(9))], origin=6))
         await kit.reception.receive(encode([item], origin=5))
-        assert kit.words.is_worth_sending(), "it may be the first to say so"
-        await kit.reception.receive(encode([ack], origin=6))
-        assert kit.words.is_worth_sending() is not waits
-        await trio.sleep(1.5 * PATIENCE)
-        assert kit.words.is_worth_sending()
-        assert ack in await said(kit)
-        assert not kit.words.is_worth_sending()
-
-
-async def test_it_rides_along_as_soon_as_something_goes(tmp_path: Path, clock: Any) -> None:
-    item = Entry(7, Message("x"), int(START))
-    ack = Entry(7, Ack(5, digest=digest_of(item)))
-    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
-        await kit.reception.receive(encode([item], origin=5))
-        await kit.reception.receive(encode([ack], origin=6))
+        await kit.reception.receive(encode([ack if sos else holding(5, item)], origin=6))
+        await trio.sleep(ACK_WITHIN)
+        assert kit.words.is_worth_sending() is sos
         await kit.post()
-        assert ack in await said(kit)
+        told = [each for _ in range(3) for each in await said(kit)]
+        assert (ack if sos else holding(5, item)) in told
 
 
 async def test_an_older_peer_that_tells_no_digest_has_it_too(tmp_path: Path, clock: Any) -> None:
@@ -216,30 +257,57 @@ async def test_an_older_peer_that_tells_no_digest_has_it_too(tmp_path: Path, clo
         assert kit.rounds.missing(item) == []
 
 
-async def test_who_comes_back_is_not_given_all_at_once(tmp_path: Path, clock: Any) -> None:
+async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
+    tmp_path: Path, clock: Any
+) -> None:
     async with station(tmp_path, 1, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(1, Message("here"))], origin=4))
+        numbers = []
         for number in range(30):
-            sequence = await kit.post(message={"content": f"note {number}"})
+            numbers.append(await kit.post(message={"content": f"note {number}"}))
             await said(kit)
-            await kit.reception.receive(encode([Entry(sequence, Ack(1))], origin=4))
+            await kit.reception.receive(encode([Entry(numbers[-1], Ack(1))], origin=4))
         await until(lambda: len(kit.rounds.ours()) == 30)
-        await kit.reception.receive(encode([Entry(1, Message("back"))], origin=5))
-        with trio.move_on_after(60):
+        await trio.sleep(600)
+        await kit.reception.receive(encode([Entry(numbers[0], Ack(1, 0, frozenset()))], origin=5))
+        packets: list[list[int]] = []
+        with trio.move_on_after(20):
             while True:
                 await kit.outbox.ready()
-                await said(kit)
+                found = [each for each in await said(kit) if isinstance(each.content, Message)]
+                packets += [[each.sequence for each in found]] * bool(found)
                 await trio.sleep(0.1)
-        tries = [each.tries for each in kit.rounds.ours()]
-        assert 5 <= sum(tries) <= 14
-        assert max(tries) <= 2
+        assert 2 <= len(packets) <= 5
+        repeated = [number for packet in packets for number in packet]
+        assert repeated == sorted({*repeated}, reverse=True)
+        assert len(packets[0]) > 1
+        assert repeated[0] == numbers[-1]
+
+
+async def test_who_lost_its_journal_gets_the_sos_at_once(tmp_path: Path, clock: Any) -> None:
+    """Of a kit that is off by then, from another that heard it."""
+    async with on_air(tmp_path, count=3), AsyncExitStack() as stack:
+        cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
+        async with (
+            station(tmp_path, 1, tmp_path / "node-1") as ada,
+            station(tmp_path, 2, tmp_path / "node-2") as ben,
+        ):
+            await ada.post(message={"content": "help"}, priority=100)
+            await until(lambda: "help" in ben.messages() and "help" in cid.messages())
+            await trio.sleep(900)
+        shutil.rmtree(tmp_path / "station-2")
+        for number in range(8):
+            await cid.post(message={"content": f"meanwhile {number}"})
+        await trio.sleep(300)
+        ben = await stack.enter_async_context(station(tmp_path, 2, tmp_path / "node-2"))
+        await until(lambda: "help" in ben.messages(), 60)
 
 
 async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, clock: Any) -> None:
     """And is of its sender, as far as a peer of before this can tell."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(1, Ack(9))], origin=6))
-        await kit.reception.receive(encode([entry(7), Entry(0, RelayRequest())], origin=5))
+        await kit.reception.receive(encode([entry(7), Entry(0, RelayRequest(0))], origin=5))
         found: list[Any] = []
         with trio.fail_after(60):
             while Entry(7, Source(6, 0)) not in found:
@@ -250,7 +318,7 @@ async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, 
                 envelope = decode(transmission.body)
                 found = [*envelope.entries]
         assert envelope.origin == 5
-        request, mark = Entry(0, RelayRequest()), Entry(0, Source(2, 1))
+        request, mark = Entry(0, RelayRequest(0)), Entry(0, Source(2, 1))
         assert found == [entry(7), request, mark, Entry(7, Source(6, 0))]
         assert envelope.not_understood == ()
         assert kit.neighbours.in_earshot() == [6, 5]
@@ -333,7 +401,7 @@ async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) 
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 2 * HUB_AGAIN_MAX)
 
 
-async def test_where_nobody_reaches_the_hub_it_is_asked_for_a_few_times(
+async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_what_is_posted(monkeypatch)
@@ -344,7 +412,9 @@ async def test_where_nobody_reaches_the_hub_it_is_asked_for_a_few_times(
         station(tmp_path, 2, tmp_path / "node-2", **asks),  # type: ignore[arg-type]
     ):
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
+        assert "sent again" not in [line.event for line in ada.history(1)]
         await trio.sleep(7200)
+        assert "sent again" not in [line.event for line in ada.history(1)]
         sky.log.clear()
         await trio.sleep(7200)
         assert not [line for line in sky.log if "transmits" in line]
@@ -356,7 +426,7 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
     async with station(
         tmp_path, 2, tmp_path / "nowhere", relays_over=frozenset([SATELLITE]), credits_per_day=1
     ) as ben:
-        request = Entry(0, RelayRequest())
+        request = Entry(0, RelayRequest(0))
         for number in (7, 8, 9):
             item = Entry(number, Message(f"note {number}"), int(START))
             await ben.reception.receive(encode([item, request], origin=5))
@@ -367,36 +437,61 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
         assert "1 that neighbours ask" in ben.notice()
 
 
-def several(station: int, *items: Entry) -> Entry:
-    first = min(each.sequence for each in items)
-    arrived = frozenset(each.sequence - first for each in items)
-    digests = [digest_of(each) for each in sorted(items, key=lambda each: each.sequence)]
-    return Entry(first, Ack(station, 0, arrived, digest=digest_of_slices(digests)))
-
-
-READS = Entry(0, Ack(5, 0, frozenset()))
-"""Station 5 reads what acknowledges several."""
-
-
-@pytest.mark.parametrize("reads", [True, False])
-async def test_one_entry_acknowledges_several_to_who_reads_it(
-    tmp_path: Path, clock: Any, reads: bool
-) -> None:
+async def test_one_entry_acknowledges_holding(tmp_path: Path, clock: Any) -> None:
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 10)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for item in items:
-            await kit.reception.receive(encode([item, READS] if reads else [item], origin=5))
+            await kit.reception.receive(encode([item], origin=5))
         acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
-        if reads:
-            assert several(5, *items) in acks
-        else:
-            assert {each.sequence for each in acks if each.content.count} == {7, 8, 10}  # type: ignore[union-attr]
+        assert acks == [holding(5, *items)]
         again = Entry(12, Message("note 12"), int(START))
         await kit.reception.receive(encode([again], origin=5))
         acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
-        assert acks == [
-            several(5, *items, again) if reads else Entry(12, Ack(5, digest=digest_of(again)))
-        ], "what was said before may be lost"
+        assert acks == [holding(5, *items, again)], "what was said before may be lost"
+
+
+@pytest.mark.parametrize("another_asks", [False, True])
+async def test_what_another_has_and_lacks_here_is_asked_for(
+    tmp_path: Path, clock: Any, another_asks: bool
+) -> None:
+    """Unless somebody who lacks it too was heard to ask."""
+    items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        for number in (6, 8):
+            await kit.reception.receive(encode([Entry(1, Ack(9))], origin=number))
+        await kit.reception.receive(encode([items[0]], origin=5))
+        await trio.sleep(ACK_WITHIN)
+        await said(kit)
+        await kit.reception.receive(encode([holding(5, *items)], origin=6))
+        if another_asks:
+            await kit.reception.receive(encode([holding(5, items[0])], origin=8))
+        holdings = kit.words.holdings
+        assert holdings.due() <= START + trio.current_time() + 1.5 * ASK_AFTER
+        holdings.begin(holdings.due())
+        assert (holding(5, items[0]) in await said(kit)) is not another_asks
+
+
+async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
+    tmp_path: Path, clock: Any
+) -> None:
+    items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        for item in items:
+            await kit.reception.receive(encode([item], origin=5))
+        await said(kit)
+        await trio.sleep(600)
+        await kit.reception.receive(encode([Entry(7, Ack(5, 0, frozenset()))], origin=6))
+        by_another = [Entry(0, SentBy(5, 1)), items[1]]
+        await kit.reception.receive(encode(by_another, origin=8))
+        found: list[Entry] = []
+        with trio.move_on_after(30):
+            while True:
+                await kit.outbox.ready()
+                found += await said(kit)
+        assert [each for each in found if isinstance(each.content, Message)] == [items[0]]
+        assert Entry(0, SentBy(5, 1)) in found
+        assert not {5, 8} - {*kit.neighbours.in_earshot()}
+        assert kit.messages() == ["note 7", "note 8"]
 
 
 async def test_what_acknowledges_several_of_ours_is_of_those_alone(
@@ -406,18 +501,18 @@ async def test_what_acknowledges_several_of_ours_is_of_those_alone(
         numbers = [await kit.post(message={"content": f"note {each}"}) for each in range(3)]
         ours = [each for each in await said(kit) if each.sequence in numbers]
         assert len(ours) == 3
-        wrong = several(1, *ours)
+        wrong = holding(1, *ours)
         assert isinstance(wrong.content, Ack)
         wrong = replace(wrong, content=replace(wrong.content, digest=bytes(4)))
         await kit.reception.receive(encode([wrong], origin=5))
         assert not outbound.receipts(kit.journal, numbers[0])
-        await kit.reception.receive(encode([several(1, ours[0], ours[2])], origin=5))
+        await kit.reception.receive(encode([holding(1, ours[0], ours[2])], origin=5))
         has = [
             [each.by.id for each in outbound.receipts(kit.journal, number)] for number in numbers
         ]
         assert has == [["5"], [], ["5"]]
         unknown = Entry(numbers[2] + 1, Message("never ours"))
-        await kit.reception.receive(encode([several(1, *ours, unknown)], origin=6))
+        await kit.reception.receive(encode([holding(1, *ours, unknown)], origin=6))
         assert kit.inbox.mismatches == 1, "the first alone: of what is forgotten nobody can tell"
 
 
@@ -427,13 +522,13 @@ async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, cl
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 10)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for item in items:
-            await kit.reception.receive(encode([item, READS], origin=5))
+            await kit.reception.receive(encode([item], origin=5))
         await said(kit)
         for again in (items[1:2], items[:2]):
             await kit.reception.receive(encode(again, origin=5))
             acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
             alone = [Entry(each.sequence, Ack(5, digest=digest_of(each))) for each in again]
-            assert sorted(acks, key=alone.count, reverse=True) == [*alone, several(5, *items)]
+            assert sorted(acks, key=alone.count, reverse=True) == [*alone, holding(5, *items)]
 
 
 async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any) -> None:
@@ -466,3 +561,66 @@ async def test_what_its_sender_cannot_repeat_whoever_has_it_does(
         await trio.sleep(1800)
         assert cleo.messages().count("tea?") == ben.messages().count("tea?") == 1
         assert len(sky.log) < 60, "once she has it, it goes no more"
+
+
+async def test_an_sos_reaches_whose_hello_was_lost(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-C-B: C has never heard B, which therefore is not known to lack it."""
+    only_what_is_posted(monkeypatch)
+    heard: Losses = {(1, 2): 0.0, (2, 1): 0.0, (2, 3): 0.0}
+    async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
+        sky.air.losses = heard
+        ada, _, ben = [
+            await stack.enter_async_context(station(tmp_path, n, tmp_path / f"node-{n}"))
+            for n in (1, 2, 3)
+        ]
+        await trio.sleep(60)
+        await ada.post(message={"content": "help"}, priority=100)
+        await until(lambda: "help" in ben.messages(), 120)
+        # It is not repeated for ever, though Ben is never heard.
+        await trio.sleep(3600)
+        sky.log.clear()
+        await trio.sleep(1800)
+        assert not [line for line in sky.log if "node 2 transmits" in line]
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+async def test_who_hears_others_repeat_an_sos_leaves_it_to_them(
+    tmp_path: Path, clock: Any, others: int
+) -> None:
+    item = Entry(7, Message("x"), int(START), sos=True)
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        await kit.reception.receive(encode([item], origin=5))
+        await said(kit)
+        for number in range(others):
+            by = Entry(0, Source(20 + number, 1))
+            await kit.reception.receive(encode([item, by, Entry(7, Source(9, 0))], origin=5))
+        (known,) = kit.rounds.items.values()
+        known.has |= {*range(20, 30)}
+        repeats = kit.rounds.take(known.due)
+        assert bool(repeats) is (others < ENOUGH)
+        assert known.tries == 1
+
+
+@pytest.mark.parametrize(
+    ("topology", "count"),
+    [(A_C_B, 3), (LINE, 4), (LINE_OF_6, 6), (GRID_OF_9, 9)],
+    ids=["A-C-B", "4", "6", "grid"],
+)
+def test_an_sos_after_a_cold_start_is_everywhere(topology: str, count: int) -> None:
+    everywhere, _ = cold_starts(topology, count, range(1, 4))
+    assert everywhere.value == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("topology", "count"),
+    [(A_C_B, 3), (LINE, 4), (LINE_OF_6, 6), (GRID_OF_9, 9)],
+    ids=["A-C-B", "4", "6", "grid"],
+)
+def test_an_sos_after_a_cold_start_is_everywhere_in_all_of_40_seeds(
+    topology: str, count: int
+) -> None:
+    everywhere, _ = cold_starts(topology, count)
+    assert everywhere.value == 40

@@ -10,18 +10,25 @@ import pytest
 import trio.testing
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.node import open_node
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
+from fieldagent.agent.outbound.holdings import FRESH, INTERVAL_MAX
+from fieldagent.agent.outbound.piggyback import ACK_WITHIN
+from fieldagent.agent.radios.contract import RadioPlace
+from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Message
+from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
+    NO_WAY,
     Ack,
     Content,
     Entry,
     Introduction,
-    RelayRequest,
+    Source,
+    Way,
     decode,
     derive_key,
     digest_of,
+    digest_of_slices,
     encode,
 )
 from fieldagent.wire.seal import seal
@@ -53,27 +60,31 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(
     ):
         await ada.outcome(await ada.post())
         heard = ben.neighbours.known[1]
-        assert (heard.rssi, heard.snr, heard.hub) == (-80, 6, True)
+        assert (heard.rssi, heard.snr) == (-80, 6)
         assert ben.neighbours.in_earshot() == [1]
-        await trio.sleep(3601)
+        # What they have is told for an hour.
+        await trio.sleep(3601 + FRESH + INTERVAL_MAX)
         assert ben.neighbours.in_earshot() == []
 
 
 @pytest.mark.parametrize(
-    ("entries", "hub"),
+    ("entries", "hops"),
     [
-        ([Entry(1, Message("x"))], True),
-        ([Entry(1, Ack(9))], None),
-        ([Entry(1, Message("x")), Entry(0, RelayRequest())], False),
-        ([Entry(1, Ack(9, by_hub=True))], True),
+        ([Entry(1, Message("x"))], None),
+        ([Entry(0, Way(0))], 0),
+        ([Entry(0, Way(2, 10))], 2),
+        ([Entry(0, Way(0, 40))], None),
+        ([Entry(0, Way(0)), Entry(0, Way(NO_WAY))], None),
     ],
+    ids=["says nothing", "brings it there", "over others", "too long ago", "no more"],
 )
-async def test_it_is_known_whether_a_neighbour_reaches_the_hub(
-    tmp_path: Path, clock: Any, entries: list[Entry], hub: bool | None
+async def test_it_is_known_how_far_a_neighbour_is_from_the_hub(
+    tmp_path: Path, clock: Any, entries: list[Entry], hops: int | None
 ) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
-        await ben.reception.receive(encode(entries, origin=5))
-        assert ben.neighbours.known[5].hub is hub
+        for entry in entries:
+            await ben.reception.receive(encode([entry], origin=5))
+        assert ben.words.ways.known().get(5) == hops
 
 
 async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, clock: Any) -> None:
@@ -81,6 +92,7 @@ async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, cl
         for number in (5, 5, 6):
             item = Entry(number, Message(f"{trio.current_time()}"))
             await ben.reception.receive(encode([item], origin=number))
+            await trio.sleep(ACK_WITHIN)
             names = [type(each) for each in said(ben)].count(Introduction)
             # Nobody settles in this test: it goes along until it is known to have left.
             assert names == 1
@@ -155,6 +167,43 @@ async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neit
             assert "another kit with our radio-station" in notice
 
 
+async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
+    tmp_path: Path, clock: Any
+) -> None:
+    """The two do not hear each other, and have one name, as of one card's image."""
+    async with (
+        on_air(tmp_path, count=3, topology="1 3\n2 3\n"),
+        station(tmp_path, 7, tmp_path / "node-1") as ada,
+        station(tmp_path / "clone", 7, tmp_path / "node-2") as twin,
+        station(tmp_path, 3, tmp_path / "node-3") as ben,
+    ):
+        for text in ("one", "two"):
+            await ada.post(message={"content": f"Ada {text}"})
+            await until(lambda text=text: f"Ada {text}" in ben.messages())  # type: ignore[misc]
+            assert not ben.troubles.is_lately(Trouble.TWINS), "one may have lost its journal"
+            await twin.post(message={"content": f"twin {text}"})
+            await until(lambda text=text: f"twin {text}" in ben.messages())  # type: ignore[misc]
+        (notice,) = ben.troubles.notices(lambda at: at)
+        assert "(station 7) from one of two other kits with one radio-station" in notice
+        assert not ada.troubles.is_lately(Trouble.NAMESAKE), "it hears nothing of the other"
+
+
+async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        # The second is what it has in memory while its disk fails.
+        told = ((50_000_000, "Hut"), (1_900_000_000, "Boat"), (50_000_001, "Hut"), (9, "Hut"))
+        for number, name in told:
+            who = Entry(5, Introduction(Identity("5", name, "Device")))
+            item = Entry(number, Message(f"item {number}"))
+            await ben.reception.receive(encode([who, item], origin=5))
+            # A neighbour repeats one of before.
+            again = Entry(1_900_000_001 + number % 7, Message("before"))
+            await ben.reception.receive(encode([again, Entry(0, Source(6, 1))], origin=5))
+        assert not ben.troubles.is_lately(Trouble.TWINS)
+
+
 async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -166,7 +215,8 @@ async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
         assert not any(isinstance(each, Ack) and each.count for each in said(ben))
         await trio.sleep(3601)
         await ben.reception.receive(encode([later], origin=5))
-        assert Ack(5, digest=digest_of(later)) in said(ben)
+        holding = Ack(5, 0, frozenset({0}), digest=digest_of_slices([digest_of(later)]))
+        assert holding in said(ben)
 
 
 @pytest.mark.parametrize("how", ["recorded", "echoed"])
@@ -175,7 +225,7 @@ async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: s
     async with (
         on_air(tmp_path),
         station(tmp_path, 2, tmp_path / "node-2") as ben,
-        open_node(str(tmp_path / "node-1"), 115200, ChannelLink()) as ear,
+        open_node(RadioPlace(str(tmp_path / "node-1")), ChannelLink()) as ear,
     ):
         if how == "recorded":
             await ben.post()
@@ -188,3 +238,21 @@ async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: s
             await trio.sleep(10)
         assert not ben.troubles.is_lately(Trouble.NAMESAKE)
         assert ben.messages() == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_hello_of_somebody_new_is_answered_by_one(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Or else who was switched on later would not know who is there, nor be missed by them."""
+    only_what_is_posted(monkeypatch)
+    hello = Entry(5, Introduction(Identity("5", "Kit 5", "Device")))
+    async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as kit:
+        if known:
+            await kit.reception.receive(encode([hello], origin=5))
+            await trio.sleep(60)
+        before = len(sky.log)
+        await kit.reception.receive(encode([hello], origin=5))
+        await trio.sleep(60)
+        said = [line for line in sky.log[before:] if "transmits" in line]
+        assert len(said) == (0 if known else 1)

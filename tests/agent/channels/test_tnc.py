@@ -15,7 +15,8 @@ import trio.testing
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.channels.tnc import DESTINATION, TncModem, open_tnc
+from fieldagent.agent.radios.contract import RadioPlace
+from fieldagent.agent.radios.kiss import DESTINATION, TncModem, open_tnc
 from fieldagent.simulator.pty_port import open_pty
 from fieldagent.wire import ax25, kiss
 from tests.kit import RATES
@@ -79,7 +80,7 @@ async def tnc(
             place = f"tcp://127.0.0.1:{port}"
             async with (
                 listener,
-                open_tnc(place, 9600, "N0CALL-1", link) as air,
+                open_tnc(RadioPlace(place, 9600, "N0CALL-1"), link) as air,
                 await listener.accept() as stream,
             ):
                 scripted = ScriptedTnc(stream, waits)
@@ -90,7 +91,7 @@ async def tnc(
             place = str(path / "tnc")
             async with (
                 open_pty(path / "tnc") as line,
-                open_tnc(place, 9600, "N0CALL-1", link) as air,
+                open_tnc(RadioPlace(place, 9600, "N0CALL-1"), link) as air,
             ):
                 scripted = ScriptedTnc(line, waits)
                 nursery.start_soon(scripted.run)
@@ -218,5 +219,5 @@ async def test_a_tnc_that_goes_away_mid_frame_is_told(place: str, tmp_path: Path
 
 async def test_a_tnc_that_is_not_there_is_told() -> None:
     with pytest.raises(RadioLost, match="does the TNC run"):
-        async with open_tnc("tcp://127.0.0.1:9", 9600, "N0CALL", ChannelLink()):
+        async with open_tnc(RadioPlace("tcp://127.0.0.1:9", callsign="N0CALL"), ChannelLink()):
             pass

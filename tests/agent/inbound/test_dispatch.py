@@ -92,6 +92,31 @@ async def test_an_sos_is_ahead_of_all_who_wait_for_a_place(
         assert hook.order == ["r0", "sos"]
 
 
+async def test_an_sos_has_a_place_beside_hooks_that_are_slow_and_goes_alone(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        hook = Hook(lasts=lambda name: 50.0 if name in "abcd" else 5.0)
+        await s.arrive(*((name, f"of {name}") for name in "abcd"))
+        s.start(hook)
+        await trio.sleep(1)
+        await s.arrive(("e", "of e"))
+        await s.arrive(("sos", "ada"), sos=True)
+        await trio.sleep(1)
+        assert set(hook.order) == {*"abcd", "sos"}
+        await trio.sleep(200)
+        assert hook.order[-1] == "e"
+    async with spooled(tmp_path / "both") as s:
+        hook = Hook(lasts=lambda name: 5.0)
+        await s.arrive(("e", "of e"), ("f", "of f"))
+        await s.arrive(("sos", "ada"), sos=True)
+        s.start(hook)
+        await trio.sleep(4)
+        assert hook.order == ["sos"], "what is none would overtake it"
+        await trio.sleep(4)
+        assert sorted(hook.order) == ["e", "f", "sos"]
+
+
 async def test_a_slow_call_leaves_room_for_others_up_to_the_limit(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:

@@ -173,7 +173,13 @@ async def test_what_the_hub_knows_of_an_item_stands_in_its_event(
         assert events(journal) == [
             {**common, "content": "call me", **contact},
             {**common, "content": "plain"},
-            {**common, "content": "help", "estimatedPosition": where, "sos": True},
+            {
+                **common,
+                "content": "help",
+                "estimatedPosition": where,
+                "incident": {"number": 9},
+                "sos": True,
+            },
         ]
 
 

@@ -13,6 +13,7 @@ import trio
 
 from fieldagent.agent.journal.journal import RESERVE_FROM, RESERVE_PAGES, Journal, Operation
 from fieldagent.store.group import StoreFull
+from tests.breaking import Put, environment
 from tests.machine import fill, small_disk
 from tests.processes import MODULE, Agent, sky, until
 
@@ -27,9 +28,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
-def agent_on(disk: Path, home: Path) -> Agent:
+def agent_on(disk: Path, home: Path, **environment: str) -> Agent:
     hook = f"cat >>{home}/came && echo handed"
-    return Agent(home, {"state-directory": str(disk / "state"), "inbound-hook": hook})
+    settings = {"state-directory": str(disk / "state"), "inbound-hook": hook}
+    return Agent(home, settings, MODULE, **environment)
 
 
 def test_the_last_room_is_kept_for_an_sos(disk: Path, tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
         logs = fill(disk)
         above.type("mt hello")
         agent.expect("the disk is full: make room on it")
-        assert agent.post("help", priority=100).status == 507
+        assert agent.post("ordinary").status == 507
         shown = subprocess.run(
             [*MODULE, "status", "--port", str(agent.port)], capture_output=True, text=True
         )
@@ -76,6 +78,28 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
         assert "hello" in (tmp_path / "came").read_text()
         assert agent.post("after").body["status"] == "Delivered"
         assert agent.stop() == 0
+
+
+def test_an_sos_for_which_there_is_no_room_is_sent_from_memory(disk: Path, tmp_path: Path) -> None:
+    """And what waited for room goes on with it: the modem is free for the SOS."""
+    fill(disk, leave=NO_RESERVE)
+    quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
+    with sky(tmp_path) as above, agent_on(disk, tmp_path, **quick) as agent:
+        assert agent.post("before").body["status"] == "Delivered"
+        logs = fill(disk)
+        above.type("mt hello")
+        agent.expect("the disk is full: make room on it")
+        answer = agent.post("help", priority=100).body
+        assert (answer["status"], answer["notOnDisk"]) == ("Delivered", "the disk is full")
+        agent.expect("handed")
+        assert agent.post("ordinary").status == 507
+        logs.unlink()
+        agent.expect("the journal is on the disk again")
+        assert agent.post("after").body["status"] == "Delivered"
+        assert agent.stop() == 0
+        with agent_on(disk, tmp_path) as again:
+            texts = [each["text"] for each in again.call("GET", "/api/packages").body["packages"]]
+            assert texts == ["after", "help", "before"]
 
 
 def test_it_stops_in_order_though_the_disk_is_full(disk: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ import trio.testing
 from fieldagent.agent.journal import changes, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
 from tests.machine import tool
 from tests.processes import PATIENCE, started
 
@@ -98,12 +99,33 @@ async def test_an_order_after_the_end_is_refused_and_does_not_wait(journal: Jour
         await journal.commit(remember("too late"))
 
 
-async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) -> None:
-    def broken(db: sqlite3.Connection) -> None:
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-        raise error
+def broken(db: sqlite3.Connection) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    raise error
 
+
+async def test_what_belongs_on_the_disk_is_refused_where_the_journal_has_left_it(
+    tmp_path: Path,
+) -> None:
+    """Also what was ordered while it was there, and waited behind the commit that failed: it would
+    leave from memory, and once more after the next start."""
+    journal = Journal(tmp_path / "journal.sqlite3", may_leave_disk=True)
+    with closing(journal):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(journal.run)
+            await journal.commit_on_disk(remember("on the disk"))
+            journal.require_room()
+            with pytest.raises(NotOnDisk):
+                await journal.commit(broken)
+            with pytest.raises(NotOnDisk, match="does not take what is written"):
+                await journal.commit_on_disk(remember("ordinary"))
+            await journal.commit_urgent(remember("urgent"))
+            nursery.cancel_scope.cancel()
+        assert remembered(journal) == ["on the disk", "urgent"]
+
+
+async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         with pytest.raises(StoreFailed, match="does not take what is written"):
@@ -201,7 +223,7 @@ from fieldagent.agent.journal.journal import Journal
 async def main():
     journal = Journal(Path(sys.argv[1]))
     if sys.argv[2] == "off":
-        journal._writer.execute("PRAGMA synchronous=OFF")
+        journal._files.writer.execute("PRAGMA synchronous=OFF")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         for number in range(int(sys.argv[3])):
@@ -286,7 +308,9 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     path.with_name("journal.sqlite3-mark").unlink()
     database = sqlite3.connect(path)
     database.executescript(
-        "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE sos;"
+        "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE incident_item;"
+        "DROP TABLE incident; DROP TABLE incident_word; DROP TABLE heard_incident;"
+        "DROP TRIGGER incident_left;"
         "DROP TABLE carried; DROP TABLE fragment_held; DROP TABLE reserve;"
         "DROP TABLE forgotten; DROP TABLE dead_letter; DROP TABLE dead_letter_tally;"
         "PRAGMA user_version=1;"

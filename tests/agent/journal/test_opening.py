@@ -1,4 +1,5 @@
-"""A good journal is never set aside: what hinders a start is said, and what waits goes on after.
+"""A good journal is never set aside: what hinders its use is said, and what waits goes on after.
+Meanwhile an SOS is sent from memory, and its caller is told that.
 
 Real processes, as it was seen with them: a full disk and one read error made a `.bad` of good
 journals, and an agent that could only read began, to refuse the first post.
@@ -11,12 +12,13 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.machine import mounted
+from tests.breaking import Put, environment
+from tests.machine import fill, mounted, small_disk, tool
 from tests.processes import MODULE, agent, sky
 
 Hindrance = Callable[[Path], AbstractContextManager[None]]
@@ -68,7 +70,7 @@ def immutable(state: Path) -> Iterator[None]:
 def on_a_disk_of_its_own(state: Path, *options: str) -> Iterator[None]:
     kept = state.with_name("kept")
     shutil.copytree(state, kept)
-    with mounted(state, "-t", "tmpfs", "-o", ",".join(["rw", *options]), "tmpfs"):
+    with mounted(state, "-t", "tmpfs", "-o", ",".join(["rw", "mode=0755", *options]), "tmpfs"):
         for part in kept.iterdir():
             shutil.copy2(part, state)
         yield
@@ -88,50 +90,145 @@ def unreadable(state: Path) -> Iterator[None]:
     yield
 
 
-HINDRANCES = [
-    (newer, 76, "was written by a later version of fieldagent"),
-    (locked, 74, "another program holds it"),
-    (folder_instead, 74, "it is a folder"),
-    (immutable, 74, "see that this program may write"),
-    (read_only, 74, "mounted for reading only"),
-    (unreadable, 74, "the disk does not read or write it"),
+@contextmanager
+def full(state: Path) -> Iterator[None]:
+    """Without the log, as another program leaves it that has looked into the journal."""
+    with on_a_disk_of_its_own(state, "size=64m"):
+        with closing(sqlite3.connect(state / "journal.sqlite3")) as other:
+            other.execute("SELECT * FROM package").fetchall()
+        fill(state)
+        yield
+
+
+@contextmanager
+def damaged_on_a_full_disk(state: Path) -> Iterator[None]:
+    with on_a_disk_of_its_own(state, "size=64m"):
+        for part in ("-wal", "-shm"):
+            (state / f"journal.sqlite3{part}").unlink()
+        with (state / "journal.sqlite3").open("r+b") as file:
+            file.seek(2 * 4096)
+            file.write(b"\xa5" * 4096)
+        fill(state)
+        yield
+
+
+HINDRANCES: list[tuple[Hindrance, str]] = [
+    (newer, "was written by a later version of fieldagent"),
+    (locked, "another program holds it"),
+    (folder_instead, "it is a folder"),
+    (immutable, "see that this program may write"),
+    (read_only, "mounted for reading only"),
+    (unreadable, "the disk does not read or write it"),
+    (full, "the disk is full"),
+    (damaged_on_a_full_disk, "the disk is full"),
 ]
+GOES_BACK = (read_only, full)
+"""What was read is written back; else the agent starts anew, with what is on the disk."""
+
+
+def command_for(hindrance: Hindrance, state: Path) -> list[str]:
+    if hindrance is not unreadable:
+        return MODULE
+    inject = "inject=pread64:error=EIO:when=1+"
+    watched = ["-P", str(state / "journal.sqlite3"), "-e", inject]
+    return [tool("strace", "strace"), "-D", "-f", "-qq", *watched, *MODULE]
 
 
 @pytest.mark.parametrize(
-    ("hindrance", "code", "words"), HINDRANCES, ids=lambda v: getattr(v, "__name__", "")
+    ("hindrance", "words"), HINDRANCES, ids=lambda v: getattr(v, "__name__", "")
 )
-def test_what_hinders_a_start_is_said_and_costs_nothing(
-    tmp_path: Path, hindrance: Hindrance, code: int, words: str
+def test_in_every_state_of_the_disk_an_sos_has_a_way_out(
+    tmp_path: Path, hindrance: Hindrance, words: str
 ) -> None:
     state = tmp_path / "state"
     waiting = {"message": {"content": "still here"}}
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         assert kit.call("POST", "/api/package/async", waiting).status == 202
         assert kit.stop() == 0
-    command = [*MODULE, "run", "--config", str(tmp_path / "agent.properties")]
-    if hindrance is unreadable:
-        strace = shutil.which("strace")
-        if strace is None:
-            pytest.skip("needs strace")
-        path = str(state / "journal.sqlite3")
-        command = [
-            strace,
-            "-f",
-            "-qq",
-            "-P",
-            path,
-            "-e",
-            "inject=pread64:error=EIO:when=1+",
-            *command,
-        ]
-    with hindrance(state):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert words.lower() in done.stderr.lower(), done.stderr
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code
+    with sky(tmp_path) as above:
+        with hindrance(state), agent(tmp_path, {}, command_for(hindrance, state)) as kit:
+            told = "\n".join(kit.output()).lower()
+            assert words.lower() in told
+            assert "traceback" not in told
+            refused = kit.post("ordinary")
+            assert refused.status == 507
+            assert words.lower() in refused.body["detail"].lower()
+            answer = kit.post("help", priority=100)
+            assert answer.body["status"] == "Delivered", answer
+            assert words.lower() in answer.body["notOnDisk"].lower()
+            health = kit.call("GET", "/api/health")
+            assert health.status == 503
+            assert words.lower() in str(health.body).lower()
+            notices = kit.call("GET", "/api/status").body["notices"]
+            assert any(words.lower() in notice.lower() for notice in notices)
+            shown = subprocess.run(
+                [*MODULE, "sos", "more help", "--yes", "--port", str(kit.port)],
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert "not on the disk, and lost if power fails" in shown.stdout, shown
+            assert kit.stop() == 0
         assert not list(state.glob("*.bad"))
+        above.expect("help")
     with sky(tmp_path), agent(tmp_path) as kit:
         kit.call("POST", "/api/package", waiting | {"id": 1})
         assert kit.call("GET", "/api/package/1").body["status"] == "Delivered"
         assert not list(state.glob("*.bad"))
+        assert kit.call("GET", "/api/health").status == 200
+
+
+@pytest.mark.parametrize(
+    "hindrance", [newer, folder_instead, read_only, full], ids=lambda v: v.__name__
+)
+def test_it_goes_back_to_the_disk_by_itself(tmp_path: Path, hindrance: Hindrance) -> None:
+    state = tmp_path / "state"
+    quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
+    with agent(tmp_path) as kit:
+        assert kit.stop() == 0
+    with ExitStack() as hindered, sky(tmp_path):
+        hindered.enter_context(hindrance(state))
+        with agent(tmp_path, {}, MODULE, **quick) as kit:
+            number = kit.post("help", priority=100).body["id"]
+            if hindrance not in GOES_BACK:
+                kit.call("DELETE", "/api/sos")
+                hindered.close()
+                kit.expect("the disk can be used again, and the agent starts anew")
+                assert kit.wait() == 74
+                return
+            subprocess.run(["mount", "-o", "remount,rw", state], check=True)
+            (state / "logs").unlink(missing_ok=True)
+            kit.expect("the journal is on the disk again")
+            assert kit.call("GET", "/api/health").status == 200
+            assert kit.post("ordinary").body["status"] == "Delivered"
+            assert kit.stop() == 0
+        with agent(tmp_path) as kit:
+            assert kit.call("GET", f"/api/package/{number}").body["text"] == "help"
+
+
+def test_a_clean_stop_and_a_full_disk_leave_an_agent(tmp_path: Path) -> None:
+    """On the disk: the log is kept, and the reserve in it."""
+    with small_disk(tmp_path / "disk") as disk, sky(tmp_path):
+        place = {"state-directory": str(disk / "state")}
+        with agent(tmp_path, place) as kit:
+            assert kit.post("before").body["status"] == "Delivered"
+            assert kit.stop() == 0
+        fill(disk)
+        for number in range(3):
+            with agent(tmp_path, place) as kit:
+                assert kit.post("ordinary").status == 507
+                answer = kit.post(f"help {number}", priority=100).body
+                assert (answer["status"], answer.get("notOnDisk")) == ("Delivered", None)
+                assert kit.stop() == 0
+
+
+def test_the_reserve_is_there_before_anybody_can_post(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "disk") as disk,
+        sky(tmp_path),
+        agent(tmp_path, {"state-directory": str(disk / "state")}) as kit,
+    ):
+        fill(disk)
+        answer = kit.post("help", priority=100)
+        assert (answer.status, answer.body.get("notOnDisk")) == (200, None)
+        assert kit.stop() == 0

@@ -66,7 +66,7 @@ async def test_a_message_for_the_kit_and_its_cost_are_one_commit(tmp_path: Path)
         before = k.journal.commits
         await k.reception.receive(encode([Entry(7, Message("to the kit"), int(START))]))
         assert k.journal.commits - before == 1
-        assert k.outbox.spent().credits == 1
+        assert k.outbox.budget.spent().credits == 1
 
 
 async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(

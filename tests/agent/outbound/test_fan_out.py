@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from fieldagent.package.delivery import FanOut
-from fieldagent.package.package import CALLED_OFF, SOS_PRIORITY, Channel, Status
+from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.package.delivery import FanOut, Leg
+from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.wire.outcome import Outcome
 from tests.kit import HEAD_START, Kit, kit
 
@@ -29,10 +31,65 @@ def legs(k: Kit, id_: int) -> dict[Channel, tuple[Status | None, str]]:
 async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         id_ = await k.post()
-        await k.send(channel=CELLULAR)
-        assert k.status(id_) is Status.DELIVERED
         await k.send(channel=SATELLITE)
+        assert k.status(id_) is Status.DELIVERED
+        await k.send(channel=CELLULAR)
         assert {status for status, _ in legs(k, id_).values()} == {Status.DELIVERED}
+
+
+async def test_satellite_does_not_pay_for_what_the_hub_has_confirmed(tmp_path: Path) -> None:
+    """With `every`: over IP it is the hub that says so."""
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
+        id_ = await k.post()
+        await k.send(channel=CELLULAR)
+        assert legs(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
+        assert not has(k, SATELLITE)
+
+
+async def deliver_over_radio(k: Kit, id_: int) -> int:
+    """Another kit has it; its sequence comes back."""
+    sequence = k.standing(id_).sequence
+    await k.endings.record([EndedLeg(sequence, Channel.RADIO, Leg(Status.DELIVERED))])
+    return sequence
+
+
+@pytest.mark.parametrize("fan_out", list(FanOut))
+@pytest.mark.parametrize("heard_ends", [False, True])
+@pytest.mark.parametrize("word", [None, "neighbour", "hub"])
+async def test_what_another_kit_heard_goes_to_the_hub_until_the_hub_has_it(
+    tmp_path: Path, fan_out: FanOut, heard_ends: bool, word: str | None
+) -> None:
+    """The kit that heard it may never reach the hub; `fan-out-until=heard` says that it may."""
+    how: dict[str, Any] = {"fan_out": fan_out, "heard_ends": heard_ends}
+    async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, **how) as k:
+        id_ = await k.post()
+        sequence = await deliver_over_radio(k, id_)
+        assert k.status(id_) is Status.DELIVERED
+        if word is not None:
+            await k.endings.note_at_hub(sequence, proved=word == "hub")
+        leg: tuple[Status | None, str] = (None, "")
+        if fan_out is not FanOut.EVERY and heard_ends:
+            leg = (Status.CANCELED, "delivered over Radio")
+        elif word == "hub" or (word == "neighbour" and fan_out is not FanOut.EVERY):
+            leg = (Status.CANCELED, "the hub has it")
+        assert legs(k, id_)[SATELLITE] == leg
+
+
+async def test_what_a_neighbour_brought_before_it_was_heard_ends_there(tmp_path: Path) -> None:
+    async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, fan_out=FanOut.FIRST) as k:
+        id_ = await k.post()
+        await k.note_relayed(k.standing(id_).sequence)
+        await deliver_over_radio(k, id_)
+        assert legs(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Radio")
+
+
+async def test_an_sos_goes_on_though_the_hub_has_it(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"fan_out": FanOut.CHEAPEST, "heard_ends": True}
+    async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, **how) as k:
+        id_ = await k.post(priority=SOS_PRIORITY)
+        sequence = await deliver_over_radio(k, id_)
+        await k.endings.note_at_hub(sequence, proved=True)
+        assert legs(k, id_)[SATELLITE] == (None, "")
 
 
 @pytest.mark.parametrize("fan_out", [FanOut.FIRST, FanOut.CHEAPEST])
@@ -106,13 +163,17 @@ async def test_the_rest_of_a_head_start_outlives_a_restart(
     assert trio.current_time() - began == pytest.approx(HEAD_START / 2)
 
 
-@pytest.mark.parametrize("content", ["help", CALLED_OFF])
+CALLED_OFF = {"incident": {"number": 5, "state": "called off"}, "priority": SOS_PRIORITY - 1}
+
+
+@pytest.mark.parametrize(
+    "document", [{"message": {"content": "help"}, "priority": SOS_PRIORITY}, CALLED_OFF]
+)
 async def test_an_sos_takes_every_channel_at_once_and_to_the_end(
-    content: str, tmp_path: Path
+    document: dict[str, Any], tmp_path: Path
 ) -> None:
-    priority = SOS_PRIORITY - (content == CALLED_OFF)
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
-        id_ = await k.post(message={"content": content}, priority=priority)
+        id_ = await k.post(**document)
         await k.send(channel=CELLULAR)
         await k.send(channel=SATELLITE)
         assert {status for status, _ in legs(k, id_).values()} == {Status.DELIVERED}

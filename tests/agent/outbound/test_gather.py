@@ -70,7 +70,7 @@ async def test_they_wait_for_each_other_and_share_one_credit(tmp_path: Path, clo
         assert [k.status(each) for each in ids] == [None] * 8
         await k.outbox.settle(transmission, Outcome.SENT)
         assert {k.status(each) for each in ids} == {Status.DELIVERED}
-        assert k.outbox.spent().credits == 1
+        assert k.outbox.budget.spent().credits == 1
 
 
 async def test_what_goes_meanwhile_takes_them_along(tmp_path: Path, clock: Any) -> None:

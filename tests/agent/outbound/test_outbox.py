@@ -17,10 +17,12 @@ import trio.testing
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE
 from fieldagent.agent.journal.records import Piece
+from fieldagent.agent.outbound.budget import sos_reserve
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
+from fieldagent.agent.outbound.packing import SOS_ALONE
 from fieldagent.agent.outbound.standing import Standing, UnknownPackage
-from fieldagent.package.package import CALLED_OFF, Channel, Message, Status
+from fieldagent.package.package import Channel, IncidentWord, Message, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.store.group import StoreFull
@@ -40,7 +42,7 @@ async def test_delivered_once_the_channel_has_sent_it(tmp_path: Path) -> None:
         assert entry.content == Message("hello")
         assert k.status(id_) is Status.DELIVERED
         assert len(k.outbox) == 0
-        assert k.outbox.spent().credits == 1
+        assert k.outbox.budget.spent().credits == 1
 
 
 async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
@@ -59,15 +61,51 @@ async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
         assert [answer.status for answer in answers] == [Status.DELIVERED] * 2
 
 
-async def test_small_packages_ride_together_and_the_urgent_one_leads(tmp_path: Path) -> None:
+async def test_an_sos_goes_twice_alone_and_then_others_ride_along(tmp_path: Path) -> None:
+    """With what belongs to it: each byte makes the message less likely to get through."""
+    notes = [Message(f"note {number}") for number in range(4)]
     async with kit(tmp_path) as k:
-        for number in range(4):
-            await k.post(message={"content": f"note {number}"})
+        for note in notes:
+            await k.post(message={"content": note.content})
         await k.post(message={"content": "help"}, priority=100)
-        transmission = k.load()
-        assert transmission.urgent
-        contents = [entry.content for entry in decode(transmission.body).entries]
-        assert contents == [Message("help"), *(Message(f"note {n}") for n in range(4))]
+        await k.post(message={"content": "here"}, priority=100)
+        for others in ([], [], notes):
+            transmission = k.load()
+            assert transmission.urgent
+            contents = [entry.content for entry in decode(transmission.body).entries]
+            assert contents == [Message("help"), Message("here"), *others]
+            await k.outbox.settle(transmission, Outcome.NOT_SENT, reason="no signal")
+
+
+async def test_the_first_transmission_of_an_sos_goes_whatever_was_spent(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Its repeats are what the budget bounds."""
+    async with kit(tmp_path, credits_per_day=1) as k:
+        await k.post()
+        await k.send()
+        first = await k.post(message={"content": "help"}, priority=100)
+        again = await k.post(message={"content": "hurt " * 20}, priority=100)
+        with trio.fail_after(1):
+            await k.outbox.ready(urgent=True)
+        assert len(await k.send()) == 2
+        assert (k.status(first), k.status(again)) == (Status.DELIVERED, Status.DELIVERED)
+        later = await k.post(message={"content": "more"}, priority=100)
+        assert "the budget of today is spent" in k.outbox.held_back()
+        await k.outbox.ready(urgent=True)
+        assert trio.current_time() > 3600, "on the next day"
+        assert len(await k.send()) == 1
+        assert k.status(later) is Status.DELIVERED
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "kept"),
+    [(None, None, 0), (None, 5, 0), (100, None, 10), (8, None, 4), (100, 0, 0), (8, 20, 8)],
+)
+def test_the_reserve_that_the_settings_make(
+    limit: int | None, wanted: int | None, kept: int
+) -> None:
+    assert sos_reserve(limit, wanted) == kept
 
 
 async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Path) -> None:
@@ -87,7 +125,9 @@ async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: P
         slices: dict[int, bytes] = {}
 
         async def send_fragment() -> int:
-            (entry,) = await k.send()
+            entry, *named = await k.send()
+            # The open incident is named where that costs nothing.
+            assert all(isinstance(each.content, IncidentWord) for each in named)
             assert isinstance(entry.content, Fragment)
             slices[entry.content.index] = entry.content.slice
             return entry.content.count
@@ -266,7 +306,7 @@ async def test_a_package_expires_and_an_sos_does_not(tmp_path: Path, clock: Any)
     async with kit(tmp_path) as k:
         plain = await k.post(timeToLive=60)
         sos = await k.post(priority=100, timeToLive=60)
-        off = await k.post(message={"content": CALLED_OFF}, priority=99)
+        off = await k.post(incident={"number": 5, "state": "called off"}, priority=99)
         outcome = await k.endings.outcome(outbound.by_id(k.journal, plain).sequence)  # type: ignore[union-attr]
         assert (outcome.status, k.reason(plain)) == (Status.ERROR, "expired")
         await trio.sleep(80_000)
@@ -403,7 +443,7 @@ async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
         assert k.outbox.allowance(mailbox=True) == 0
         await k.post(message={"content": "help"}, priority=100)
         await k.send()
-        assert k.outbox.spent().credits == 7
+        assert k.outbox.budget.spent().credits == 7
         assert k.outbox.allowance(mailbox=True) == 1
         await k.outbox.spend(1)
         assert k.outbox.allowance(mailbox=True) == 0
@@ -416,10 +456,12 @@ async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, c
         await k.send()
         rides = await k.post(message={"content": "y"})
         await k.post(message={"content": "help"}, priority=100)
-        before = k.outbox.spent().credits
+        for _ in range(SOS_ALONE):
+            await k.send(Outcome.NOT_SENT, reason="no signal")
+        before = k.outbox.budget.spent().credits
         assert len(await k.send()) == 2
         assert k.status(rides) is Status.DELIVERED
-        assert k.outbox.spent().credits == before + 1
+        assert k.outbox.budget.spent().credits == before + 1
 
 
 async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) -> None:
@@ -575,7 +617,10 @@ async def test_cellular_costs_no_credit_and_is_filled_little(tmp_path: Path) -> 
         transmission = k.load(65_536)
         assert 3_500 < len(transmission.body) <= 4_096
         await k.outbox.settle(transmission, Outcome.SENT)
-        assert (k.outbox.spent().bytes, k.outbox.spent().credits) == (len(transmission.body), 0)
+        assert (k.outbox.budget.spent().bytes, k.outbox.budget.spent().credits) == (
+            len(transmission.body),
+            0,
+        )
 
 
 async def test_what_is_larger_than_the_filling_goes_whole(tmp_path: Path) -> None:
@@ -785,7 +830,9 @@ async def test_a_long_text_goes_whole_where_packing_makes_it_fit_and_else_in_pla
         await k.post(message={"content": sentence * 20})
         slices = {}
         while len(k.outbox):
-            (entry,) = await k.send()
+            entry, *named = await k.send()
+            # The open incident is named where that costs nothing.
+            assert all(isinstance(each.content, IncidentWord) for each in named)
             assert isinstance(entry.content, Fragment)
             slices[entry.content.index] = entry.content.slice
         whole = decode(join(slices))

@@ -65,7 +65,7 @@ def test_every_packet_fits_with_what_is_said_beside_it(
     """Who repeats it has a number as long; what comes together is the item again."""
     entry, key = Entry(sequence, Data(payload), TIME), KEY if tagged else None
     parts = packets(Room(size, tagged, shared=True), entry, origin)
-    beside = [Entry(0, RelayRequest()), Entry(0, Source(origin, 2))]
+    beside = [Entry(0, RelayRequest(origin)), Entry(0, Source(origin, 2))]
     for part in parts:
         assert len(encode([part, *beside], origin=origin, key=key)) <= size
     if len(parts) > 1:

@@ -1,0 +1,173 @@
+"""`/api/sos`: raise this kit's incident or add to it, look at it, call it off, take another kit's.
+
+Raising is safe to repeat: a second press while one is open adds what it brings, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.journal import incident, places
+from fieldagent.agent.journal.incident import OWN, Incident
+from fieldagent.agent.outbound import incident_status
+from fieldagent.agent.outbound.standing import standing_of
+from fieldagent.http.guard import required_body
+from fieldagent.http.idempotency import idempotency_key
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import refuse_others
+from fieldagent.package import canned
+from fieldagent.package.delivery import legs_json
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    IncidentWord,
+    Item,
+    Location,
+    Message,
+    Package,
+    PositionSource,
+    Said,
+)
+from fieldagent.package.reading import ITEMS, Fault, Field, InvalidPackage, read_members, read_text
+from fieldagent.package.strict_json import load_document
+from fieldagent.package.writing import kind_of
+from fieldagent.wire.incident_proof import prove
+
+UNSAID = "SOS"
+"""The words of one who gives none."""
+
+
+class IncidentApi:
+    """Answers only what is on disk."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._journal = parts.journal
+        self._raising = trio.Lock()
+        """Two presses at one moment are one SOS."""
+
+    async def raise_one(self, request: Request) -> Response:
+        """Open an incident, or add text and position to the one that is open: 201, or 200."""
+        text, position = _said_and_where(request.body or b"{}")
+        key = idempotency_key(request.headers)
+        async with self._raising:
+            raised = incident.open_one(self._journal) is None
+            said: list[Item] = [Message(text or UNSAID)] if text or raised else []
+            said += [] if position is None else [position]
+            for item in said:
+                package = Package(item, priority=SOS_PRIORITY)
+                await self._parts.intake.accept(package, key and f"{key}/{kind_of(item)}")
+            if raised and position is None and (last := places.last_own(self._journal)):
+                last = replace(last, source=PositionSource.LAST)
+                await self._parts.intake.accept(Package(last, priority=SOS_PRIORITY))
+        found = incident.open_one(self._journal) or incident.last(self._journal)
+        assert found is not None, "something was accepted, or one was open"
+        return json_response(self._told(found), 201 if raised else 200)
+
+    async def words(self, request: Request) -> Response:
+        """What is said often, and costs one or two bytes on the air."""
+        refuse_others(request, ())
+        return json_response(
+            {
+                "raised": canned.RAISED,
+                "fromKit": canned.FROM_KIT,
+                "fromHelpers": canned.FROM_HELPERS,
+            }
+        )
+
+    async def look(self, request: Request) -> Response:
+        refuse_others(request, ())
+        return json_response(self._status())
+
+    async def call_off(self, request: Request) -> Response:
+        """End the open incident; whoever may have got it is told so by the same channels."""
+        found = incident.open_one(self._journal)
+        if found is None:
+            return json_response({"incident": None, "told": False})
+        ended = await self._parts.cancellation.call_off(found.number)
+        legs = [legs_json(standing_of(self._journal, each.sequence).legs) for each in ended]
+        told = any(leg["status"] in (None, "Delivered") for each in legs for leg in each.values())
+        if told:
+            await self._say(IncidentWord(found.number, Said.CALLED_OFF))
+        over = incident.named(self._journal, found.number)
+        assert over is not None, "an incident stays"
+        return json_response({"incident": self._told(over), "told": told})
+
+    async def take(self, request: Request, station: str, number: str) -> Response:
+        """A person here has another kit's incident: that kit and everybody in earshot is told."""
+        by, text = _name_and_text(required_body(request))
+        wanted = _number(station), _number(number)
+        heard = incident.heard(self._journal, incident_status.HEARD_SHOWN)
+        if wanted[0] == OWN or wanted not in [(each.station, each.number) for each in heard]:
+            raise Problem(404, f"no SOS {number} of station {station} has come here")
+        word = IncidentWord(wanted[1], Said.SEEN, wanted[0], by, text)
+        at = self._journal.clock.date(now := self._journal.clock.now())
+        # It is said here: this kit rings for it no more.
+        await self._journal.commit(
+            lambda db: incident.note_word(db, word, at, now, proved=True, counts=False)
+        )
+        await self._parts.intake.accept(Package(word, priority=SOS_PRIORITY - 1))
+        return json_response(self._status(), 202)
+
+    async def _say(self, word: IncidentWord) -> None:
+        keys = self._parts.proof_keys
+        said = prove(word, keys[0]) if keys else word
+        await self._parts.intake.accept(Package(said, priority=SOS_PRIORITY - 1))
+
+    def _told(self, found: Incident) -> dict[str, Any]:
+        return incident_status.as_json(self._journal, found)
+
+    def _status(self) -> dict[str, Any]:
+        return self._parts.incident_status()
+
+
+_RAISE = {"text": Field(read_text, "text")}
+
+
+def _said_and_where(body: bytes) -> tuple[str, Location | None]:
+    """Return the text and the position of a body such as `{"text": "leg broken", "position":
+    {"latitude": 47.3, "longitude": "8° 32' 30\" E"}}`; both may be left out."""
+    document = _object(body)
+    faults: list[Fault] = []
+    beside = {name: value for name, value in document.items() if name != "position"}
+    said = read_members(beside, _RAISE, "", faults, also={"position": None})
+    position = None
+    if (where := document.get("position")) is not None:
+        build, _, members = ITEMS["location"]
+        if isinstance(where, dict):
+            found = read_members(where, members, "/position", faults)
+            position = None if faults else build(**found)
+        else:
+            faults.append(Fault("must be an object", "/position"))
+    _refuse(faults)
+    return said.get("text", "").strip(), position
+
+
+def _name_and_text(body: bytes) -> tuple[str, str]:
+    faults: list[Fault] = []
+    members = {"by": Field(read_text, "by", required=True), "text": Field(read_text, "text")}
+    said = read_members(_object(body), members, "", faults)
+    if not faults and not said["by"].strip():
+        faults.append(Fault("must be the name of the person who has it", "/by"))
+    _refuse(faults)
+    return said["by"].strip(), said.get("text", "").strip()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    document = load_document(body)
+    if not isinstance(document, dict):
+        raise Problem(422, "the body must be a JSON object")
+    return document
+
+
+def _refuse(faults: list[Fault]) -> None:
+    if faults:
+        raise InvalidPackage(faults)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else OWN

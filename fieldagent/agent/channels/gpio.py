@@ -1,0 +1,59 @@
+"""One line of a GPIO chip, by Linux's character device (linux/gpio.h, version 2, from 5.10)."""
+
+from __future__ import annotations
+
+import os
+import struct
+from fcntl import ioctl
+from pathlib import Path
+
+DEVICES = Path("/dev")
+PI_CHIPS = ("pinctrl-bcm2835", "pinctrl-bcm2711", "pinctrl-rp1")
+"""Labels of the chip that a Raspberry Pi's header is on: up to the 3 and Zero 2 W; 4; 5."""
+GET_CHIP_INFO = 0x8044B401
+GET_LINE = 0xC250B407
+SET_VALUES = 0xC010B40F
+OUTPUT = 1 << 3
+_CHIP = struct.Struct("=32s32sI")
+_REQUEST = struct.Struct("=64I32sQI5I240xII5Ii")
+_VALUES = struct.Struct("=QQ")
+
+
+class GpioLine:
+    """A line that is ours and low, from when it is made. Raises OSError."""
+
+    def __init__(self, where: str) -> None:
+        chip, _, line = where.rpartition("/")
+        with find_chip(chip).open("rb", buffering=0) as device:
+            request = bytearray(
+                _REQUEST.pack(
+                    *(int(line), *[0] * 63),
+                    b"fieldagent",
+                    *(OUTPUT, 0, *[0] * 5),
+                    *(1, 0, *[0] * 5),
+                    0,
+                )
+            )
+            ioctl(device, GET_LINE, request)
+        self._line = _REQUEST.unpack(request)[-1]
+
+    def set_high(self) -> None:
+        """Raises OSError."""
+        ioctl(self._line, SET_VALUES, _VALUES.pack(1, 1))
+
+    def close(self) -> None:
+        """Let it go: as it is then, or as an input, whichever the chip's driver does."""
+        os.close(self._line)
+
+
+def find_chip(name: str) -> Path:
+    """Return the device of the chip of this name, or of a Raspberry Pi's header. Raises OSError."""
+    if name:
+        return DEVICES / name
+    for path in sorted(DEVICES.glob("gpiochip*")):
+        with path.open("rb", buffering=0) as device:
+            told = bytearray(_CHIP.size)
+            ioctl(device, GET_CHIP_INFO, told)
+        if _CHIP.unpack(told)[1].rstrip(b"\0").decode("ascii", "replace") in PI_CHIPS:
+            return path
+    raise FileNotFoundError("no GPIO chip of a Raspberry Pi is there: name one, gpio:gpiochip0/17")

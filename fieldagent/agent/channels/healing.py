@@ -1,0 +1,97 @@
+"""What brings a modem back that answers no more: steps, one after the other. Pure.
+
+A modem hangs, and who could cut its power is far away. Each step is harsher than the one before,
+and none is taken while the modem works, so never within a session. So many in an hour, also where
+the agent starts anew each minute: what is taken is on disk first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import NamedTuple
+
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.properties import WrongProperty
+
+SILENT = 45.0
+"""Seconds of silence before the first step: the port is opened anew a few times before."""
+PAUSE = 60.0
+"""Seconds that the modem has after a step, before the next."""
+ROUND_PAUSE, ROUND_PAUSE_MAX = 600.0, 3600.0
+"""Seconds after the last step, before the first again: twice as long each time, and the most."""
+HOUR, STEPS_AN_HOUR = 3600.0, 8
+
+
+class HealingStep(NamedTuple):
+    kind: str
+    """dtr, gpio, usb or command."""
+    where: str = ""
+    """Of gpio its line, of usb the device; empty for the one that the port is of."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.where}" if self.where else self.kind
+
+
+class Healing(NamedTuple):
+    """What a channel's settings say of it."""
+
+    channel: str
+    """As the settings name it."""
+    port: str
+    steps: tuple[HealingStep, ...]
+    command: str | None
+
+
+def read_steps(value: str) -> tuple[HealingStep, ...]:
+    """Read `dtr gpio:17 usb command`, in this order; `none` is no step. Raises WrongProperty."""
+    if value == "none":
+        return ()
+    return tuple(_read_step(word) for word in value.replace(",", " ").split())
+
+
+def _read_step(word: str) -> HealingStep:
+    kind, _, where = word.partition(":")
+    line = where.rpartition("/")[2]
+    if kind == "gpio" and line.isascii() and line.isdigit() and int(line[:6]) < 1000:
+        return HealingStep(kind, where)
+    if kind == "usb" and (not where or where.replace("-", "").replace(".", "").isdigit()):
+        return HealingStep(kind, where)
+    if word in ("dtr", "command"):
+        return HealingStep(kind)
+    raise WrongProperty(
+        f"has {word!r}: a step is dtr, gpio:LINE such as gpio:17 or gpio:gpiochip0/17, usb,"
+        " usb:DEVICE such as usb:1-1.2, or command"
+    )
+
+
+@dataclass(slots=True)
+class HealingLadder:
+    """Which step is due. Moments are of one steady clock, but those that are kept on disk."""
+
+    steps: tuple[HealingStep, ...]
+    taken: list[float] = field(default_factory=list)
+    """When steps were taken in the last hour, in lived time; from disk at first."""
+    away_since: float | None = None
+    place: int = 0
+    not_before: float = 0.0
+    rounds: int = 0
+
+    def look(self, away_since: float | None, now: float, lived: float) -> HealingStep | None:
+        """Note whether the modem answers, by `away_since`: None while it does. Return the step that
+        is due now, if one is."""
+        if away_since != self.away_since:
+            self.away_since, self.place, self.rounds = away_since, 0, 0
+            self.not_before = (away_since or 0.0) + SILENT
+        self.taken = [at for at in self.taken if lived - HOUR < at <= lived]
+        if away_since is None or not self.steps or now < self.not_before:
+            return None
+        return self.steps[self.place] if len(self.taken) < STEPS_AN_HOUR else None
+
+    def take(self, now: float, lived: float) -> None:
+        """Note that the step that was due is taken."""
+        self.taken.append(lived)
+        self.place = (self.place + 1) % len(self.steps)
+        self.not_before = now + PAUSE
+        if self.place == 0:
+            self.not_before = now + min(ROUND_PAUSE * 2**self.rounds, ROUND_PAUSE_MAX)
+            self.rounds = min(self.rounds + 1, 10)

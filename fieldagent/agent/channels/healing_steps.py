@@ -1,0 +1,154 @@
+"""Takes the steps of `healing` at a modem's serial port, its sleep pin, its USB port."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import serial
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.gpio import GpioLine, find_chip
+from fieldagent.agent.channels.healing import STEPS_AN_HOUR, Healing, HealingLadder, HealingStep
+from fieldagent.agent.channels.recovery import run_command
+from fieldagent.system.finding import Finding
+from fieldagent.system.folder import put_file
+
+log = logging.getLogger(__name__)
+
+DTR_LOW = 2.0
+"""Seconds."""
+SLEEP_LOW = 5.0
+"""Seconds that the sleep pin is low, and a USB port off."""
+USB_DEVICES = Path("/sys/bus/usb/devices")
+TTYS = Path("/sys/class/tty")
+
+
+class Healer:
+    """Attends one modem. `clock` is lived time; `folder` keeps when steps were taken."""
+
+    def __init__(
+        self, healing: Healing, link: ChannelLink, folder: Path, clock: Callable[[], float]
+    ) -> None:
+        self._healing, self._link, self._clock = healing, link, clock
+        self._file = folder / f"healing-{healing.channel}.json"
+        self._ladder = HealingLadder(healing.steps, _kept(self._file))
+
+    async def attend(self) -> bool:
+        """Take the step that is due, if one is, while the port is closed; whether one was."""
+        ladder, now = self._ladder, self._clock()
+        step = ladder.look(self._link.away_since, trio.current_time(), now)
+        if step is None:
+            return False
+        place = f"step {ladder.place + 1} of {len(ladder.steps)}"
+        ladder.take(trio.current_time(), now)
+        self._keep()
+        count = f"{len(ladder.taken)} of at most {STEPS_AN_HOUR} in an hour"
+        log.warning(
+            "the %s modem stays silent: %s, %s; %s", self._healing.channel, place, step, count
+        )
+        self._link.facts["healing"] = f"{place}, {step}; {count}"
+        self._link.facts["healingSteps"] = int(self._link.facts.get("healingSteps", 0)) + 1
+        try:
+            await self._take(step)
+        except (OSError, ValueError, serial.SerialException) as error:
+            log.error("%s could not be done: %s", step, _why(error))
+            self._link.facts["healing"] = f"{place}, {step}: could not be done: {_why(error)}"
+        return True
+
+    async def _take(self, step: HealingStep) -> None:
+        if step.kind == "command":
+            assert self._healing.command is not None
+            await run_command(f"{self._healing.channel}-recovery-command", self._healing.command)
+            return
+        taken = {"dtr": _drop_dtr, "gpio": _sleep, "usb": _cut_usb}[step.kind]
+        await trio.to_thread.run_sync(taken, self._healing.port, step.where)
+
+    def _keep(self) -> None:
+        try:
+            put_file(self._file, json.dumps(self._ladder.taken).encode())
+        except OSError as error:
+            log.info("%s cannot be written: %s", self._file, error.strerror)
+
+
+def _kept(file: Path) -> list[float]:
+    with suppress(OSError, ValueError, TypeError):
+        return [float(at) for at in json.loads(file.read_bytes())]
+    return []
+
+
+# Each blocks for some seconds, in a thread, and raises OSError.
+
+
+def _drop_dtr(port: str, _: str) -> None:
+    line = serial.Serial(port, timeout=0, exclusive=True)
+    try:
+        line.dtr = False
+        time.sleep(DTR_LOW)
+        line.dtr = True
+    finally:
+        line.close()
+
+
+def _sleep(_: str, where: str) -> None:
+    line = GpioLine(where)
+    try:
+        time.sleep(SLEEP_LOW)
+        line.set_high()
+    finally:
+        line.close()
+
+
+def _cut_usb(port: str, where: str) -> None:
+    """Take the device off its bus and put it back: what it is powered by is off meanwhile only
+    where the hub switches its ports."""
+    switch = usb_switch(port, where)
+    switch.write_text("0")
+    try:
+        time.sleep(SLEEP_LOW)
+    finally:
+        switch.write_text("1")
+
+
+def usb_switch(port: str, where: str) -> Path:
+    """Return the file that switches the port's device, or the named one. Raises OSError."""
+    if where:
+        return USB_DEVICES / where / "authorized"
+    tty = (TTYS / Path(os.path.realpath(port)).name / "device").resolve(strict=True)
+    for folder in (tty, *tty.parents):
+        if (folder / "authorized").is_file() and (folder / "devnum").is_file():
+            return folder / "authorized"
+    raise FileNotFoundError(f"{port} is on no USB device")
+
+
+def check_step(healing: Healing, step: HealingStep) -> Finding:
+    """Return whether this step could be taken; it is not."""
+    text = f"{healing.channel}-heal: {step}"
+    try:
+        if step.kind == "gpio":
+            path = find_chip(step.where.rpartition("/")[0])
+        elif step.kind == "usb":
+            path = usb_switch(healing.port, step.where)
+        else:
+            return Finding(True, f"{text} can be done")
+    except OSError as error:
+        return Finding(False, f"{text}: {_why(error)}")
+    if not os.access(path, os.W_OK):
+        mend = "add the agent's user to its group" if step.kind == "gpio" else USB_MEND
+        return Finding(False, f"{text}: {path} may not be written: {mend}")
+    return Finding(True, f"{text} can be done, by {path}")
+
+
+USB_MEND = "let a rule of udev give it to the agent's group, or use a command (uhubctl)"
+
+
+def _why(error: Exception) -> str:
+    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    place = getattr(error, "filename", None)
+    return f"{place}: {told}" if place else told

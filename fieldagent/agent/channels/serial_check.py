@@ -1,0 +1,52 @@
+"""How `fieldagent check` looks at a serial port: whether it is there, and may be opened."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import stat
+from pathlib import Path
+
+from fieldagent.system.finding import Finding
+
+
+def check_serial_port(port: Path) -> Finding:
+    """Return whether the serial port could be opened; it is not opened."""
+    try:
+        mode = port.stat()
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            return Finding(False, f"{port}: {error.strerror}")
+        return Finding(False, f"{port} is not there: is the modem plugged in? {_present()}")
+    if not stat.S_ISCHR(mode.st_mode):
+        return Finding(False, f"{port} is no serial port")
+    if not os.access(port, os.R_OK | os.W_OK):
+        return Finding(False, f"{port} may not be opened: {_right_to(port, mode)}")
+    return Finding(True, f"{port} can be opened")
+
+
+def _right_to(port: Path, mode: os.stat_result) -> str:
+    group = _named(mode.st_gid)
+    if mode.st_mode & 0o060 == 0o060 and mode.st_gid:
+        return f"`sudo usermod --append --groups {group} $USER`, and log in again"
+    # As a line is on which Linux has a console: its getty takes it back to root alone.
+    getty = f"sudo systemctl disable --now serial-getty@{port.name}"
+    shown = f"{stat.S_IMODE(mode.st_mode):04o}"
+    return f"its mode is {shown}, for root alone. Is it a console? `{getty}`, and restart"
+
+
+def _named(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)
+
+
+def _present() -> str:
+    found = sorted(
+        str(path)
+        for pattern in ("ttyUSB*", "ttyACM*", "ttyAMA*", "fieldagent-*")
+        for path in Path("/dev").glob(pattern)
+    )
+    return f"Present are {', '.join(found)}" if found else "No serial port is present"

@@ -1,0 +1,101 @@
+"""Takes in what comes about incidents: a word about this kit's own, or another kit's SOS.
+
+A word changes the state of this kit's incident only where a holder of the key of this kit and the
+hub says it. A kit without a hub takes the word of a person at another kit; one with a hub shows it
+as unauthenticated. Another kit's SOS rings, unless it is old by a clock that is trusted: then it is
+a recording, or has been on its way for hours, and is marked by its age.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Protocol
+
+from fieldagent.agent.journal import incident
+from fieldagent.agent.journal.incident import OWN, HeardIncident
+from fieldagent.package.package import IncidentWord, Message, Said
+from fieldagent.system.lived_time import LivedTime
+from fieldagent.wire.envelope import Entry, Source
+from fieldagent.wire.incident_proof import is_proved
+
+OLD = 6 * 3600
+"""Seconds after which an SOS does not ring where it comes first: its kit adds a position each ten
+minutes, so one that is still open has younger ones."""
+
+
+class Brought(Protocol):
+    """The message that holds it."""
+
+    now: float
+    proved: bool
+    unauthenticated: set[int]
+
+
+def incident_number(entry: Entry, source: Source | None) -> int:
+    """Return the incident that an item belongs to, as its own kit numbers it."""
+    return (entry.sequence if source is None else source.sequence) - entry.back
+
+
+class IncidentNews:
+    """`station` is this kit's number on the air, `keys` those for proofs."""
+
+    def __init__(
+        self, station: int = OWN, keys: Sequence[bytes] = (), *, has_hub: bool = True
+    ) -> None:
+        self._station = station
+        self._keys = keys
+        self._has_hub = has_hub
+
+    def note(
+        self,
+        db: sqlite3.Connection,
+        origin: int,
+        entry: Entry,
+        source: Source | None,
+        clock: LivedTime,
+        taken: Brought,
+    ) -> int | None:
+        """Write down what an item that came for the first time says of an incident. Return its age
+        in seconds where it is too old to ring."""
+        if isinstance(entry.content, IncidentWord):
+            self._note_word(db, origin, entry, entry.content, source, taken)
+            return None
+        station = -origin if origin < 0 else OWN if source is None else source.station
+        if not entry.sos or station in (OWN, self._station):
+            return None
+        now = clock.date(taken.now)
+        age = int(now) - entry.time
+        is_old = bool(clock.source()) and age > OLD
+        text = entry.content.content if isinstance(entry.content, Message) else ""
+        number = incident_number(entry, source)
+        state = "old" if is_old else Said.OPEN
+        incident.note_heard(db, HeardIncident(station, number, state, entry.time, now, text))
+        return age if is_old else None
+
+    def _note_word(
+        self,
+        db: sqlite3.Connection,
+        origin: int,
+        entry: Entry,
+        word: IncidentWord,
+        source: Source | None,
+        taken: Brought,
+    ) -> None:
+        speaker = -origin if origin < 0 else OWN if source is None else source.station
+        from_hub = origin >= 0 and source is None
+        about = word.station or (OWN if from_hub else speaker)
+        # Without a station's number the kit does not know how the hub calls it, but by whose
+        # number it is: a journal's numbers begin at a random one.
+        unnamed = self._station == OWN and incident.is_own(db, word.incident)
+        if about == self._station or unnamed:
+            about = OWN
+        doubtful = entry.sequence in taken.unauthenticated
+        by_hub = origin >= 0 and taken.proved and not doubtful
+        # Only the hub can tell whether another kit says something of its own.
+        proved = by_hub and (from_hub or about != OWN)
+        if about == OWN and is_proved(word, self._keys):
+            proved = True
+        counts = proved or (not self._has_hub and word.says is Said.SEEN)
+        named = IncidentWord(word.incident, word.says, about, word.by, word.text)
+        incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)

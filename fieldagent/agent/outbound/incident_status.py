@@ -1,0 +1,197 @@
+"""What people are told of incidents: this kit's own as a ladder, and those of other kits.
+
+The ladder says what is known, and no more, in the same words on every screen:
+
+    raised        it is on this kit's disk, or its text says that it is not
+    left          a channel has transmitted it; nobody is known to have it by that
+    heard by      another kit has it
+    not passed on such a kit may not pass it on, and one in its earshot has not confirmed it
+    at the hub    the hub has it
+    seen by       a person has it
+    closed, called off
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fieldagent.agent.journal import inbound, incident, outbound
+from fieldagent.agent.journal.incident import HeardIncident, Incident, Word
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.incident_repeat import repeated
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.waiting import WaitReasons
+from fieldagent.package.package import Channel, Location, Message, Said
+from fieldagent.package.writing import item_json, kind_of
+
+OVER_SHOWN = 86_400.0
+"""Seconds for which one that is over is shown still."""
+ITEMS_SHOWN = 50
+"""Packages of an incident, the newest."""
+HEARD_SHOWN = 20
+"""Incidents of other kits."""
+
+Step = dict[str, Any]
+
+
+def incident_status(
+    journal: Journal,
+    queues: Mapping[Channel, ChannelQueue],
+    outboxes: Mapping[Channel, ChannelOutbox],
+    *,
+    every: float,
+    until: str,
+) -> dict[str, Any]:
+    """Return this kit's incident, the others' and how many of its own are open: 0 or 1.
+
+    `every` is after how many seconds of silence an item goes again.
+    """
+    own = incident.last(journal)
+    now = journal.clock.now()
+    if own is not None and own.ended is not None and now - own.ended > OVER_SHOWN:
+        own = None
+    shown = None
+    if own is not None:
+        sequences = incident.items(journal, own.number)
+        shown = _as_json(journal, own, sequences)
+        shown["nextTry"] = _next_try(journal, own, sequences, queues, outboxes, every, until)
+    return {
+        "active": int(own is not None and own.ended is None),
+        "incident": shown,
+        "heard": heard_json(journal),
+    }
+
+
+def heard_json(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
+    """Return the incidents of other kits that came here, the last first; those of that number."""
+    names = inbound.station_names(journal)
+    return [
+        _heard(journal, each, names)
+        for each in incident.heard(journal, HEARD_SHOWN)
+        if number in (None, each.number)
+    ]
+
+
+def as_json(journal: Journal, own: Incident) -> dict[str, Any]:
+    """Return an incident of this kit's with its ladder, and its Packages, oldest first."""
+    return _as_json(journal, own, incident.items(journal, own.number))
+
+
+def _as_json(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[str, Any]:
+    date = journal.clock.date
+    return {
+        "number": own.number,
+        "state": own.state,
+        "raised": date(own.raised),
+        "ended": None if own.ended is None else date(own.ended),
+        "steps": ladder(journal, own, sequences),
+        "items": [_item(journal, each) for each in sequences[-ITEMS_SHOWN:]],
+    }
+
+
+def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[Step]:
+    """Return the steps that are known, in their order on the ladder: `state`, `at` (Unix time),
+    and `channel`, `by`, `text`, `unauthenticated` where they say something. `sequences` are the
+    numbers of its Packages."""
+    date = journal.clock.date
+    raised: Step = {"state": "raised", "at": date(own.raised)}
+    if why := journal.not_on_disk:
+        raised["text"] = f"not on the disk, and lost if power fails: {why}"
+    steps = [raised]
+    left = incident.left(journal, own.number)
+    steps += [{"state": "left", "at": date(at), "channel": name} for name, at in left.items()]
+    heard: dict[str, float] = {}
+    for receipts in outbound.receipts_of(journal, sequences).values():
+        for each in receipts:
+            if each.kind == "agent":
+                who = each.by.name or f"kit {each.by.id}"
+                heard[who] = min(each.at, heard.get(who, each.at))
+    steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard.items()]
+    steps += [
+        {"state": "not passed on", "at": date(at), "text": text}
+        for at, text in incident.stopped(journal, own.number)
+    ]
+    at_hub = incident.at_hub(journal, own.number)
+    if at_hub:
+        steps.append({"state": "at the hub", "at": min(at_hub.values())})
+    for at, text in () if at_hub else incident.brought(journal, own.number):
+        # By a neighbour's word, which proves nothing.
+        step = {"state": "at the hub", "at": date(at), "text": text}
+        steps.append(step | {"unauthenticated": True})
+    return steps + [_said(word) for word in incident.words(journal, own.number)] + _end(own, date)
+
+
+def _said(word: Word) -> Step:
+    state = {Said.SEEN: "seen by", Said.CLOSED: "closed"}.get(Said(word.says), word.says)
+    step: Step = {"state": state, "at": word.at}
+    if word.by:
+        step["by"] = word.by
+    if word.text:
+        step["text"] = word.text
+    return step if word.proved else step | {"unauthenticated": True}
+
+
+def _end(own: Incident, date: Any) -> list[Step]:
+    """Who closed it has said so."""
+    if own.state != Said.CALLED_OFF or own.ended is None:
+        return []
+    return [{"state": "called off", "at": date(own.ended)}]
+
+
+def _item(journal: Journal, sequence: int) -> dict[str, Any]:
+    known = outbound.packages(journal, [sequence])[sequence]
+    if not isinstance(known, Accepted):
+        return {"id": known.id, "damaged": True}
+    item = known.package.item
+    told = {"id": known.id, "at": journal.clock.date(known.accepted), "kind": kind_of(item)}
+    if isinstance(item, Message):
+        told["text"] = item.content
+    elif isinstance(item, Location):
+        told["position"] = item_json(item)
+    return told
+
+
+def _next_try(
+    journal: Journal,
+    own: Incident,
+    sequences: Sequence[int],
+    queues: Mapping[Channel, ChannelQueue],
+    outboxes: Mapping[Channel, ChannelOutbox],
+    every: float,
+    until: str,
+) -> float | None:
+    """Return the Unix time of the next try; None where no channel goes on with it."""
+    if own.ended is not None:
+        return None
+    now, date = journal.clock.now(), journal.clock.date
+    reasons = WaitReasons(journal, queues, outboxes, now)
+    moments = [
+        reasons.next_try(name, sequence)
+        for name, queue in queues.items()
+        for sequence in sequences
+        if sequence in queue
+    ]
+    if every:
+        moments += [
+            date(at + every)
+            for (sequence, name), at in repeated(journal, until).items()
+            if name in queues and sequence not in queues[name]
+        ]
+    return max(date(now), min(moments)) if moments else None
+
+
+def _heard(journal: Journal, heard: HeardIncident, names: Mapping[int, str]) -> dict[str, Any]:
+    words = incident.words(journal, heard.number, heard.station)
+    return {
+        "station": heard.station,
+        "name": names.get(heard.station, f"kit {heard.station}"),
+        "number": heard.number,
+        "state": heard.state,
+        "raised": heard.since,
+        "came": heard.at,
+        "text": heard.text,
+        "steps": [_said(word) for word in words],
+    }

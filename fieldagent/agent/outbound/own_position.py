@@ -1,0 +1,75 @@
+"""Where this kit is while its incident is open: each fix that gpsd has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent import gpsd
+from fieldagent.agent.journal import incident
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.terms import TERMS
+from fieldagent.package.package import SOS_PRIORITY, Channel, Location, Package, PositionSource
+from fieldagent.system import waits
+from fieldagent.wire.gpsd import Fix
+
+log = logging.getLogger(__name__)
+
+FREE_EVERY = 60.0
+"""Seconds between two positions over channels that cost nothing."""
+
+
+async def track(
+    journal: Journal,
+    intake: Intake,
+    queues: Mapping[Channel, ChannelQueue],
+    *,
+    source: tuple[str, int],
+    every: float,
+) -> NoReturn:
+    """Add a position to the open incident each `every` seconds over all channels, and each minute
+    over those that cost nothing; 0 adds none. `source` is gpsd's host and port."""
+    free = frozenset(channel for channel in queues if not TERMS[channel].credits(1))
+    while True:
+        if not every or incident.open_one(journal) is None:
+            await journal.news()
+            continue
+        paid_at = trio.current_time()
+        await _add(intake, source, None)
+        while incident.open_one(journal) is not None:
+            await waits.sleep(min(FREE_EVERY, every) if free else every)
+            due = trio.current_time() - paid_at >= every
+            if incident.open_one(journal) is None:
+                break
+            if due:
+                paid_at = trio.current_time()
+            if due or free:
+                await _add(intake, source, None if due else free)
+
+
+async def _add(
+    intake: Intake, source: tuple[str, int], channels: frozenset[Channel] | None
+) -> None:
+    fix = await gpsd.fix_within(source, gpsd.PATIENCE)
+    if fix is not None:
+        await intake.accept(Package(located(fix), channels=channels, priority=SOS_PRIORITY))
+
+
+def located(fix: Fix) -> Location:
+    """Return a fix as an item."""
+    moment = datetime.fromtimestamp(int(fix.time), UTC)
+    return Location(
+        fix.latitude,
+        fix.longitude,
+        moment,
+        fix.altitude,
+        fix.speed,
+        fix.course,
+        PositionSource.GPS,
+    )

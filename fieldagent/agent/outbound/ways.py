@@ -1,0 +1,100 @@
+"""Over which neighbour the hub is reached, and what we say of our own way there. Pure.
+
+Who brings to the hub what neighbours ask for says so; who hears that is one transmission further
+away, and says that. What is for the hub goes to the neighbour whose way costs least and is
+shortest. A way that nobody renews ends, and its age goes along, so that none lives in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from math import inf
+from typing import NamedTuple
+
+from fieldagent.wire.envelope import NO_WAY, Way
+
+LIVES = 2100.0
+"""Seconds for which a way is good after the hub's neighbour told it."""
+SAYS_EVERY = 600.0
+"""Seconds after which ours is told by itself, where it rides with nothing."""
+SAYS_AGAIN = 120.0
+"""Seconds after which it rides along again."""
+
+
+class _Heard(NamedTuple):
+    hops: int
+    since: float
+    cost: int
+
+
+class Ways:
+    """`brings` says what it costs us to bring something to the hub, in credits: None where we do
+    not. `hops` is how many transmissions bring an item anywhere at most. `clock` is lived time."""
+
+    def __init__(
+        self, brings: Callable[[], int | None], clock: Callable[[], float], *, hops: int
+    ) -> None:
+        self._brings = brings
+        self._clock = clock
+        self._hops = hops
+        self._heard: dict[int, _Heard] = {}
+        self._said: int | None = None
+        """The hops that we said last."""
+        self._said_at = -inf
+
+    def note(self, station: int, way: Way) -> bool:
+        """It says so; whether it is the first that has one."""
+        before = self.next_hop()
+        self._heard.pop(station, None)
+        if way.hops < NO_WAY:
+            since = self._clock() - 60 * way.minutes
+            self._heard[station] = _Heard(way.hops, since, way.cost)
+        return before is None and self.next_hop() is not None
+
+    def brings(self) -> bool:
+        """Whether we bring to the hub what we are asked to."""
+        return self._brings() is not None
+
+    def known(self) -> dict[int, int]:
+        """By station, how many others its way leads over."""
+        oldest = self._clock() - LIVES
+        self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
+        return {n: each.hops for n, each in self._heard.items()}
+
+    def next_hop(self, but: Collection[int] = ()) -> int | None:
+        """The neighbour that is asked: not one of those, unless there is no other."""
+        near = [number for number, hops in self.known().items() if hops + 1 <= self._hops]
+        found = [number for number in near if number not in but] or near
+        return min(found, key=self._worth, default=None)
+
+    def _worth(self, number: int) -> tuple[int, int, float]:
+        each = self._heard[number]
+        return each.cost, each.hops, -each.since
+
+    def ours(self) -> Way | None:
+        """What we say of ours; None without one."""
+        cost = self._brings()
+        if cost is not None:
+            return Way(0, 0, cost)
+        best = self.next_hop()
+        if best is None or self._heard[best].hops + 2 > self._hops:
+            return None
+        each = self._heard[best]
+        return Way(each.hops + 1, int((self._clock() - each.since) / 60), each.cost)
+
+    def to_say(self, *, beside: bool) -> Way | None:
+        """By itself when it is another than what was said, or was not said for long; `beside`
+        something else sooner."""
+        ours = self.ours()
+        since = self._clock() - self._said_at
+        if (None if ours is None else ours.hops) == self._said:
+            every = SAYS_AGAIN if beside else SAYS_EVERY
+            return ours if since >= every else None
+        return ours or Way(NO_WAY)
+
+    def greet(self) -> None:
+        """Somebody is there who has not heard it."""
+        self._said_at = -inf
+
+    def said(self, way: Way) -> None:
+        self._said, self._said_at = None if way.hops == NO_WAY else way.hops, self._clock()

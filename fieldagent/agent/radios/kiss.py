@@ -1,0 +1,248 @@
+"""A KISS TNC on a serial line or TCP: each packet is the information of a UI frame.
+
+That a write succeeded says nothing: a TNC that finds no free channel discards the frame and keeps
+silent. So it is asked how many bytes wait until none does, and then given the time that the frame
+takes on the slowest usual air. One that does not know the question gets that time alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import (
+    HeardPacket,
+    RadioLost,
+    ReceiveQueue,
+    TransmitResult,
+)
+from fieldagent.agent.channels.serial_port import open_serial
+from fieldagent.agent.radios.contract import Radio, RadioPlace
+from fieldagent.system import waits
+from fieldagent.system.finding import Finding
+from fieldagent.system.seldom import Seldom
+from fieldagent.system.wording import reason_of
+from fieldagent.wire import ax25, kiss
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+DESTINATION = ax25.Callsign("FIELDA")
+CONNECT_MAX = 10.0
+CHECK_MAX = 5.0
+"""Seconds in which `fieldagent check` waits for a connection."""
+WRITE_MAX = 10.0
+"""Seconds in which a TNC takes a frame from its line."""
+ANSWER_MAX = 2.0
+"""Seconds in which a TNC that knows the question says how much waits."""
+SILENCE_MAX = 10.0
+"""Seconds without an answer after which a TNC that gave one before is gone."""
+ASK_EVERY = 0.5
+KEPT_MAX = 55.0
+"""Seconds after which a frame that still waits counts as given up. Dire Wolf discards one that
+found no free channel for 60 seconds, and from then on it looks as if it had been sent."""
+BITRATE = 1200.0
+"""Of the slowest usual air; a faster one only waits a little."""
+LEAD = 0.5
+"""Seconds before the first byte: the transmitter's delay and its turn on the channel."""
+
+
+class TncModem:
+    """Implements `channels.radio_modem.RadioModem`."""
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[bytes]],
+        write: Callable[[bytes], Awaitable[None]],
+        call: ax25.Callsign,
+        link: ChannelLink,
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._call = call
+        self._link = link
+        self._deframer = kiss.KissDeframer()
+        self._ear = ReceiveQueue()
+        self._given_up = Seldom(trio.current_time)
+        self._waiting: int | None = None
+        self._told = trio.Event()
+        """Set when the TNC said how much waits, and then replaced."""
+        self._knows_the_question: bool | None = None
+        self._ignored = 0
+        link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
+        await self._give(kiss.encode(frame))
+        result = await self._result()
+        if result is not TransmitResult.DROPPED:
+            # A frame leaves the buffer when its transmission begins.
+            await waits.sleep(LEAD + len(frame) * 8 / BITRATE)
+        return result
+
+    async def _result(self) -> TransmitResult:
+        with trio.move_on_after(KEPT_MAX):
+            while self._knows_the_question is not False:
+                waiting = await self._ask()
+                if waiting == 0:
+                    return TransmitResult.TRANSMITTED
+                if waiting is not None:
+                    await trio.sleep(ASK_EVERY)
+            return TransmitResult.UNKNOWN
+        if count := self._given_up.note():
+            log.warning("the TNC gave packets up, %d of them: it finds no free channel", count)
+        return TransmitResult.DROPPED
+
+    async def _ask(self) -> int | None:
+        """Bytes that wait; None where the TNC does not tell. Raises RadioLost."""
+        text, self._waiting = self._told, None
+        await self._give(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
+        with trio.move_on_after(SILENCE_MAX if self._knows_the_question else ANSWER_MAX):
+            await text.wait()
+            return self._waiting
+        if self._knows_the_question:
+            raise RadioLost("the TNC does not answer any more")
+        # Never again: to some TNCs the command means something else.
+        self._knows_the_question = False
+        log.info("the TNC does not tell what waits: packets are paced by time")
+        return None
+
+    async def _give(self, data: bytes) -> None:
+        with trio.move_on_after(WRITE_MAX):
+            await self._write(data)
+            return
+        raise RadioLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
+
+    async def receive(self) -> HeardPacket:
+        return await self._ear.receive()
+
+    async def listen(self) -> NoReturn:
+        while True:
+            data = await self._read()
+            for kind, content in self._deframer.receive_data(data):
+                if kind == kiss.DATA:
+                    self._take(content)
+                elif kind == kiss.SET_HARDWARE:
+                    self._learn(kiss.waiting_bytes(content))
+                else:
+                    self._ignored += 1
+            self._link.facts["ignoredFrames"] = self._ignored
+            self._link.facts["damagedFrames"] = self._deframer.damaged
+
+    def _learn(self, waiting: int | None) -> None:
+        if waiting is not None:
+            # However late: over a slow line the first answer may be.
+            self._knows_the_question = True
+            self._waiting = waiting
+            self._told.set()
+            self._told = trio.Event()
+
+    def _take(self, content: bytes) -> None:
+        """Frames to others, and what a digipeater repeats of ours, are nothing to us."""
+        try:
+            frame = ax25.decode(content)
+        except RemoteProtocolError as error:
+            self._deframer.damaged += 1
+            log.debug("a frame from the TNC: %s", error)
+            return
+        if frame is None or frame.destination != DESTINATION or frame.source == self._call:
+            self._ignored += 1
+            return
+        self._ear.hear(HeardPacket(frame.info))
+
+
+@asynccontextmanager
+async def open_tnc(place: RadioPlace, link: ChannelLink) -> AsyncIterator[TncModem]:
+    """Open a TNC at a serial port or tcp://host:port. Raises RadioLost and PortLost, in groups."""
+    call, where = ax25.read_call(place.callsign), place.port
+    if where.startswith("tcp://"):
+        async with (
+            await _connect(where) as stream,
+            _serving(TncModem(_reader(stream, where), _writer(stream, where), call, link)) as air,
+        ):
+            yield air
+        return
+    async with (
+        open_serial(where, place.baud) as port,
+        _serving(TncModem(port.read, port.write, call, link)) as air,
+    ):
+        yield air
+
+
+@asynccontextmanager
+async def _serving(air: TncModem) -> AsyncIterator[TncModem]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(air.listen)
+        yield air
+        nursery.cancel_scope.cancel()
+
+
+async def _connect(place: str) -> trio.SocketStream:
+    where = urlsplit(place)
+    with trio.move_on_after(CONNECT_MAX):
+        try:
+            return await trio.open_tcp_stream(where.hostname or "", where.port or 8001)
+        except (OSError, ValueError) as error:
+            raise RadioLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
+    raise RadioLost(f"{place} does not answer within {CONNECT_MAX:g} s")
+
+
+def _reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[bytes]]:
+    async def read() -> bytes:
+        try:
+            data = bytes(await stream.receive_some(4096))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if not data:
+            raise RadioLost(f"{place} ended the connection")
+        return data
+
+    return read
+
+
+def _writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awaitable[None]]:
+    async def write(data: bytes) -> None:
+        try:
+            await stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise RadioLost(f"{place} ended the connection") from None
+
+    return write
+
+
+def check_tnc(place: RadioPlace) -> Finding:
+    """Return whether the serial port is there, or something takes a connection by TCP."""
+    if not place.port.startswith("tcp://"):
+        from fieldagent.agent.channels.serial_check import check_serial_port
+
+        return check_serial_port(Path(place.port))
+    where = urlsplit(place.port)
+    try:
+        socket.create_connection((where.hostname or "", where.port or 8001), CHECK_MAX).close()
+    except (OSError, ValueError) as error:
+        why = reason_of(error)
+        return Finding(False, f"{place.port} cannot be reached ({why}): does the KISS modem run?")
+    return Finding(True, f"{place.port} can be reached")
+
+
+RADIO = Radio(
+    "kiss",
+    "any KISS modem, on a serial port or tcp://host:port, with AX.25: docs/radio.md",
+    open_tnc,
+    check_tnc,
+    needs=("radio-callsign",),
+    says_callsign=True,
+    facts={
+        "callsign": "this station's call",
+        "ignoredFrames": "frames that were for others",
+        "damagedFrames": "frames that could not be read",
+    },
+)

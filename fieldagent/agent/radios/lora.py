@@ -1,0 +1,199 @@
+"""What LoRa radios have in common: the settings that a team agrees on, a share of the air, and that
+a board takes one packet at a time and says later what became of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from fieldagent.agent.channels.air_time import HOUR, AirTime
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import TransmitResult
+from fieldagent.system import waits
+from fieldagent.system.properties import Key, WrongProperty, whole
+from fieldagent.system.seldom import Seldom
+from fieldagent.wire.lora import LoraSettings
+
+log = logging.getLogger(__name__)
+Word = TypeVar("Word")
+
+URGENT_SHARE = 2.0
+"""An SOS may have so many times the share."""
+BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
+"""Seconds until a busy board is given the packet again, and after which it is given up."""
+WORDS_MAX = 16
+"""That wait to be read; a board says two or three to a question."""
+BANDWIDTHS = ("7.8", "10.4", "15.6", "20.8", "31.25", "41.7", "62.5", "125", "250", "500")
+"""kHz; those that the chips have (SX1262 data sheet, 13.4.5)."""
+
+
+def keys(name: str) -> tuple[Key, ...]:
+    """Return the settings of a LoRa radio that `radio-protocol` calls so."""
+    return (
+        Key(
+            f"{name}-frequency",
+            _frequency,
+            None,
+            "MHz, such as 869.525: the same at each kit, and one that is allowed where they are",
+        ),
+        Key(
+            f"{name}-share",
+            _share,
+            None,
+            "per cent of any hour in which this radio may be on the air, as the law has it for that"
+            " frequency: 1 or 10 in Europe's 868 MHz bands, 100 where there is no such limit",
+        ),
+        Key(f"{name}-bandwidth", _bandwidth, 125_000, "kHz, the same at each kit (125)"),
+        Key(
+            f"{name}-spreading",
+            whole(5, 12, "spreading factor"),
+            9,
+            "spreading factor, 5 to 12, the same at each kit: one more reaches further and takes"
+            " twice as long (9)",
+        ),
+        Key(f"{name}-coding", whole(5, 8, "of coding rate 4/5 to 4/8"), 5, "of 4/5 to 4/8 (5)"),
+        Key(f"{name}-power", whole(0, 30, "dBm"), 14, "dBm at the antenna (14)"),
+    )
+
+
+def needs(name: str) -> tuple[str, ...]:
+    """Return those that nobody can choose for them."""
+    return (f"{name}-frequency", f"{name}-share")
+
+
+def settings_of(name: str, own: Mapping[str, Any]) -> LoraSettings:
+    return LoraSettings(
+        own[f"{name}-frequency"],
+        own[f"{name}-bandwidth"],
+        own[f"{name}-spreading"],
+        own[f"{name}-coding"],
+    )
+
+
+class Allowance:
+    """The share of each hour that a radio may be on the air."""
+
+    def __init__(self, percent: float, used: AirTime) -> None:
+        self._seconds = percent / 100 * HOUR
+        self._used = used
+
+    def left(self, now: float) -> float:
+        """Return the seconds that remain."""
+        return max(0.0, self._seconds - self._used.spent(now))
+
+    def allows(self, now: float, seconds: float, *, urgent: bool) -> bool:
+        """Whether a packet may go that takes so long."""
+        most = self._seconds * (URGENT_SHARE if urgent else 1.0)
+        return self._used.spent(now) + seconds <= most or self._seconds >= HOUR
+
+    def note(self, now: float, seconds: float) -> None:
+        self._used.note(now, seconds)
+
+
+class BoardWords(Generic[Word]):
+    """What a board has said and nobody has read yet."""
+
+    def __init__(self) -> None:
+        self._mouth, self._ear = trio.open_memory_channel[Word](WORDS_MAX)
+
+    def tell(self, word: Word) -> None:
+        try:
+            self._mouth.send_nowait(word)
+        except trio.WouldBlock:
+            log.debug("more than is asked comes from the radio: %s", word)
+
+    async def next(self, until: float) -> Word | None:
+        """Wait for one; None at `until`, by trio's clock."""
+        with trio.move_on_at(until):
+            return await self._ear.receive()
+        return None
+
+
+class BoardTurn:
+    """One packet at a time, within the board's share of the air.
+
+    `outcome` waits until a time for what the board says of the packet that it has: how it went,
+    None where it does not take it now, UNKNOWN where nothing is said. Raises RadioLost.
+    """
+
+    def __init__(
+        self,
+        percent: float,
+        link: ChannelLink,
+        outcome: Callable[[float], Awaitable[TransmitResult | None]],
+    ) -> None:
+        self.lock = trio.Lock()
+        self.untold: float | None = None
+        """Until when the end of a packet may still be told that nobody waits for any more."""
+        self._link = link
+        self._outcome = outcome
+        self._allowance = Allowance(percent, link.air_time)
+        self._given_up = Seldom(trio.current_time)
+
+    async def outlast(self) -> None:
+        """Wait for the end of a packet whose sender was cancelled, lest it be the next one's."""
+        if self.untold is not None:
+            await self._outcome(self.untold)
+            self.untold = None
+
+    async def give(
+        self, write: Callable[[], Awaitable[None]], seconds: float, patience: float, *, urgent: bool
+    ) -> TransmitResult:
+        """Give the board a packet that takes so many seconds of air, and wait up to `patience`
+        seconds for what becomes of it."""
+        if not self._allowance.allows(trio.current_time(), seconds, urgent=urgent):
+            return TransmitResult.SPENT
+        result = await self._give_until_taken(write, seconds, patience)
+        self._link.facts["airTimeLeft"] = round(self._allowance.left(trio.current_time()))
+        if result is TransmitResult.DROPPED and (count := self._given_up.note()):
+            log.warning("the radio gave packets up, %d of them: it finds no free channel", count)
+        return result
+
+    async def _give_until_taken(
+        self, write: Callable[[], Awaitable[None]], seconds: float, patience: float
+    ) -> TransmitResult:
+        ends = trio.current_time() + BUSY_MAX
+        while True:
+            self.untold = trio.current_time() + patience
+            # Cancelled from here on, it may be on the air.
+            self._allowance.note(trio.current_time(), seconds)
+            await write()
+            result = await self._outcome(self.untold)
+            self.untold = None
+            if result is not None:
+                return result
+            self._allowance.note(trio.current_time(), -seconds)
+            if trio.current_time() >= ends:
+                return TransmitResult.DROPPED
+            await waits.sleep(BUSY_AGAIN)
+
+
+def _number(value: str) -> float:
+    try:
+        return float(value) if value.isascii() and value[:1].isdigit() else -1.0
+    except ValueError:
+        return -1.0
+
+
+def _frequency(value: str) -> int:
+    number = _number(value)
+    if not 137 <= number <= 1020:
+        raise WrongProperty(f"must be in MHz, from 137 to 1020, such as 869.525, not {value!r}")
+    return round(number * 1_000_000)
+
+
+def _bandwidth(value: str) -> int:
+    if value not in BANDWIDTHS:
+        raise WrongProperty(f"must be {', '.join(BANDWIDTHS)} (kHz), not {value!r}")
+    return round(float(value) * 1_000)
+
+
+def _share(value: str) -> float:
+    number = _number(value)
+    if not 0.1 <= number <= 100:
+        raise WrongProperty(f"must be from 0.1 to 100 (per cent), not {value!r}")
+    return number

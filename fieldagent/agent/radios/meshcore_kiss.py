@@ -1,0 +1,233 @@
+"""A LoRa board with MeshCore's KISS modem firmware, on a serial line: the thin end of
+`wire.meshcore_kiss`. What one transmits is the bare packet, so that no byte of air is for a call.
+
+The board may forget its settings whenever its power dips, and does not say so. So they are looked
+at before each packet, and from time to time: nothing is sent at a frequency that nobody chose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from math import inf
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import (
+    HeardPacket,
+    RadioLost,
+    ReceiveQueue,
+    TransmitResult,
+)
+from fieldagent.agent.channels.serial_port import SerialPort, open_serial
+from fieldagent.agent.radios import lora
+from fieldagent.agent.radios.contract import Radio, RadioPlace
+from fieldagent.system import waits
+from fieldagent.wire import kiss
+from fieldagent.wire import meshcore_kiss as wire
+from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid, MeshcoreWord
+
+log = logging.getLogger(__name__)
+
+NAME = "meshcore-kiss"
+ANSWER_MAX = 2.0
+"""Seconds in which a modem answers; one that has just got power may need the second question."""
+SIGNAL_MAX = 0.2
+"""Seconds within which a packet's strength follows it."""
+TOLD_AFTER, TOLD_TIMES = 10.0, 3.0
+"""A packet's end is told within so many times its air-time and so many seconds more."""
+LOOK_EVERY = 30.0
+"""Seconds between two looks at a modem that has nothing to do: one that has forgotten its settings
+hears nobody until then."""
+TX_DELAY = bytes([2])
+"""In 10 ms: how long the transmitter is on before the first byte. The 500 ms that the firmware
+begins with are for FM radios."""
+
+
+class MeshcoreModem:
+    """Implements `channels.radio_modem.RadioModem`."""
+
+    def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
+        self._port = port
+        self._link = link
+        self._wanted = lora.settings_of(NAME, place.own)
+        self._power: int = place.own[f"{NAME}-power"]
+        self._deframer = kiss.KissDeframer()
+        self._ear = ReceiveQueue()
+        self._words = lora.BoardWords[MeshcoreWord]()
+        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._outcome)
+        self._nonsense = trio.Event()
+        """Set when the modem says what is no frame, as one that starts does, and then replaced."""
+        self._air_times: dict[int, float] = {}
+        link.facts["lora"] = self._wanted.in_words()
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        async with self._turn.lock:
+            await self._turn.outlast()
+            await self._see_settings()
+            seconds = await self._air_time(len(packet))
+            write = partial(self._port.write, kiss.encode(packet))
+            patience = TOLD_TIMES * seconds + TOLD_AFTER
+            result = await self._turn.give(write, seconds, patience, urgent=urgent)
+            if result is TransmitResult.UNKNOWN:
+                # It may have left; a modem that has hung meanwhile is found here.
+                await self._greet()
+        return result
+
+    async def receive(self) -> HeardPacket:
+        return await self._ear.receive()
+
+    async def _outcome(self, until: float) -> TransmitResult | None:
+        while (word := await self._words.next(until)) is not None:
+            if word.code == MeshcoreSaid.TX_DONE:
+                sent = word.content == b"\1"
+                return TransmitResult.TRANSMITTED if sent else TransmitResult.DROPPED
+            if word.code == MeshcoreSaid.ERROR and word.content[:1] == bytes([wire.BUSY]):
+                return None
+        return TransmitResult.UNKNOWN
+
+    async def _air_time(self, size: int) -> float:
+        """By the modem's own reckoning, as that is what its settings come to."""
+        if size not in self._air_times:
+            answer = await self._ask(MeshcoreCommand.AIR_TIME, bytes([size]))
+            told = wire.read_number(answer.content) if answer.code != MeshcoreSaid.ERROR else None
+            if told is None:
+                raise RadioLost("the radio does not say how long a packet takes")
+            self._air_times[size] = told / 1000
+        return self._air_times[size]
+
+    async def _greet(self) -> None:
+        for _ in range(2):
+            word = await self._answer(MeshcoreCommand.PING)
+            if word is not None and word.code == MeshcoreCommand.PING | wire.ANSWER:
+                return
+        raise RadioLost("the radio does not answer: does it run MeshCore's KISS modem firmware?")
+
+    async def open(self) -> None:
+        """Raises RadioLost."""
+        async with self._turn.lock:
+            await self._greet()
+            version = await self._ask(MeshcoreCommand.VERSION)
+            if version.code != MeshcoreSaid.ERROR:
+                self._link.facts["firmware"] = ".".join(map(str, version.content))
+            await self._set_up()
+
+    async def look_after(self) -> NoReturn:
+        """Look at the settings from time to time, and where it may have started anew. Raises
+        RadioLost."""
+        while True:
+            with waits.move_on_after(LOOK_EVERY):
+                await self._nonsense.wait()
+            self._nonsense = trio.Event()
+            async with self._turn.lock:
+                await self._see_settings()
+                volts = await self._ask(MeshcoreCommand.BATTERY)
+                if volts.code != MeshcoreSaid.ERROR and (told := wire.read_number(volts.content)):
+                    self._link.facts["batteryMillivolts"] = told
+
+    async def _see_settings(self) -> None:
+        found = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
+        if found != self._wanted:
+            had = "nothing" if found is None else found.in_words()
+            log.warning("the radio has lost its settings (it says %s): they are set again", had)
+            await self._set_up()
+
+    async def _set_up(self) -> None:
+        wanted = self._wanted
+        await self._set(MeshcoreCommand.SET_RADIO, wire.write_settings(wanted), wanted.in_words())
+        found = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
+        if found != wanted:
+            had = "nothing" if found is None else found.in_words()
+            raise RadioLost(f"the radio was set to {wanted.in_words()}, and says {had}")
+        await self._set(MeshcoreCommand.SET_POWER, bytes([self._power]), f"{self._power} dBm")
+        await self._port.write(kiss.encode(TX_DELAY, kiss.TX_DELAY))
+        # Without it there is no strength; earlier firmware tells it always.
+        await self._ask(MeshcoreCommand.SIGNAL_REPORT, b"\1")
+        self._air_times.clear()
+
+    async def _set(self, command: MeshcoreCommand, content: bytes, words: str) -> None:
+        answer = await self._ask(command, content)
+        if answer.code == MeshcoreSaid.ERROR:
+            why = wire.ERRORS.get(answer.content[0] if answer.content else 0, "it does not say why")
+            raise RadioLost(f"the radio does not take {words}: {why}; see {NAME}-… in the settings")
+
+    async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord:
+        """Raises RadioLost where nothing is answered."""
+        answer = await self._answer(command, content)
+        if answer is None:
+            await self._greet()
+            answer = await self._answer(command, content)
+        if answer is None:
+            raise RadioLost(f"the radio answers a ping, and not {command.name}")
+        return answer
+
+    async def _answer(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord | None:
+        await self._port.write(wire.ask(command, content))
+        until = trio.current_time() + ANSWER_MAX
+        while (word := await self._words.next(until)) is not None:
+            if word.code == MeshcoreSaid.TX_DONE:
+                self._turn.untold = None
+            elif wire.answers(word, command):
+                break
+        return word
+
+    async def listen(self) -> NoReturn:
+        packet: bytes | None = None
+        while True:
+            data = b""
+            with waits.move_on_after(inf if packet is None else SIGNAL_MAX):
+                data = await self._port.read()
+            if not data and packet is not None:
+                self._hear(packet)
+                packet = None
+            for kind, content in self._deframer.receive_data(data):
+                if kind == kiss.DATA:
+                    if packet is not None:
+                        self._hear(packet)
+                    packet = content
+                elif kind == kiss.SET_HARDWARE and (word := wire.read_word(content)):
+                    if word.code != MeshcoreSaid.SIGNAL:
+                        self._words.tell(word)
+                    elif packet is not None:
+                        self._hear(packet, wire.read_signal(word.content))
+                        packet = None
+            if self._deframer.damaged != self._link.facts.get("damagedFrames", 0):
+                self._nonsense.set()
+            self._link.facts["damagedFrames"] = self._deframer.damaged
+
+    def _hear(self, packet: bytes, signal: wire.PacketSignal | None = None) -> None:
+        rssi, snr = (None, None) if signal is None else (signal.rssi, signal.snr)
+        self._ear.hear(HeardPacket(packet, rssi, snr))
+
+
+@asynccontextmanager
+async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshcoreModem]:
+    """Raises RadioLost and PortLost, in groups."""
+    async with open_serial(place.port, place.baud) as port:
+        modem = MeshcoreModem(port, place, link)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(modem.listen)
+            await modem.open()
+            nursery.start_soon(modem.look_after)
+            yield modem
+            nursery.cancel_scope.cancel()
+
+
+RADIO = Radio(
+    NAME,
+    "LoRa boards with MeshCore's KISS modem firmware (Heltec, RAK, T-Beam): docs/radio.md",
+    open_meshcore,
+    keys=lora.keys(NAME),
+    needs=lora.needs(NAME),
+    facts={
+        "lora": "what the radio is set to",
+        "firmware": "version of the radio's",
+        "batteryMillivolts": "of the radio's own battery",
+        "airTimeLeft": "seconds of this hour in which it may still be on the air",
+        "damagedFrames": "frames that could not be read",
+    },
+)

@@ -1,0 +1,187 @@
+"""A radio node on a serial line, as a `RadioModem`: the thin end of `wire.node`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import getrandbits
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import (
+    AIR_BYTES,
+    AIR_BYTES_MAX,
+    AIR_BYTES_MIN,
+    HeardPacket,
+    RadioLost,
+    ReceiveQueue,
+    TransmitResult,
+)
+from fieldagent.agent.channels.serial_port import SerialPort, open_serial
+from fieldagent.agent.radios.contract import Radio, RadioPlace
+from fieldagent.system.finding import Finding
+from fieldagent.system.seldom import Seldom
+from fieldagent.wire import node
+
+log = logging.getLogger(__name__)
+
+HELLO_MAX = 5.0
+"""Seconds in which a node answers; a microcontroller that has just got power takes a while."""
+QUIET = 60.0
+"""Seconds without a word of the node's after which it is asked whether it is there."""
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+
+class NodeModem:
+    """Implements `channels.radio_modem.RadioModem`."""
+
+    def __init__(self, port: SerialPort, link: ChannelLink, packet_bytes: int = AIR_BYTES) -> None:
+        self._port = port
+        self._packet_bytes = packet_bytes
+        self._link = link
+        self._node = node.NodeLink(node.NodeHello(boot=getrandbits(32)), quiet=QUIET)
+        self._writing = trio.Lock()
+        self._patience = trio.CancelScope()
+        self._news = trio.Event()
+        """Set when the node said something, and then replaced."""
+        self._ear = ReceiveQueue()
+        self._given_up = Seldom(trio.current_time)
+        # A node may still have Results for whoever was here before.
+        self._number = getrandbits(31)
+        self._in_hand: node.Send | None = None
+        self._result: node.Result | None = None
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        self._number = (self._number + 1) % 2**32
+        self._result, self._in_hand = None, node.Send(self._number, packet, urgent)
+        try:
+            while self._node.free < 1:
+                await self._news.wait()
+            if not self._node.holds(self._in_hand):
+                self._node.send(self._in_hand, trio.current_time())
+                await self._flush()
+            while self._result is None:
+                await self._news.wait()
+        finally:
+            self._in_hand = None
+        if not self._result.transmitted and (count := self._given_up.note()):
+            reason = self._result.reason
+            log.warning("the node gave packets up, %d of them; the last: %s", count, reason)
+        return TransmitResult.TRANSMITTED if self._result.transmitted else TransmitResult.DROPPED
+
+    async def receive(self) -> HeardPacket:
+        return await self._ear.receive()
+
+    async def greet(self) -> None:
+        self._node.open(trio.current_time())
+        await self._flush()
+        with trio.move_on_after(HELLO_MAX):
+            while self._node.peer is None:
+                await self._news.wait()
+            return
+        raise RadioLost("no node answers there: is it the node's port, and has it power?")
+
+    async def listen(self) -> NoReturn:
+        while True:
+            self._node.receive_data(await self._port.read(), trio.current_time())
+            while (event := self._node.next_event()) is not None:
+                self._sort(event)
+            await self._flush()
+            self._news.set()
+            self._news = trio.Event()
+
+    async def keep_time(self) -> NoReturn:
+        while True:
+            with trio.CancelScope(deadline=self._node.deadline) as self._patience:
+                await trio.sleep_forever()
+            self._node.tick(trio.current_time())
+            await self._flush()
+            if self._node.next_event() is not None:
+                raise RadioLost("the node does not answer any more")
+
+    async def _flush(self) -> None:
+        async with self._writing:
+            self._patience.deadline = self._node.deadline
+            if data := self._node.data_to_send():
+                await self._port.write(data)
+
+    def _sort(self, event: node.NodeEvent) -> None:
+        match event:
+            case node.NodeOpened():
+                self._opened(event)
+            case node.Heard():
+                self._ear.hear(HeardPacket(event.packet, event.rssi, event.snr))
+            case node.Result() if self._in_hand and event.number == self._in_hand.number:
+                self._result = event
+            case node.NodeStatus():
+                self._show(event)
+            case node.Log():
+                log.log(_LEVELS[event.level], "the node says: %s", event.text)
+            case node.Damaged():
+                log.info("on the node's line: %s", event.reason)
+
+    def _opened(self, opened: node.NodeOpened) -> None:
+        hello = opened.hello
+        if hello.packet_bytes < AIR_BYTES_MIN:
+            text = f"the node takes packets of {hello.packet_bytes} bytes"
+            raise RadioLost(f"{text}, {AIR_BYTES_MIN} are needed: give it other settings")
+        if hello.packet_bytes < self._packet_bytes:
+            text = f"the node takes packets of {hello.packet_bytes} bytes, not {self._packet_bytes}"
+            mend = f"set radio-packet-bytes={min(hello.packet_bytes, AIR_BYTES_MAX)}"
+            raise RadioLost(f"{text}: {mend} on each kit of the group, and restart")
+        if opened.anew:
+            log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
+            self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
+        in_hand = self._in_hand
+        if opened.anew and in_hand and self._result is None and not self._node.holds(in_hand):
+            # It had the packet, and forgot it.
+            self._node.send(in_hand, trio.current_time())
+
+    def _show(self, status: node.NodeStatus) -> None:
+        self._link.note_signal(status.signal)
+        if status.battery is not None:
+            self._link.facts["battery"] = status.battery
+        if status.millivolts is not None:
+            self._link.facts["millivolts"] = status.millivolts
+        self._link.facts["nodes"] = len(status.neighbours)
+
+
+@asynccontextmanager
+async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeModem]:
+    """A node that has said hello. Raises RadioLost and PortLost, in groups."""
+    async with open_serial(place.port, place.baud) as port, trio.open_nursery() as nursery:
+        air = NodeModem(port, link, place.packet_bytes)
+        nursery.start_soon(air.listen)
+        nursery.start_soon(air.keep_time)
+        await air.greet()
+        yield air
+        nursery.cancel_scope.cancel()
+
+
+def check_node(place: RadioPlace) -> Finding:
+    """Return whether the serial port is there and may be opened."""
+    from fieldagent.agent.channels.serial_check import check_serial_port
+
+    if "://" in place.port:
+        text = f"{place.port}: a node is on a serial port; a KISS modem may be on TCP"
+        return Finding(False, text)
+    return check_serial_port(Path(place.port))
+
+
+RADIO = Radio(
+    "node",
+    "a microcontroller with a radio, on a serial port: docs/node-link.md",
+    open_node,
+    check_node,
+    facts={
+        "node": "what the node calls itself",
+        "firmware": "the node's",
+        "battery": "per cent of its charge",
+        "millivolts": "of its battery",
+        "nodes": "how many others it hears",
+    },
+)

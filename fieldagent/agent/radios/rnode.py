@@ -1,0 +1,254 @@
+"""A LoRa board with RNode firmware, on a serial line: the thin end of `wire.rnode`.
+
+The firmware keeps to a share of the air by itself; it is told twice ours, which an SOS may have, so
+that the law is kept also where the agent starts anew and has forgotten what it sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import (
+    HeardPacket,
+    RadioLost,
+    ReceiveQueue,
+    TransmitResult,
+)
+from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
+from fieldagent.agent.radios import lora
+from fieldagent.agent.radios.contract import Radio, RadioPlace
+from fieldagent.system import waits
+from fieldagent.wire import kiss
+from fieldagent.wire import rnode as wire
+from fieldagent.wire.lora import air_time
+from fieldagent.wire.rnode import RnodeCommand, RnodeError, RnodeWord
+
+log = logging.getLogger(__name__)
+
+NAME = "rnode"
+ANSWER_MAX = 2.0
+"""Seconds in which a radio answers."""
+GREETINGS = 3
+"""One that starts as its port is opened, as an ESP32 does by DTR, hears the first one not."""
+READY_AFTER, READY_TIMES = 10.0, 3.0
+"""It is ready again within so many times a packet's air-time and so many seconds more."""
+UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
+"""The same of one that never says when it is: the next packet follows at this distance."""
+LOOK_EVERY = 30.0
+"""Seconds between two looks at a radio that has nothing to do."""
+CLOSE_MAX = 1.0
+ANSWERS = {*RnodeCommand} - {
+    RnodeCommand.DATA,
+    RnodeCommand.RSSI,
+    RnodeCommand.SNR,
+    RnodeCommand.BATTERY,
+}
+"""What is said to whoever asks or transmits."""
+
+
+class RnodeModem:
+    """Implements `channels.radio_modem.RadioModem`."""
+
+    def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
+        self._port = port
+        self._link = link
+        self._wanted = lora.settings_of(NAME, place.own)
+        self._power: int = place.own[f"{NAME}-power"]
+        self._share: float = place.own[f"{NAME}-share"]
+        self._deframer = kiss.KissDeframer()
+        self._ear = ReceiveQueue()
+        self._words = lora.BoardWords[RnodeWord]()
+        self._turn = lora.BoardTurn(self._share, link, self._outcome)
+        self._says_ready = True
+        """Until a packet shows that it does not: flow control is not in each firmware."""
+        self._restarted = trio.Event()
+        """Set when the radio says so, and then replaced."""
+        self._has_forgotten = False
+        """It says so, and may be on all the same: with settings that somebody stored in it."""
+        self._rssi: int | None = None
+        self._snr: int | None = None
+        link.facts["lora"] = self._wanted.in_words()
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        async with self._turn.lock:
+            await self._turn.outlast()
+            await self._see_it_is_on()
+            seconds = air_time(self._wanted, len(packet) + wire.HEADER_BYTES)
+            write = partial(self._port.write, wire.say(RnodeCommand.DATA, packet))
+            patience = READY_TIMES * seconds + READY_AFTER
+            if not self._says_ready:
+                patience = UNREADY_TIMES * seconds + UNREADY_AFTER
+            result = await self._turn.give(write, seconds, patience, urgent=urgent)
+            if result is TransmitResult.UNKNOWN and self._says_ready:
+                # It may have left; a radio that has hung meanwhile is found here.
+                await self._greet()
+                self._says_ready = False
+        return result
+
+    async def receive(self) -> HeardPacket:
+        return await self._ear.receive()
+
+    async def _outcome(self, until: float) -> TransmitResult | None:
+        while (word := await self._words.next(until)) is not None:
+            if word.command == RnodeCommand.READY and word.content != wire.OFF:
+                self._says_ready = True
+                return TransmitResult.TRANSMITTED
+            if word.command == RnodeCommand.RESET:
+                break
+            if word.command == RnodeCommand.ERROR:
+                _raise_where_broken(word)
+                if word.content[:1] == bytes([RnodeError.TRANSMIT_FAILED]):
+                    return TransmitResult.DROPPED
+                if word.content and word.content[0] in wire.FULL:
+                    return None
+        return TransmitResult.UNKNOWN
+
+    async def open(self) -> None:
+        """Raises RadioLost."""
+        async with self._turn.lock:
+            await self._greet()
+            version = await self._ask(RnodeCommand.VERSION, wire.OFF)
+            told = ".".join(map(str, version))
+            if tuple(version) < wire.OLDEST:
+                raise RadioLost(
+                    f"the radio's firmware is RNode {told}, and 1.52 is the oldest that this"
+                    " understands: `rnodeconf --update` with its port brings a later one"
+                )
+            self._link.facts["firmware"] = told
+            await self._set_up()
+
+    async def close(self) -> None:
+        """Silence it: nobody is there any more for what it hears."""
+        try:
+            with trio.CancelScope(shield=True), waits.move_on_after(CLOSE_MAX):
+                await self._port.write(wire.say(RnodeCommand.STATE, wire.OFF))
+                await self._port.write(wire.say(RnodeCommand.LEAVE, wire.LEAVE))
+        except PortLost:
+            log.debug("the radio is gone as it is closed")
+
+    async def look_after(self) -> NoReturn:
+        """Look from time to time, and where it has started anew. Raises RadioLost."""
+        while True:
+            with waits.move_on_after(LOOK_EVERY):
+                await self._restarted.wait()
+            self._restarted = trio.Event()
+            async with self._turn.lock:
+                await self._see_it_is_on()
+
+    async def _see_it_is_on(self) -> None:
+        """One that has started anew is off, and mostly says that it has."""
+        is_on = await self._ask(RnodeCommand.STATE, wire.ASK) == wire.ON
+        if self._has_forgotten or not is_on:
+            log.warning("the radio has started anew and lost its settings: they are set again")
+            await self._set_up()
+
+    async def _set_up(self) -> None:
+        self._has_forgotten = False
+        await self._ask(RnodeCommand.STATE, wire.OFF)
+        for word in wire.settings_words(self._wanted, self._power):
+            command = RnodeCommand(word.command)
+            answer = await self._ask(command, word.content)
+            if not wire.agrees(word, answer):
+                wanted, told = (wire.in_words(command, each) for each in (word.content, answer))
+                raise RadioLost(
+                    f"the radio was set to {wanted}, and says {told}; see {NAME}-… in the settings"
+                )
+        most = wire.write_share(self._share * lora.URGENT_SHARE)
+        await self._port.write(wire.say(RnodeCommand.SHARE_OF_HOUR, most))
+        if await self._ask(RnodeCommand.STATE, wire.ON) != wire.ON:
+            raise RadioLost("the radio stays off")
+
+    async def _greet(self) -> None:
+        for _ in range(GREETINGS):
+            if await self._answer(RnodeCommand.DETECT, wire.DETECT) == wire.DETECTED:
+                return
+        raise RadioLost("the radio does not answer: does it run RNode firmware?")
+
+    async def _ask(self, command: RnodeCommand, content: bytes) -> bytes:
+        """Return what is answered. Raises RadioLost where that is nothing."""
+        answer = await self._answer(command, content)
+        if answer is None:
+            await self._greet()
+            answer = await self._answer(command, content)
+        if answer is None:
+            raise RadioLost(f"the radio is there, and does not answer {command.name}")
+        return answer
+
+    async def _answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
+        await self._port.write(wire.say(command, content))
+        until = trio.current_time() + ANSWER_MAX
+        while (word := await self._words.next(until)) is not None:
+            if word.command == command:
+                return word.content
+            if word.command == RnodeCommand.ERROR:
+                _raise_where_broken(word)
+        return None
+
+    async def listen(self) -> NoReturn:
+        while True:
+            for command, content in self._deframer.receive_data(await self._port.read()):
+                self._take(RnodeWord(command, content))
+            self._link.facts["damagedFrames"] = self._deframer.damaged
+
+    def _take(self, word: RnodeWord) -> None:
+        if word.command == RnodeCommand.DATA:
+            self._ear.hear(HeardPacket(word.content, self._rssi, self._snr))
+            self._rssi = self._snr = None
+        elif word.command == RnodeCommand.RSSI:
+            self._rssi = wire.read_rssi(word.content)
+        elif word.command == RnodeCommand.SNR:
+            self._snr = wire.read_snr(word.content)
+        elif word.command == RnodeCommand.BATTERY:
+            if (battery := wire.read_battery(word.content)) is not None:
+                self._link.facts["battery"] = battery.percent
+        elif word.command in ANSWERS:
+            if word.command == RnodeCommand.RESET:
+                self._has_forgotten = True
+                self._restarted.set()
+            self._words.tell(word)
+
+
+def _raise_where_broken(error: RnodeWord) -> None:
+    """Raises RadioLost."""
+    for code, why in wire.BROKEN.items():
+        if error.content[:1] == bytes([code]):
+            raise RadioLost(f"the radio transmits nothing: {why}")
+
+
+@asynccontextmanager
+async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[RnodeModem]:
+    """Raises RadioLost and PortLost, in groups."""
+    async with open_serial(place.port, place.baud) as port:
+        modem = RnodeModem(port, place, link)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(modem.listen)
+            try:
+                await modem.open()
+                nursery.start_soon(modem.look_after)
+                yield modem
+            finally:
+                await modem.close()
+            nursery.cancel_scope.cancel()
+
+
+RADIO = Radio(
+    NAME,
+    "LoRa boards with RNode firmware (Heltec, LilyGO, RAK, T-Beam): docs/radio.md",
+    open_rnode,
+    keys=lora.keys(NAME),
+    needs=lora.needs(NAME),
+    facts={
+        "lora": "what the radio is set to",
+        "firmware": "version of the radio's",
+        "battery": "per cent of the radio's own battery",
+        "airTimeLeft": "seconds of this hour in which it may still be on the air",
+        "damagedFrames": "frames that could not be read",
+    },
+)

@@ -1,0 +1,145 @@
+"""A radio over UDP: kits on one machine, or in one network, hear each other without any radio. For
+trying a team (`fieldagent demo --team 3`), and as the example of docs/adding-a-radio.md.
+
+A packet is a datagram to an address that all hear: the broadcast address of the loopback interface,
+or a multicast group (RFC 1112). It takes its time on the air by `udp-bitrate`.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Address, ip_address
+from urllib.parse import urlsplit
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import HeardPacket, RadioLost, TransmitResult
+from fieldagent.agent.radios.contract import Radio, RadioPlace
+from fieldagent.system import waits
+from fieldagent.system.finding import Finding
+from fieldagent.system.properties import Key, WrongProperty, whole
+from fieldagent.system.wording import reason_of
+
+LOOPBACK = IPv4Address("127.255.255.255")
+"""Every socket of this machine on that port hears it, and nobody else does."""
+DATAGRAM = 2048
+"""Bytes; more than any packet has."""
+
+
+class UdpModem:
+    """Implements `channels.radio_modem.RadioModem`."""
+
+    def __init__(
+        self, mouth: trio.socket.SocketType, ear: trio.socket.SocketType, place: RadioPlace
+    ) -> None:
+        self._mouth, self._ear = mouth, ear
+        self._group = read_group(place.port)
+        self._seconds_a_byte = 8 / place.own["udp-bitrate"]
+        self._loss = place.own["udp-loss"] / 100
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        try:
+            await self._mouth.sendto(packet, self._group)
+        except OSError as error:
+            raise RadioLost(f"the network takes nothing: {reason_of(error)}") from None
+        await waits.sleep(len(packet) * self._seconds_a_byte)
+        # That it was sent says nothing of who heard it: other kits tell that.
+        return TransmitResult.TRANSMITTED
+
+    async def receive(self) -> HeardPacket:
+        while True:
+            try:
+                packet, sender = await self._ear.recvfrom(DATAGRAM)
+            except OSError as error:
+                raise RadioLost(f"the network brings nothing: {reason_of(error)}") from None
+            is_own = sender == self._mouth.getsockname()
+            if not is_own and random.random() >= self._loss:
+                return HeardPacket(packet)
+
+
+@asynccontextmanager
+async def open_udp(place: RadioPlace, link: ChannelLink) -> AsyncIterator[UdpModem]:
+    """Listen on the address of `place.port`, and speak to it. Raises RadioLost."""
+    group, number = read_group(place.port)
+    interface = place.own["udp-interface"]
+    link.facts["group"] = f"{group}:{number}"
+    with _socket() as ear, _socket() as mouth:
+        try:
+            ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            await ear.bind((group, number))
+            if ip_address(group).is_multicast:
+                own = socket.inet_aton(interface)
+                joined = struct.pack("4s4s", socket.inet_aton(group), own)
+                ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+                mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+            else:
+                mouth.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            await mouth.bind((interface, 0))
+        except OSError as error:
+            raise RadioLost(f"{place.port} cannot be used: {reason_of(error)}") from None
+        yield UdpModem(mouth, ear, place)
+
+
+def _socket() -> trio.socket.SocketType:
+    return trio.socket.socket(type=socket.SOCK_DGRAM)
+
+
+def read_group(port: str) -> tuple[str, int]:
+    """Return address and port of udp://ADDRESS:PORT. Raises RadioLost."""
+    try:
+        parts = urlsplit(port)
+        address, number = IPv4Address(parts.hostname or ""), parts.port
+    except ValueError:
+        address, number = IPv4Address(0), None
+    if parts.scheme != "udp" or not (address == LOOPBACK or address.is_multicast) or not number:
+        raise RadioLost(
+            f"radio-port must be udp://{LOOPBACK}:PORT, for kits on this machine, or a multicast"
+            f" group such as udp://239.192.0.1:9753, not {port!r}"
+        )
+    return str(address), number
+
+
+def check_udp(place: RadioPlace) -> Finding:
+    """Return whether `radio-port` names an address that all kits can hear."""
+    try:
+        address, number = read_group(place.port)
+    except RadioLost as wrong:
+        return Finding(False, str(wrong))
+    return Finding(True, f"kits at {address}, port {number}, hear each other")
+
+
+def _interface(value: str) -> str:
+    try:
+        return str(IPv4Address(value))
+    except ValueError:
+        raise WrongProperty(f"must be an IPv4 address of this machine, not {value!r}") from None
+
+
+RADIO = Radio(
+    "udp",
+    "no radio: kits on one machine (udp://127.255.255.255:PORT) or in one network (a multicast"
+    " group), for trying a team",
+    open_udp,
+    check_udp,
+    keys=(
+        Key(
+            "udp-interface",
+            _interface,
+            "127.0.0.1",
+            "IPv4 address of this machine in the network that the kits share (127.0.0.1)",
+        ),
+        Key(
+            "udp-bitrate",
+            whole(50, 1_000_000, "bits a second"),
+            9600,
+            "bits a second: how long a packet is on the air (9600)",
+        ),
+        Key("udp-loss", whole(0, 99, "per cent"), 0, "per cent of packets that are not heard (0)"),
+    ),
+    facts={"group": "address and port at which the kits hear each other"},
+)

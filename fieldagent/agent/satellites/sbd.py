@@ -1,0 +1,91 @@
+"""Modems of Iridium's Short Burst Data: 9602, 9603 and 9523, by AT commands."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from fieldagent.agent.channels import satellite
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.finding import Finding
+from fieldagent.wire import sbd
+from fieldagent.wire.errors import RemoteProtocolError
+
+CHECK_MAX = 45.0
+"""Seconds in which the modem is to have answered all that `fieldagent check` asks."""
+
+
+def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
+    """Return what serves the modem of this seat, again after it failed."""
+    return partial(
+        satellite.run,
+        seat.port,
+        seat.outbox,
+        seat.reception,
+        seat.link,
+        satellite.Pace(random.Random(), seat.mailbox_check),
+        baud=seat.baud,
+        registers=seat.registers,
+        heal=seat.heal,
+        progress=seat.progress,
+    )
+
+
+def check(port: str, baud: int) -> list[Finding]:
+    """Return what the modem answers. Nothing is sent, nothing is read, and nothing costs."""
+    link = ChannelLink()
+
+    async def told(modem: Modem) -> list[Finding]:
+        firmware = link.facts.get("firmware")
+        what = f"modem {modem.imei} answers" + (f", {firmware}" if firmware else "")
+        found = [Finding(True, f"{port}: {what}")]
+        bars = sbd.parse_number(await modem.ask(sbd.SIGNAL))
+        found.append(_signal(port, link.signal if bars is None else bars))
+        found.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
+        return found
+
+    async def ask() -> list[Finding]:
+        with trio.move_on_after(CHECK_MAX):
+            async with open_modem(port, baud, link) as modem:
+                return await told(modem)
+        return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
+
+    found: list[Finding] = []
+    try:
+        found = trio.run(ask)
+    except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
+        found = [Finding(False, f"{port}: {first_error(trouble)}")]
+    return found
+
+
+def _signal(port: str, bars: int | None) -> Finding:
+    if bars is None:
+        return Finding(True, f"{port}: the modem does not tell its signal")
+    hint = "; under the open sky it should see more" if bars == 0 else ""
+    return Finding(True, f"{port}: signal {bars} of 5{hint}")
+
+
+def _lock(port: str, state: int | None) -> Finding:
+    """A 9602 or 9603 has no SIM; what may keep it from service is its lock (+CULK)."""
+    if state is None:
+        return Finding(True, f"{port}: the modem does not tell whether it is locked")
+    if state == 0:
+        return Finding(True, f"{port}: the modem is not locked (it has no SIM)")
+    mend = "return it to its seller" if state == 2 else "have its seller give the key for AT+CULK"
+    return Finding(False, f"{port}: the modem is locked and makes no sessions: {mend}")
+
+
+MODEM = SatelliteModem(
+    "sbd",
+    "Iridium 9602, 9603 and 9523",
+    driver,
+    check,
+    facts={"imei": "the modem's", "firmware": "the modem's"},
+)

@@ -1,0 +1,220 @@
+"""Whether this kit still hears of updates. A mirror that stands still, or that somebody holds back,
+says nothing by itself: so the kit looks each day for the signed text beside its program, and tells
+when none has come for long. An offer of the hub is news, too. Nothing is installed.
+
+The text is minisign's trusted comment (`system.signed_release`), which its maker signs anew each
+month; a few hundred bytes, and the program is not fetched for it. Of Debian packages it is the date
+of apt's own signed list.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from fieldagent.system import waits
+from fieldagent.system.folder import put_file
+from fieldagent.system.lived_time import LivedTime
+
+log = logging.getLogger(__name__)
+
+DAY = 86_400.0
+SOON, AGAIN = 10.0, 3_600.0
+"""Seconds until the first look, and until another where the last failed."""
+OFFER_SEEN = 15.0
+"""Seconds after which an offer that the hub has brought ends the silence."""
+SILENCE = 60 * DAY
+"""Seconds without news after which people are told."""
+KEPT, OFFERED = "update-news.json", "update-address"
+"""In the agent's state directory: what was heard last, and where the hub has last offered one."""
+LISTS = Path("/var/lib/apt/lists")
+LIST_HEAD = 2_000
+"""Bytes of a list in which its origin and date stand."""
+SIGNATURE_MAX = 4_096
+PATIENCE = 60.0
+
+
+class News(NamedTuple):
+    source: str
+    """The address of the program, APT or HUB."""
+    since: float
+    """When this kit first looked there; Unix time."""
+    signed: float = 0.0
+    """When the last text that came from there was signed; 0 where none came."""
+    offered: float = 0.0
+    """When the hub offered it, as far as this kit knows; 0 where the settings name it."""
+
+    def silent(self, now: float, why: str = "") -> str:
+        """Return, in words, that nothing came for too long, and why the last look brought nothing;
+        empty where something came."""
+        days = int((now - (max(self.signed, self.offered) or self.since)) / DAY)
+        if days * DAY < SILENCE:
+            return ""
+        if self.source in _MENDED_BY:
+            return f"no news of updates for {days} days: {_MENDED_BY[self.source]}"
+        last = "has brought none"
+        if self.signed:
+            last = f"was last signed on {datetime.fromtimestamp(self.signed, UTC).date()}"
+        if self.offered > self.signed:
+            last = f"was offered by the hub on {datetime.fromtimestamp(self.offered, UTC).date()}"
+        why = why or "is it served, and signed anew each month (build/sign)?"
+        return f"no news of updates for {days} days: {self.source} {last}: {why}"
+
+
+APT, HUB = "apt", "hub"
+_MENDED_BY = {
+    APT: "`sudo apt update` fetches apt's lists; does /etc/apt name the repository, is it kept up?",
+    HUB: "the hub has never offered one. `fieldagent hub update offer` there does; or set"
+    " update-address on this kit",
+}
+
+
+class NoNews(Exception):
+    """Why the look brought nothing, in words."""
+
+
+class UpdateNews:
+    """`address` is where the program is that updates come from; None for where the hub has last
+    offered one, if it has. `keys` are minisign's that are trusted with it. `has_hub`: the kit has
+    an IP link to one, by which offers come."""
+
+    def __init__(
+        self,
+        address: str | None,
+        keys: Path,
+        state_directory: Path,
+        clock: LivedTime,
+        *,
+        has_hub: bool,
+    ) -> None:
+        self._address, self._keys, self._folder = address, keys, state_directory
+        self._clock = clock
+        self._has_hub = has_hub
+        self._news = _kept(state_directory / KEPT)
+        self._why = ""
+        """Why the last look brought nothing, in words."""
+
+    def notices(self) -> list[str]:
+        now = self._now()
+        told = "" if now is None or self._news is None else self._news.silent(now, self._why)
+        return [told] if told else []
+
+    async def keep_looking(self) -> None:
+        await waits.sleep(SOON)
+        while True:
+            offered = self._offered()
+            again = trio.current_time() + await self._look(offered)
+            for notice in self.notices():
+                log.warning("%s", notice)
+            while self._offered() == offered and trio.current_time() < again:
+                await waits.sleep(OFFER_SEEN)
+
+    async def _look(self, offered: str) -> float:
+        """Return the seconds until the next look."""
+        source, now = self._address or offered or self._elsewhere(), self._now()
+        if not source or now is None:
+            return AGAIN
+        pause, signed = DAY, 0.0
+        self._why = ""
+        try:
+            signed = await self._signed(source)
+        except NoNews as why:
+            log.debug("no news of updates from %s: %s", source, why)
+            self._why = str(why)
+            pause = AGAIN
+        before = self._news
+        if before is None or before.source != source:
+            before = News(source, now, offered=now if source == offered else 0.0)
+        # A signed day that is to come is none that anybody has lived.
+        news = before._replace(signed=max(before.signed, min(signed, now)))
+        if news != self._news:
+            self._news = news
+            await trio.to_thread.run_sync(partial(_keep, self._folder / KEPT, news))
+        return pause
+
+    def _now(self) -> float | None:
+        """Unix time; None where nobody is trusted who knows it."""
+        return self._clock.date(self._clock.now()) if self._clock.source() else None
+
+    def _offered(self) -> str:
+        """Return the address of what the hub has offered last; empty where it has not."""
+        try:
+            return (self._folder / OFFERED).read_text()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def _elsewhere(self) -> str:
+        if any(_lists(LISTS)):
+            return APT
+        return HUB if self._has_hub else ""
+
+    async def _signed(self, source: str) -> float:
+        """Return when it was signed, in Unix time. Raises NoNews."""
+        if source == APT:
+            return max(_lists(LISTS), default=0.0)
+        if source == HUB:
+            return 0.0
+        # Who has no such address does without what these take.
+        from fieldagent.http.client import RequestFailed, request
+        from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify_comment
+        from fieldagent.system.signed_release import program_of
+
+        try:
+            keys = read_keys(self._keys.read_text())
+            reply = await request(
+                "GET", f"{source}.minisig", deadline=PATIENCE, max_body=SIGNATURE_MAX
+            )
+            if reply.status != 200:
+                raise NoNews(f"{source}.minisig is answered with {reply.status}")
+            signature = read_signature(reply.body.decode())
+            comment = await trio.to_thread.run_sync(verify_comment, signature, keys)
+            signed = program_of(comment, self._now() or 0.0).signed
+        except (RequestFailed, NotSigned, OSError, UnicodeDecodeError) as wrong:
+            raise NoNews(str(wrong)) from None
+        return datetime(signed.year, signed.month, signed.day, tzinfo=UTC).timestamp()
+
+
+def note_offer(state_directory: Path, url: str) -> None:
+    """The hub offers a program from there. Raises OSError."""
+    put_file(state_directory / OFFERED, url.encode())
+
+
+def _keep(path: Path, news: News) -> None:
+    try:
+        put_file(path, json.dumps(news._asdict()).encode())
+    except OSError as error:
+        log.warning("what was heard of updates cannot be kept: %s", error)
+
+
+def _kept(path: Path) -> News | None:
+    """None of what cannot be read."""
+    try:
+        found = json.loads(path.read_bytes())
+        since, signed, offered = (float(found[each]) for each in ("since", "signed", "offered"))
+        return News(str(found["source"]), since, signed, offered)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _lists(folder: Path) -> Iterator[float]:
+    """The dates of apt's lists of fieldagent's repositories (`build/repository`), in Unix time; apt
+    has verified them."""
+    for path in (*folder.glob("*InRelease"), *folder.glob("*_Release")):
+        try:
+            with path.open(encoding="utf-8", errors="replace") as file:
+                head = file.read(LIST_HEAD).splitlines()
+            if "Origin: fieldagent" in head:
+                # Who has no such list does without what this takes.
+                from email.utils import parsedate_to_datetime
+
+                date = next(line for line in head if line.startswith("Date:"))
+                yield parsedate_to_datetime(date.removeprefix("Date:").strip()).timestamp()
+        except (OSError, StopIteration, ValueError):
+            continue

@@ -1,0 +1,88 @@
+"""`fieldagent demo --team 3`: kits in one terminal that hear each other as by radio, without any
+hardware (`agent/radios/udp.py`)."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from pathlib import Path
+
+import trio
+
+from fieldagent.agent import agent
+from fieldagent.agent.settings import Settings, parse
+from fieldagent.cli.kit.run import ended
+from fieldagent.system.log_lines import start_logging
+from fieldagent.system.signals import Asks
+from fieldagent.system.terminal import escaped
+
+NAMES = ("Ada", "Ben", "Cleo", "Dora", "Eli", "Fay", "Gus", "Hana")
+WELCOME = """
+{count} kits hear each other as by radio, {loss} % of the packets are lost. In a browser:
+
+{pages}
+
+Write on one page, and it is on the others; hold SOS on one, and it is said on all. "Delivered" is
+what another kit has on its disk. In another terminal:
+
+  .venv/bin/fieldagent send message 'Camp reached' --port {port}
+  .venv/bin/fieldagent neighbours --port {port}
+
+Ctrl-C ends the team.
+"""
+
+
+def demo_team(given: argparse.Namespace) -> int:
+    start_logging(given.verbose)
+    air = f"udp://127.255.255.255:{_free_port()}"
+    with tempfile.TemporaryDirectory(prefix="fieldagent-team-") as directory:
+        home = Path(directory)
+        kits = [_kit(home, number, air, given) for number in range(given.team)]
+        return ended(partial(_run, kits, given.loss), home)
+
+
+def _free_port() -> int:
+    with socket.socket(type=socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _kit(home: Path, number: int, air: str, given: argparse.Namespace) -> Settings:
+    state = home / NAMES[number]
+    port = given.port + number if given.port else 0
+    text = (
+        f"radio-port={air}\nradio-protocol=udp\nudp-loss={given.loss}\nradio-station={number + 1}\n"
+        f"radio-name={NAMES[number]}\nstate-directory={state}\napi-port={port}\n"
+    )
+    return parse(text, home / f"{NAMES[number]}.properties")
+
+
+async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
+    """Run them until one of them ends, which ends all."""
+    async with trio.open_nursery() as nursery:
+        tells, pages = [], []
+        for kit in kits:
+            tell, heard = trio.open_memory_channel[signal.Signals](inf)
+            tells.append(tell)
+            port = await nursery.start(_run_one, kit, heard)
+            pages.append((kit.radio_name, port))
+        shown = "\n".join(f"  {name:<5} http://127.0.0.1:{port}/" for name, port in pages)
+        told = {"count": len(kits), "loss": loss, "pages": shown, "port": pages[0][1]}
+        print(WELCOME.format(**told), flush=True)
+        async for number in asks:
+            for tell in tells:
+                tell.send_nowait(number)
+            break
+        # A second one breaks nothing off: each has been told, and ends in good order.
+
+
+async def _run_one(kit: Settings, asks: Asks, task_status: trio.TaskStatus[int]) -> None:
+    def emit(line: str) -> None:
+        print(f"[{kit.radio_name}] {escaped(line)}", flush=True)
+
+    await agent.run(kit, emit, asks, task_status=task_status)

@@ -1,0 +1,578 @@
+"""The command line of the hub and of those who push to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fieldagent.cli.subcommand import (
+    CommandParser,
+    Subparsers,
+    add_item_arguments,
+    command,
+    duration,
+)
+
+KINDS = ("message", "location", "waypoint", "data")
+TYPES = ("User", "Device", "Integration", "Resource")
+
+
+def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
+    hub = command(commands, "hub", None, "the cloud side: run it, and say who is who")
+    if named_alone:
+        return
+    actions = hub.add_subparsers(metavar="ACTION", title="actions")
+    run = command(actions, "run", ("cli.hub.run", "run"), "run the hub")
+    _add_store(run)
+    run.add_argument("-v", "--verbose", action="store_true", help="log every step")
+    init = command(
+        actions, "init", ("cli.hub.directory", "init"), "make the database and a first workspace"
+    )
+    init.add_argument("name", help="of the workspace")
+    _add_listing(init)
+    _add_workspace(actions)
+    _add_user(actions)
+    _add_device(actions)
+    _add_update(actions)
+    _add_dead_letter(actions)
+    _add_key(actions)
+    _add_token(actions)
+    _add_webhook(actions)
+    _add_contact(actions)
+    _add_sos(actions)
+    summary = "say that the database was put back from a copy: no number is given twice"
+    _add_listing(command(actions, "restored", ("cli.hub.database", "restored"), summary))
+    summary = "copy the database to FILE, whether a hub runs or not"
+    backup = command(actions, "backup", ("cli.hub.database", "backup"), summary)
+    backup.add_argument("file", type=Path, metavar="FILE")
+    _add_listing(backup)
+    summary = "write all that is there of a workspace into a new folder, as JSON lines and files"
+    export = command(actions, "export", ("cli.hub.export", "write"), summary)
+    export.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_exporting(export, "workspace")
+    _add_listing(export)
+    summary = "make the tables in PostgreSQL, or bring them to this version"
+    _add_listing(command(actions, "migrate", ("cli.hub.database", "migrate"), summary))
+    log = command(
+        actions, "audit", ("cli.hub.directory", "audit_list"), "show who did what, the latest first"
+    )
+    log.add_argument("--limit", type=int, default=100)
+    log.add_argument("--workspace", default="", help="of that one alone, by number or name")
+    _add_listing(log)
+
+
+def _add_store(parser: CommandParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
+    parser.add_argument(
+        "--database", metavar="WHERE", help="postgresql://… or the path of an SQLite file"
+    )
+
+
+def _add_listing(parser: CommandParser) -> None:
+    _add_store(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _action(
+    actions: Subparsers, name: str, carry_out: tuple[str, str], summary: str
+) -> CommandParser:
+    parser = command(actions, name, carry_out, summary)
+    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_listing(parser)
+    return parser
+
+
+def _add_workspace(actions: Subparsers) -> None:
+    workspace = command(actions, "workspace", None, "workspaces").add_subparsers(metavar="ACTION")
+    add = command(workspace, "add", ("cli.hub.directory", "workspace_add"), "add a workspace")
+    add.add_argument("name")
+    _add_listing(add)
+    _add_listing(
+        command(workspace, "list", ("cli.hub.directory", "workspace_list"), "list workspaces")
+    )
+    gone = command(
+        workspace, "delete", ("cli.hub.deletion", "delete"), _DELETES.format("workspace")
+    )
+    _add_deleting(gone, "workspace")
+    _add_listing(gone)
+
+
+def _add_user(actions: Subparsers) -> None:
+    user = command(actions, "user", None, "users, integrations, resources").add_subparsers(
+        metavar="ACTION"
+    )
+    add = _action(user, "add", ("cli.hub.directory", "user_add"), "add a user")
+    add.add_argument("name")
+    add.add_argument("--type", choices=TYPES, default="User")
+    add.add_argument("--email", default="")
+    add.add_argument(
+        "--password", action="store_true", help="ask for one (for Basic), or read a line of it"
+    )
+    _add_over_satellite(add)
+    join = _action(
+        user, "join", ("cli.hub.directory", "user_join"), "put a user into a further workspace"
+    )
+    join.add_argument("user", type=int)
+    _add_over_satellite(join)
+    leave = _action(
+        user, "leave", ("cli.hub.directory", "user_leave"), "take a user out of a workspace"
+    )
+    leave.add_argument("user")
+    password = _action(
+        user, "password", ("cli.hub.directory", "user_password"), "set a user's password"
+    )
+    password.add_argument("user")
+    role = _action(
+        user, "role", ("cli.hub.directory", "user_role"), "say what a user may do in the workspace"
+    )
+    role.add_argument("user")
+    role.add_argument(
+        "role",
+        choices=("member", "dispatcher", "administrator"),
+        help="a dispatcher sees all and answers an SOS; an administrator says who is who, too",
+    )
+    _add_disabling(user, "member", "user")
+    _add_deletion(user, "user")
+    summary = "write all that is there of a user into a new folder, as JSON lines and files"
+    export = _action(user, "export", ("cli.hub.export", "write"), summary)
+    export.add_argument("named", metavar="USER")
+    _add_exporting(export, "user")
+    _action(user, "list", ("cli.hub.directory", "user_list"), "list users")
+
+
+def _add_over_satellite(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--over-satellite",
+        action="store_true",
+        help="what others' agents send reaches this user over satellite too",
+    )
+
+
+def _add_disabling(actions: Subparsers, what: str, named: str) -> None:
+    for verb in ("disable", "enable"):
+        parser = _action(actions, verb, ("cli.hub.device", "disable"), f"{verb} a {named}")
+        parser.add_argument("named", metavar=named.upper())
+        parser.set_defaults(what=what, enable=verb == "enable")
+
+
+def _add_exporting(parser: CommandParser, what: str) -> None:
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="which is made")
+    parser.set_defaults(what=what)
+
+
+_DELETES = "delete a {} for good; without --yes, say what goes and what stays"
+
+
+def _add_deletion(actions: Subparsers, what: str) -> None:
+    parser = _action(actions, "delete", ("cli.hub.deletion", "delete"), _DELETES.format(what))
+    _add_deleting(parser, what)
+
+
+def _add_deleting(parser: CommandParser, what: str) -> None:
+    parser.add_argument("named", metavar=what.upper())
+    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.set_defaults(what=what)
+
+
+def _add_device(actions: Subparsers) -> None:
+    device = command(actions, "device", None, "agents in the field").add_subparsers(
+        metavar="ACTION"
+    )
+    add = _action(
+        device, "add", ("cli.hub.device", "device_add"), "add a device; its token is shown once"
+    )
+    add.add_argument("name")
+    add.add_argument("--user", required=True, help="whose it is")
+    add.add_argument("--imei", help="15 digits of its satellite modem")
+    add.add_argument("--operator", metavar="NAME", help="who carries its satellite messages")
+    add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
+    add.add_argument("--relay", action="store_true", help="it may bring what others sent")
+    add.add_argument("--credits-per-day", type=int, help="most credits to it on a UTC day")
+    add.add_argument("--sos-reserve", type=int, default=0, help="of these, for an SOS alone (0)")
+    add.add_argument(
+        "--card",
+        type=Path,
+        metavar="FOLDER",
+        help="a card's boot partition: the kit's settings too",
+    )
+    add.add_argument(
+        "--qr", action="store_true", help="show the kit's settings as a QR code, its secrets too"
+    )
+    address = "with --card and --qr: where the kit finds the hub"
+    add.add_argument("--address", metavar="URL", help=address)
+    _add_cloud_init(add)
+    token = _action(
+        device, "token", ("cli.hub.device", "device_token"), "give a device a new link token"
+    )
+    token.add_argument("device")
+    rename = _action(
+        device, "rename", ("cli.hub.device", "device_rename"), "give a device another name"
+    )
+    rename.add_argument("device")
+    rename.add_argument("name")
+    _add_satellite(device)
+    relay = _action(
+        device,
+        "relay",
+        ("cli.hub.device", "device_relay"),
+        "let a device bring what others sent, in their name",
+    )
+    relay.add_argument("device")
+    relay.add_argument("--off", action="store_true", help="it may not any more, but an SOS")
+    summary = "raise the alarm if nothing comes from a device"
+    check_in = _action(device, "checkin", ("cli.hub.sos", "device_checkin"), summary)
+    check_in.add_argument("device")
+    rule = check_in.add_mutually_exclusive_group(required=True)
+    rule.add_argument("--every", type=duration, metavar="12h", help="after its last item")
+    rule.add_argument("--by", type=_minute, metavar="18:00", help="of each day, in UTC")
+    rule.add_argument("--off", action="store_true", help="nothing is expected of it any more")
+    _add_setting(device)
+    _add_disabling(device, "device", "device")
+    _add_deletion(device, "device")
+    _action(device, "list", ("cli.hub.device", "device_list"), "list devices")
+
+
+def _add_satellite(device: Subparsers) -> None:
+    imei = _action(
+        device, "imei", ("cli.hub.device", "device_imei"), "correct the IMEI of a device"
+    )
+    imei.add_argument("device")
+    imei.add_argument("imei", help="15 digits of its satellite modem")
+    imei.add_argument("--take", action="store_true", help="from the device that has it now")
+    _action(
+        device, "contested", ("cli.hub.device", "device_contested"), "list IMEIs that two claim"
+    )
+    summary = "try at once what waits to go to a device over satellite"
+    again = _action(device, "retry", ("cli.hub.device", "device_retry"), summary)
+    again.add_argument("device")
+    key = _action(
+        device,
+        "key",
+        ("cli.hub.device", "device_key"),
+        "give a device a new satellite-key; shown once",
+    )
+    key.add_argument("device")
+    which = key.add_mutually_exclusive_group()
+    which.add_argument(
+        "--given", action="store_true", help="ask for the one that the kit has, or read a line"
+    )
+    which.add_argument("--remove", action="store_true", help="its messages bear no tag any more")
+
+
+def _add_cloud_init(add: CommandParser) -> None:
+    files = add.add_argument_group("with --card, cloud-init's files too, as Raspberry Pi OS reads")
+    files.add_argument("--hostname", help="of the kit (the device's name)")
+    files.add_argument(
+        "--ssh-key",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="who may log in, such as ~/.ssh/id_ed25519.pub",
+    )
+    files.add_argument("--login", default="kit", help="by this name (kit)")
+    files.add_argument("--wifi", metavar="NAME", help="whose password is asked for, or read")
+    files.add_argument("--country", default="", metavar="CH", help="whose rules the Wi-Fi keeps")
+
+
+def _add_setting(device: Subparsers) -> None:
+    summary = "send settings to a kit over its link, which their operator has signed"
+    change = _action(device, "set", ("cli.hub.settings", "device_set"), summary)
+    change.add_argument("device")
+    change.add_argument(
+        "settings", nargs="*", metavar="NAME=VALUE", help="NAME= takes the setting away"
+    )
+    change.add_argument(
+        "--file",
+        type=Path,
+        help="where the text to be signed is written, or lies signed (device-NUMBER.settings)",
+    )
+    change.add_argument(
+        "--secret-key", type=Path, metavar="FILE", help="sign it here, with this key of minisign's"
+    )
+
+
+def _add_update(actions: Subparsers) -> None:
+    summary = "a new program for the kits, in waves"
+    update = command(actions, "update", None, summary).add_subparsers(metavar="ACTION")
+    summary = "offer a signed program, which stops where a kit falls back"
+    offer = _update_action(update, "offer", summary)
+    offer.add_argument("version")
+    offer.add_argument("url", help="where it is; its signature is beside it, as URL.minisig")
+    offer.add_argument(
+        "--devices", required=True, metavar="KITS", help="kit-a,kit-b in that order, or all"
+    )
+    offer.add_argument("--waves", type=_waves, default="1,10,all", help="kits in each (1,10,all)")
+    offer.add_argument(
+        "--within",
+        type=_minutes,
+        default=120,
+        metavar="MINUTES",
+        help="for a kit that has begun to be back (120)",
+    )
+    listed = _update_action(update, "list", "list what was offered, the last first")
+    listed.add_argument("--limit", type=int, default=20)
+    one = _update_action(update, "show", "show what became of one at each kit")
+    one.add_argument("number", nargs="?", type=_number, help="of the offer (the last)")
+    one.set_defaults(carry_out=("cli.hub.update", "show_kits"))
+    _update_action(update, "stop", "tell no more kits of it; those that have begun go on")
+
+
+def _update_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
+    return _action(actions, name, ("cli.hub.update", name), summary)
+
+
+def _waves(text: str) -> tuple[int | None, ...]:
+    """None is all that are left, and comes last."""
+    *sizes, last = text.split(",")
+    return (*map(_count, sizes), None if last == "all" else _count(last))
+
+
+_waves.__name__ = "list of numbers such as 1,10,all"
+
+
+def _add_dead_letter(actions: Subparsers) -> None:
+    letter = command(
+        actions, "dead-letter", None, "what came from the field and could not be used"
+    ).add_subparsers(metavar="ACTION")
+    summary = "list them, by IMEI, with the reason"
+    _add_listing(command(letter, "list", ("cli.hub.dead_letters", "dead_letter_list"), summary))
+    summary = "take in what can be used by now"
+    _add_listing(command(letter, "replay", ("cli.hub.dead_letters", "dead_letter_replay"), summary))
+    summary = "give a device what its IMEI sent before it was its own"
+    assign = _action(letter, "assign", ("cli.hub.dead_letters", "dead_letter_assign"), summary)
+    assign.add_argument("device")
+    remove = command(
+        letter, "remove", ("cli.hub.dead_letters", "dead_letter_remove"), "remove one for good"
+    )
+    remove.add_argument("id", type=_number)
+    _add_listing(remove)
+
+
+def _number(text: str) -> int:
+    """Of a row: no database takes more than 64 bits."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError
+    return int(text)
+
+
+_number.__name__ = "number of those that `list` shows"
+
+
+def _count(text: str) -> int:
+    """1 at the least: a key that may never be used is revoked instead."""
+    number = int(text)
+    if not 1 <= number <= 1_000_000:
+        raise ValueError
+    return number
+
+
+_count.__name__ = "number from 1 to 1000000"  # what argparse calls it
+
+
+def _minute(text: str) -> int:
+    hour, minute = text.split(":")
+    if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
+        raise ValueError
+    return int(hour) * 60 + int(minute)
+
+
+def _minutes(text: str) -> int:
+    minutes = int(text)
+    if not 1 <= minutes <= 10_080:
+        raise ValueError
+    return minutes
+
+
+def _batch(text: str) -> int:
+    items = int(text)
+    if not 1 <= items <= 100:
+        raise ValueError
+    return items
+
+
+_batch.__name__ = "number of items from 1 to 100"
+_minutes.__name__ = "number of minutes from 1 to 10080"
+_minute.__name__ = "time of day such as 18:00"
+
+
+def _add_key(actions: Subparsers) -> None:
+    key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
+    add = _action(key, "add", ("cli.hub.credentials", "key_add"), "add a key; it is shown once")
+    add.add_argument("name")
+    add.add_argument(
+        "--kind", action="append", choices=KINDS, help="what it may push (all, unless it may read)"
+    )
+    add.add_argument("--read", action="store_true", help="it may read items, devices, positions")
+    add.add_argument(
+        "--acknowledge", action="store_true", help="a dispatcher may acknowledge an SOS with it"
+    )
+    add.add_argument(
+        "--administer", action="store_true", help="an administrator may say who is who with it"
+    )
+    add.add_argument("--per-minute", type=_count, default=60, help="calls a minute (60)")
+    add.add_argument("--burst", type=_count, default=60, help="calls at once (60)")
+    add.add_argument("--days", type=float, help="days until it expires (never)")
+    rate = _action(
+        key, "rate", ("cli.hub.credentials", "key_rate"), "change how often a key may be used"
+    )
+    rate.add_argument("id", type=_number)
+    rate.add_argument("--per-minute", type=_count, help="calls a minute")
+    rate.add_argument("--burst", type=_count, help="calls at once")
+    _add_credential(key, "key")
+
+
+def _add_token(actions: Subparsers) -> None:
+    token = command(actions, "token", None, "Bearer tokens of users").add_subparsers(
+        metavar="ACTION"
+    )
+    add = _action(
+        token, "add", ("cli.hub.credentials", "token_add"), "add a token; it is shown once"
+    )
+    add.add_argument("name")
+    add.add_argument("--user", required=True, help="whom it speaks for")
+    add.add_argument("--days", type=float, help="days until it expires (never)")
+    _add_credential(token, "token")
+
+
+def _add_credential(actions: Subparsers, what: str) -> None:
+    _action(
+        actions, "list", ("cli.hub.credentials", "credential_list"), f"list {what}s"
+    ).set_defaults(what=what)
+    revoke = _action(actions, "revoke", ("cli.hub.credentials", "revoke"), f"revoke a {what}")
+    revoke.add_argument("id", type=_number)
+    revoke.set_defaults(what=what)
+
+
+def _add_webhook(actions: Subparsers) -> None:
+    webhook = command(actions, "webhook", None, "where what agents send is posted to")
+    kinds = webhook.add_subparsers(metavar="ACTION")
+    add = _webhook_action(kinds, "add", "try a webhook and add it")
+    add.add_argument("url")
+    add.add_argument(
+        "--secret", action="append", default=[], help="whsec_…; one is made where none is given"
+    )
+    add.add_argument("--unsigned", action="store_true", help="post without a signature")
+    add.add_argument("--username", help="for Basic; the password is asked for, or read")
+    add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
+    add.add_argument(
+        "--after",
+        type=_minutes,
+        default=0,
+        metavar="MINUTES",
+        help="tell it of an SOS alone, where nobody has answered for so long",
+    )
+    add.add_argument(
+        "--batch",
+        type=_batch,
+        default=0,
+        metavar="ITEMS",
+        help="post an array of as many as wait of one sender, ITEMS at most",
+    )
+    add.add_argument("--untried", action="store_true", help="add it without a test call")
+    _webhook_action(kinds, "list", "list webhooks")
+    for name, summary in (
+        ("test", "post a test message"),
+        ("enable", "go on with one that was disabled"),
+        ("remove", "remove it with all that waits for it"),
+    ):
+        _webhook_action(kinds, name, summary).add_argument("id", type=_number)
+    _webhook_action(kinds, "dead", "list dead letters")
+    replay = _webhook_action(kinds, "replay", "post dead letters again")
+    replay.add_argument("request_id", nargs="?", metavar="REQUEST_ID", help="all otherwise")
+
+
+def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
+    parser = command(kinds, name, ("cli.hub.webhook", name), summary)
+    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_listing(parser)
+    return parser
+
+
+def _add_contact(actions: Subparsers) -> None:
+    summary = "people who are told of an SOS that nobody answers"
+    kinds = command(actions, "contact", None, summary).add_subparsers(metavar="ACTION")
+    add = _contact_action(kinds, "add", "add a contact")
+    add.add_argument("name", help="of the person or the duty; the kit is shown it")
+    add.add_argument(
+        "address", help="an e-mail address, or a URL of apprise such as tgram://… (extra apprise)"
+    )
+    add.add_argument(
+        "--after",
+        type=_minutes,
+        default=0,
+        metavar="MINUTES",
+        help="where nobody has answered for so long (at once)",
+    )
+    _contact_action(kinds, "list", "list contacts, in the order in which they are told")
+    for name, summary in (
+        ("test", "tell one that this is a test"),
+        ("remove", "remove one with all that waits for it"),
+    ):
+        _contact_action(kinds, name, summary).add_argument("id", type=_number)
+
+
+def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
+    parser = command(kinds, name, ("cli.hub.contact", name), summary)
+    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_listing(parser)
+    return parser
+
+
+def _add_sos(actions: Subparsers) -> None:
+    sos = command(actions, "sos", None, "SOS of the workspace's kits").add_subparsers(
+        metavar="ACTION"
+    )
+    listed = _sos_action(sos, "list", "list them, the last first")
+    listed.add_argument("--state", choices=("open", "seen", "closed"))
+    listed.add_argument("--limit", type=int, default=50)
+    one = _sos_action(sos, "show", "show one with its timeline")
+    one.add_argument("id", type=_number)
+    one.set_defaults(carry_out=("cli.hub.sos", "show_named"))
+    for name, summary, text in (
+        ("acknowledge", "answer one: its kit is told who did, and repeats it no more", "note"),
+        ("close", "close one, with a reason", "reason"),
+        ("note", "write down what happens", "text"),
+        ("answer", "send words down to its kit", "text"),
+    ):
+        parser = _sos_action(sos, name, summary)
+        parser.add_argument("id", type=_number)
+        parser.add_argument("text", metavar=text.upper(), nargs="?" if text == "note" else None)
+        parser.add_argument("--by", default="", help="who does (the only dispatcher)")
+
+
+def _sos_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
+    parser = command(actions, name, ("cli.hub.sos", name), summary)
+    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    _add_listing(parser)
+    return parser
+
+
+def add_push(commands: Subparsers, *, named_alone: bool) -> None:
+    push = command(commands, "push", None, "push an item to the field through a hub")
+    if named_alone:
+        return
+    kinds = push.add_subparsers(metavar="KIND", title="kinds")
+    add_item_arguments(lambda kind, summary: _add_push_kind(kinds, kind, summary))
+
+
+def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
+    parser = command(kinds, kind, ("cli.hub.push", kind), summary)
+    parser.add_argument("--hub", required=True, metavar="URL", help="such as https://hub.example")
+    parser.add_argument("--workspace", required=True, help="its number")
+    parser.add_argument("--source", required=True, help="the number of the user who sends")
+    whom = "the number of the user who gets it"
+    message = kind == "message"
+    parser.add_argument(
+        "--target", required=message, help=whom if message else f"{whom} (the whole workspace)"
+    )
+    parser.add_argument("--priority", type=int)
+    parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
+    parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
+    parser.add_argument("--username", help="for Basic; FIELDAGENT_TOKEN holds the password then")
+    parser.add_argument("--ca-file", type=Path, help="PEM file of a private authority")
+    parser.add_argument(
+        "--patience", type=float, default=300.0, help="seconds to try again for, at most (300)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.epilog = "FIELDAGENT_API_KEY and FIELDAGENT_TOKEN hold what proves who calls."
+    return parser

@@ -1,0 +1,55 @@
+"""`fieldagent hub backup|restored|migrate`: the hub's database as a whole."""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+
+from fieldagent.cli.hub.opened_store import once, show, with_store
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.records import numbering
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.schema import VERSION
+from fieldagent.hub.store.sqlite import SqliteStore
+from fieldagent.system.exit_codes import IO_FAILED, REFUSED
+from fieldagent.system.log_lines import complain
+
+POSTGRES = """fieldagent: PostgreSQL makes its own copies. With its address in DATABASE this does:
+  pg_dump --format=custom --file={file} --dbname="$DATABASE"
+and this puts it back, while no hub runs:
+  pg_restore --clean --if-exists --single-transaction --dbname="$DATABASE" {file}
+  fieldagent hub restored --database "$DATABASE"
+"""
+
+
+def backup(given: argparse.Namespace) -> int:
+    """A copy of SQLite's file, whether a hub runs or not."""
+
+    def copy(_: HubSettings, store: Store) -> int:
+        if not isinstance(store, SqliteStore):
+            print(POSTGRES.format(file=given.file), end="", file=sys.stderr)
+            return REFUSED
+        try:
+            store.back_up(given.file)
+        except FileExistsError:
+            raise Refused(f"{given.file} is there already: name another, or move it away") from None
+        except (OSError, sqlite3.Error) as error:
+            why = getattr(error, "strerror", None) or error
+            complain(f"{given.file} cannot be written: {why}")
+            return IO_FAILED
+        size = given.file.stat().st_size
+        return show(given, {"file": str(given.file), "bytes": size})
+
+    return with_store(given, copy)
+
+
+def restored(given: argparse.Namespace) -> int:
+    """The database was put back from a copy."""
+    return once(given, lambda db, now: show(given, {"devices": numbering.leave_out(db, now)}))
+
+
+def migrate(given: argparse.Namespace) -> int:
+    """Make the tables, or bring them to this version."""
+    return with_store(given, lambda _, __: show(given, {"version": VERSION}), upgrade=True)

@@ -1,0 +1,98 @@
+"""`fieldagent hub dead-letter`: what the field sent and the hub could not use."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import time
+from collections.abc import Callable, Sequence
+
+from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Row
+from fieldagent.hub.contract import Device
+from fieldagent.hub.field import dead_letters, kept_letters
+from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+
+
+def taking_dead_letters(
+    given: argparse.Namespace, change: Callable[[Db, float], tuple[Sequence[int], Row]]
+) -> int:
+    """`change` devices, and take in what they sent before: in one transaction, so once. Their
+    numbers come back, and what to show."""
+
+    def carry_out(settings: HubSettings, store: Store) -> int:
+        taking = _mobile_originated(settings, store)
+
+        def both(db: Db) -> Row:
+            devices, text = change(db, time.time())
+            for device in devices:
+                dead_letters.assign(db, device)
+            if taken := kept_letters.take_in(db, taking, devices):
+                text["deadLettersTaken"] = taken
+            return text
+
+        return show(given, store.once(both), secret_names=("hub-token", "satellite-key"))
+
+    return with_store(given, carry_out)
+
+
+def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
+    async def keys(device: Device) -> Sequence[bytes]:
+        return await store.read(lambda db: directory.mo_keys_of(db, device.id))
+
+    return MobileOriginated(
+        store,
+        clock=time.time,
+        keys=keys,
+        grace=settings.satellite_grace,
+        time_to_live=settings.item_time_to_live,
+    )
+
+
+def dead_letter_list(given: argparse.Namespace) -> int:
+    def rows(db: Db, now: float) -> int:
+        listed = dead_letters.listing(db)
+        if not given.json:
+            for row in listed:
+                row["payload"] = _as_text(row["payload"])
+        return show_list(given, listed)
+
+    return once(given, rows)
+
+
+def _as_text(payload: str) -> str:
+    """A message as people read it, where it is text; the beginning of it."""
+    body = base64.b64decode(payload)
+    text = body.decode("ascii", "replace")
+    return (text if text.isprintable() and "\ufffd" not in text else f"hex {body.hex()}")[:40]
+
+
+def dead_letter_replay(given: argparse.Namespace) -> int:
+    def all_of_them(settings: HubSettings, store: Store) -> int:
+        taking = _mobile_originated(settings, store)
+        taken = store.once(
+            lambda db: kept_letters.take_in(db, taking, dead_letters.devices_with(db))
+        )
+        return show(given, {"deadLettersTaken": taken})
+
+    return with_store(given, all_of_them)
+
+
+def dead_letter_assign(given: argparse.Namespace) -> int:
+    def find(db: Db, now: float) -> tuple[list[int], Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        return [device], {"id": device}
+
+    return taking_dead_letters(given, find)
+
+
+def dead_letter_remove(given: argparse.Namespace) -> int:
+    def drop(db: Db, now: float) -> int:
+        dead_letters.discard(db, given.id, now=now)
+        return show(given, {"id": given.id, "removed": True})
+
+    return once(given, drop)

@@ -1,0 +1,45 @@
+"""`fieldagent hub user|device|workspace delete`: for good, once it was said what goes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import suppress
+
+from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.hub.access import subject
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration import deletion
+from fieldagent.hub.administration.deletion import Pause
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Store
+from fieldagent.system.exit_codes import REFUSED
+
+
+def delete(given: argparse.Namespace) -> int:
+    def carry_out(_: HubSettings, store: Store) -> int:
+        found = store.once(
+            lambda db: subject.find(db, given.what, getattr(given, "workspace", ""), given.named)
+        )
+        plan = store.once(lambda db: deletion.plan(db, found))
+        if not given.yes:
+            show(given, {**plan, "deleted": False})
+            print("Nothing is deleted yet: say so with --yes.", file=sys.stderr)
+            return REFUSED
+        _delete(store, found)
+        return show(given, {**plan, "deleted": True})
+
+    return with_store(given, carry_out)
+
+
+def _delete(store: Store, found: Subject) -> None:
+    linked = store.once(lambda db: deletion.begin(db, found, time.time()))
+    steps, result = deletion.steps(found, linked, time.time), None
+    with suppress(StopIteration):
+        while True:
+            step = steps.send(result)
+            if isinstance(step, Pause):
+                time.sleep(step.seconds)
+            else:
+                result = store.once(step)

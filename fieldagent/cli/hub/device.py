@@ -1,0 +1,232 @@
+"""`fieldagent hub device`: agents in the field, and what a kit needs to reach the hub."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from fieldagent.cli.ask_password import ask_password
+from fieldagent.cli.hub.dead_letters import taking_dead_letters
+from fieldagent.cli.hub.opened_store import once, show, show_list
+from fieldagent.cli.qr_code import show_qr_code
+from fieldagent.hub.access import directory, imei_claims, imeis, secret
+from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.operator.known import operators
+from fieldagent.hub.records import operator_trouble
+from fieldagent.hub.settings import load
+from fieldagent.hub.store.contract import Db
+from fieldagent.kit import cloud_init
+from fieldagent.kit.cloud_init import Unfit
+from fieldagent.kit.provision import card_text, write_card
+from fieldagent.system.exit_codes import OK, REFUSED, USAGE
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import reason_of
+
+REASON_SHOWN = 60
+"""Characters of what --json tells whole."""
+
+
+def device_add(given: argparse.Namespace) -> int:
+    try:
+        beside = _beside(given)
+        _check_operator(given)
+    except (Unfit, OSError) as wrong:
+        complain(f"no device was added: {reason_of(wrong)}")
+        return REFUSED
+
+    def add(db: Db, now: float) -> tuple[list[int], Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        air_key = secret.new_air_key() if given.tagged else None
+        id_, token = directory.add_device(
+            db,
+            workspace,
+            directory.member_of(db, workspace, given.user),
+            given.name,
+            imei=given.imei,
+            operator=given.operator,
+            air_key=air_key,
+            credits_per_day=given.credits_per_day,
+            sos_reserve=given.sos_reserve,
+            relay=given.relay,
+            now=now,
+        )
+        text: Row = {"id": id_, "hub-token": token}
+        if air_key is not None:
+            text["satellite-key"] = air_key.hex()
+        if given.card is not None or given.qr:
+            settings.append(_settings(given.address, text))
+        if given.card is not None:
+            text["card"] = _put_on(given.card, settings[-1], beside)
+            if beside:
+                text["cloudInit"] = ", ".join(beside)
+        return [id_], text
+
+    settings: list[str] = []
+    code = taking_dead_letters(given, add)
+    if given.qr and code == OK and not given.json:
+        show_qr_code(settings[-1])
+    return code
+
+
+def _check_operator(given: argparse.Namespace) -> None:
+    """Raises Unfit where no operator has that name."""
+    try:
+        own = load(given.config, given.database).operators
+    except InvalidSettings:
+        return  # which is told where the database is opened
+    if given.operator is not None and given.operator not in operators(own):
+        raise Unfit(f"there is no operator {given.operator!r}: {', '.join(operators(own))}")
+
+
+def _settings(address: str | None, told: Row) -> str:
+    """Of its kit."""
+    if address is None:
+        raise Refused("--address is missing: the https:// address that the kit calls")
+    secrets = [(name, str(told[name])) for name in ("hub-token", "satellite-key") if name in told]
+    try:
+        return card_text([("hub-address", address), *secrets])
+    except InvalidSettings as wrong:
+        raise Refused("; ".join(wrong.faults)) from None
+
+
+def _beside(given: argparse.Namespace) -> Mapping[str, str]:
+    """cloud-init's files, where they are wished for. Raises Unfit, OSError."""
+    if not (given.hostname or given.ssh_key or given.wifi):
+        return {}
+    if given.card is None:
+        raise Unfit("--card is missing: the card's boot partition, for cloud-init's files")
+    keys = [key for file in given.ssh_key for key in cloud_init.public_keys(file)]
+    user = cloud_init.user_data(given.hostname or given.name, given.login, keys)
+    network = None
+    if given.wifi:
+        password = ask_password(f"Password of {escaped(given.wifi)}, empty for an open Wi-Fi")
+        network = cloud_init.network_config(given.wifi, password, given.country)
+    return cloud_init.texts(user, network)
+
+
+def _put_on(folder: Path, settings: str, beside: Mapping[str, str]) -> str:
+    """Within the transaction: a device whose card could not be written is not there either."""
+    try:
+        cloud_init.write(folder, beside)
+        return str(write_card(folder, settings))
+    except OSError as error:
+        raise Refused(f"the card cannot be written: {reason_of(error)}") from None
+
+
+def device_retry(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        return show(given, {"id": device, "messages": operator_trouble.call_again(db, device)})
+
+    return once(given, change)
+
+
+def device_contested(given: argparse.Namespace) -> int:
+    return once(given, lambda db, now: show_list(given, imei_claims.listing(db)))
+
+
+def device_imei(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
+        device = directory.device_named(
+            db, directory.workspace_of(db, given.workspace), given.device
+        )
+        if given.take:
+            imeis.take_imei(db, given.imei, device, now=now)
+        imeis.set_imei(db, device, given.imei, now=now)
+        return [device], {"id": device, "imei": given.imei}
+
+    return taking_dead_letters(given, change)
+
+
+def device_rename(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        directory.rename_device(db, device, given.name, now=now)
+        return show(given, {"id": device, "name": given.name})
+
+    return once(given, change)
+
+
+def device_key(given: argparse.Namespace) -> int:
+    """A new one, the one that the kit has (read, never an argument), or none."""
+    key = None if given.remove else _given_key() if given.given else secret.new_air_key()
+
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
+        device = directory.device_named(
+            db, directory.workspace_of(db, given.workspace), given.device
+        )
+        directory.set_air_key(db, device, key, now=now)
+        text: Row = {"id": device, "tagged": key is not None}
+        if key is not None and not given.given:
+            text["satellite-key"] = key.hex()
+        return [device], text
+
+    return taking_dead_letters(given, change)
+
+
+def _given_key() -> bytes:
+    asked = getpass.getpass("satellite-key: ") if sys.stdin.isatty() else sys.stdin.readline()
+    try:
+        key = bytes.fromhex(asked.strip())
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        complain("a satellite-key has 64 hexadecimal digits")
+        raise SystemExit(USAGE)
+    return key
+
+
+def device_token(given: argparse.Namespace) -> int:
+    def renew(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        token = directory.new_link_token(db, device, now=now)
+        return show(given, {"id": device, "hub-token": token}, secret_names=("hub-token",))
+
+    return once(given, renew)
+
+
+def device_relay(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        directory.set_relay(db, device, not given.off, now=now)
+        return [device], {"id": device, "relay": not given.off}
+
+    return taking_dead_letters(given, change)
+
+
+def device_list(given: argparse.Namespace) -> int:
+    def rows(db: Db, now: float) -> int:
+        listed = directory.devices(db, directory.workspace_of(db, given.workspace), now)
+        if not given.json:
+            for row in listed:
+                row |= {name: _in_short(row[name]) for name in ("lastUpdate", "settings")}
+        return show_list(given, listed)
+
+    return once(given, rows)
+
+
+def _in_short(text: str | None) -> str | None:
+    if text is None or len(text) <= REASON_SHOWN:
+        return text
+    return f"{text[:REASON_SHOWN]} …"
+
+
+def disable(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        find = directory.member_of if given.what == "member" else directory.device_named
+        id_ = find(db, workspace, given.named)
+        when = None if given.enable else now
+        devices = directory.set_disabled(db, given.what, id_, when, now=now)
+        return devices, {"id": id_, "disabled": not given.enable}
+
+    return taking_dead_letters(given, change)

@@ -1,0 +1,128 @@
+"""`fieldagent hub init`, `workspace`, `user` and `audit`: who there is, and who did what."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from fieldagent.cli.ask_password import ask_password
+from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.records import audit
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import is_postgres
+from fieldagent.system import scrypt
+
+
+def init(given: argparse.Namespace) -> int:
+    """The database, and the first workspace with an integration that may push to it."""
+
+    def make(db: Db, now: float) -> int:
+        if directory.workspaces(db):
+            raise Refused("there are workspaces already; `fieldagent hub workspace add` adds one")
+        workspace = directory.add_workspace(db, given.name, now=now)
+        member = directory.add_user(db, workspace, "push", type_="Integration", now=now)
+        _, key = credentials.add_key(db, workspace, "push", now=now)
+        _, token = credentials.add_token(db, member, "push", now=now)
+        text = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
+        return show(given, text, secret_names=("apiKey", "token"))
+
+    def use(settings: HubSettings, store: Store) -> int:
+        code = store.once(lambda db: make(db, time.time()))
+        if not is_postgres(settings.database):
+            print(f"The database is {Path(settings.database).absolute()}.", file=sys.stderr)
+        return code
+
+    return with_store(given, use, upgrade=True)
+
+
+def workspace_add(given: argparse.Namespace) -> int:
+    return once(
+        given,
+        lambda db, now: show(given, {"id": directory.add_workspace(db, given.name, now=now)}),
+    )
+
+
+def workspace_list(given: argparse.Namespace) -> int:
+    return once(given, lambda db, now: show_list(given, directory.workspaces(db)))
+
+
+def user_add(given: argparse.Namespace) -> int:
+    hashed = scrypt.hash_password(ask_password()) if given.password else None
+
+    def add(db: Db, now: float) -> int:
+        id_ = directory.add_user(
+            db,
+            directory.workspace_of(db, given.workspace),
+            given.name,
+            type_=given.type,
+            email=given.email,
+            password=hashed,
+            over_satellite=given.over_satellite,
+            now=now,
+        )
+        return show(given, {"id": id_})
+
+    return once(given, add)
+
+
+def user_join(given: argparse.Namespace) -> int:
+    def join(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        directory.join(db, workspace, given.user, over_satellite=given.over_satellite, now=now)
+        return show(given, {"id": given.user, "workspace": workspace})
+
+    return once(given, join)
+
+
+def user_leave(given: argparse.Namespace) -> int:
+    def leave(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        directory.leave(db, workspace, member, now=now)
+        return show(given, {"id": member, "workspace": workspace})
+
+    return once(given, leave)
+
+
+def user_role(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        directory.set_role(db, workspace, member, given.role, now=now)
+        return show(given, {"id": member, "role": given.role})
+
+    return once(given, change)
+
+
+def user_password(given: argparse.Namespace) -> int:
+    hashed = scrypt.hash_password(ask_password())
+
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        directory.set_password(db, member, hashed, now=now)
+        return show(given, {"id": member})
+
+    return once(given, change)
+
+
+def user_list(given: argparse.Namespace) -> int:
+    return once(
+        given,
+        lambda db, now: show_list(
+            given, directory.users(db, directory.workspace_of(db, given.workspace))
+        ),
+    )
+
+
+def audit_list(given: argparse.Namespace) -> int:
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace) if given.workspace else None
+        return show_list(given, audit.latest(db, given.limit, workspace))
+
+    return once(given, look)

@@ -1,0 +1,108 @@
+"""`fieldagent hub export` and `hub user export`: all that the hub holds of somebody, as files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from fieldagent import __version__
+from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.hub.access import subject
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration import export
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Store
+from fieldagent.system.exit_codes import IO_FAILED, REFUSED
+from fieldagent.system.folder import sync_folder
+from fieldagent.system.log_lines import complain
+from fieldagent.system.private import make_private_folder
+from fieldagent.system.wording import reason_of
+
+TOLD_EVERY = 10_000
+"""Items between two words on how far it is."""
+
+
+def write(given: argparse.Namespace) -> int:
+    target: Path = given.folder
+
+    def carry_out(_: HubSettings, store: Store) -> int:
+        named = given.workspace if given.what == "workspace" else given.named
+        found = store.once(lambda db: subject.find(db, given.what, given.workspace, named))
+        if target.exists():
+            complain(f"{target} is there already: name a folder that is not")
+            return REFUSED
+        made = target.with_name(f"{target.name}.unfinished")
+        try:
+            counts = _write(store, found, made)
+            made.rename(target)
+            sync_folder(target.absolute().parent)
+        except OSError as error:
+            complain(f"the export stopped: {reason_of(error)}; remove {made}, and try again")
+            return IO_FAILED
+        return show(given, {"folder": str(target), "id": found.id, "name": found.name, **counts})
+
+    return with_store(given, carry_out)
+
+
+def _write(store: Store, found: Subject, folder: Path) -> dict[str, int]:
+    """How many there are of each. Raises OSError."""
+    now = time.time()
+    make_private_folder(folder)
+    counts = {}
+    for name, listing in export.LISTINGS[found.kind].items():
+        rows = store.once(partial(listing, subject=found, now=now))
+        with _opened(folder / f"{name}.jsonl") as file:
+            counts[name] = _put(file, rows)
+    counts["items"] = _write_items(store, found, folder)
+    about = {found.kind: found.id, "name": found.name, "at": now, "fieldagent": __version__}
+    with _opened(folder / "export.json") as file:
+        _put(file, [{**about, **counts}])
+    sync_folder(folder)
+    return counts
+
+
+def _write_items(store: Store, found: Subject, folder: Path) -> int:
+    count, place, due = 0, 0, TOLD_EVERY
+    make_private_folder(folder / "data")
+    with _opened(folder / "items.jsonl") as file:
+        while True:
+            numbers, last = store.once(partial(export.item_numbers, subject=found, after=place))
+            if last is None:
+                break
+            read = store.once(partial(export.items, numbers=numbers))
+            for item in read:
+                if item.data is not None:
+                    with _opened(folder / item.row["event"]["file"]) as data:
+                        data.write(item.data)
+            count += _put(file, (item.row for item in read))
+            place = last
+            if count >= due:
+                print(f"{count} items", file=sys.stderr, flush=True)
+                due += TOLD_EVERY
+    sync_folder(folder / "data")
+    return count
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """A file for its owner alone, on disk once it is closed."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _put(file: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
+    count = 0
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        count += 1
+    return count

@@ -1,0 +1,108 @@
+"""Opens the hub's database for a command, and shows what came of it.
+
+Administration opens the database itself, whether a hub runs or not. Secrets are shown once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.settings import HubSettings, database_options, load
+from fieldagent.hub.store.contract import Db, OtherVersion, Store
+from fieldagent.hub.store.opening import is_postgres, open_store
+from fieldagent.package.writing import clock_time
+from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
+from fieldagent.system.as_owner import become_owner_of
+from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE
+from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import reason_of
+
+
+def with_store(
+    given: argparse.Namespace,
+    use: Callable[[HubSettings, Store], int],
+    *,
+    upgrade: bool = False,
+) -> int:
+    try:
+        settings = load(given.config, given.database)
+    except (InvalidSettings, OSError) as error:
+        return refuse_settings(error)
+    try:
+        if not is_postgres(settings.database):
+            become_owner_of(Path(settings.database).parent)
+        store = open_store(settings.database, database_options(settings, upgrade=upgrade))
+    except OtherVersion as error:
+        complain(str(error))
+        return NEWER
+    except (StoreUnavailable, StoreFailed) as error:
+        complain(str(error))
+        return IO_FAILED if isinstance(error, StoreFailed) else UNAVAILABLE
+    except OSError as error:
+        complain(reason_of(error))
+        return IO_FAILED
+    try:
+        return use(settings, store)
+    except Refused as refused:
+        complain(escaped(str(refused)))
+        return REFUSED
+    except NOT_STORED as error:
+        complain(str(error))
+        return IO_FAILED
+    finally:
+        store.close()
+
+
+def once(
+    given: argparse.Namespace, operation: Callable[[Db, float], int], *, upgrade: bool = False
+) -> int:
+    def use(_: HubSettings, store: Store) -> int:
+        return store.once(lambda db: operation(db, time.time()))
+
+    return with_store(given, use, upgrade=upgrade)
+
+
+def show(
+    given: argparse.Namespace, told: Mapping[str, Any], *, secret_names: Sequence[str] = ()
+) -> int:
+    if given.json:
+        print(json.dumps(told))
+        return OK
+    for name, value in told.items():
+        print(f"{name}: {escaped(str(value))}")
+    if any(name in told for name in secret_names):
+        print("Keep what is secret of this now: it is not shown again.", file=sys.stderr)
+    return OK
+
+
+def show_list(given: argparse.Namespace, rows: Sequence[Row]) -> int:
+    if given.json:
+        print(json.dumps(rows))
+        return OK
+    if not rows:
+        print("none")
+        return OK
+    table = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    for line in table:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
+    return OK
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return clock_time(value)
+    return "-" if value in (None, "") else escaped(str(value))

@@ -1,0 +1,176 @@
+"""`fieldagent push`: an item to the field through a hub's push API. Without trio.
+
+A push that got no answer is sent again under the same Idempotency-Key, so that it counts once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
+from fieldagent.http import tls
+from fieldagent.http.date import read_delay
+from fieldagent.http.exchange import RawAnswer, exchange
+from fieldagent.kit.local_http import CallFailed, explain, report, show
+from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
+from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.wording import counted, reason_of
+
+TIMEOUT = 30.0
+"""Seconds for one attempt."""
+PAUSE = 5.0
+"""Seconds before another, where the hub does not say how many."""
+
+
+def message(given: argparse.Namespace) -> int:
+    return _push(given, message_of)
+
+
+def location(given: argparse.Namespace) -> int:
+    return _push(given, location_of)
+
+
+def waypoint(given: argparse.Namespace) -> int:
+    return _push(given, waypoint_of)
+
+
+def data(given: argparse.Namespace) -> int:
+    return _push(given, data_of)
+
+
+def _push(
+    given: argparse.Namespace,
+    item_of: Callable[[argparse.Namespace], dict[str, Any]],
+) -> int:
+    try:
+        body = {
+            "sourceUserId": given.source,
+            "workspaceId": given.workspace,
+            "targetUserId": given.target,
+            **item_of(given),
+            "priority": given.priority,
+            "collapseKey": given.collapse_key,
+            "timeToLive": given.time_to_live,
+        }
+        content = json.dumps({name: value for name, value in body.items() if value is not None})
+        headers = _headers(given)
+        attempts, location = _send_until_accepted(given, content.encode(), headers)
+    except CallFailed as failed:
+        return report(failed)
+    told = {
+        "accepted": True,
+        "attempts": attempts,
+        "idempotencyKey": headers["Idempotency-Key"],
+        "location": location,
+    }
+    show(given, told, "accepted")
+    return OK
+
+
+def _headers(given: argparse.Namespace) -> dict[str, str]:
+    try:
+        key, token = os.environ["FIELDAGENT_API_KEY"], os.environ["FIELDAGENT_TOKEN"]
+    except KeyError as missing:
+        raise CallFailed(
+            f"set {missing.args[0]} in the environment; `fieldagent hub key add` and `hub token"
+            " add` make what belongs there",
+            USAGE,
+        ) from None
+    authorization = f"Bearer {token}"
+    if given.username is not None:
+        pair = base64.b64encode(f"{given.username}:{token}".encode()).decode()
+        authorization = f"Basic {pair}"
+    return {
+        "Content-Type": "application/json",
+        "x-api-key": key,
+        "Authorization": authorization,
+        "Idempotency-Key": str(uuid.uuid4()),
+    }
+
+
+class _Trouble(Exception):
+    """An attempt in vain, after which another may succeed."""
+
+    def __init__(self, why: str, wait: float | None = None) -> None:
+        super().__init__(why)
+        self.wait = PAUSE if wait is None else wait
+
+
+def _send_until_accepted(
+    given: argparse.Namespace, body: bytes, headers: dict[str, str]
+) -> tuple[int, str | None]:
+    """Try again while the hub asks for it or cannot be reached, as long as there is patience: how
+    many attempts it took, and where the hub tells how the push stands. What is wrong is said once;
+    after that attempts are counted."""
+    until = time.monotonic() + given.patience
+    attempts, told = 0, ""
+    try:
+        while True:
+            attempts += 1
+            try:
+                return attempts, _attempt(given, body, headers)
+            except _Trouble as trouble:
+                why, wait = str(trouble), trouble.wait
+            if time.monotonic() + wait > until:
+                raise CallFailed(
+                    f"{why}; given up after {counted(attempts, 'attempt')}: push again later, or"
+                    " wait longer with --patience",
+                    UNAVAILABLE,
+                )
+            if why != told:
+                told = why
+                _tell(f"fieldagent: {escaped_lines(why)}; trying again in {wait:.0f} s\n")
+            elif sys.stderr.isatty():
+                _tell(f"{attempts} attempts in vain; the next in {wait:.0f} s")
+            time.sleep(wait)
+    finally:
+        _tell("")
+
+
+def _tell(line: str) -> None:
+    """A count on a terminal stands on one line, and gives way to what comes next."""
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{clear}{line}", end="", file=sys.stderr, flush=True)
+
+
+def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> str | None:
+    try:
+        answer = _post(given, body, headers)
+    except (OSError, HTTPException) as error:
+        reason = tls.fault(error, "--ca-file") or reason_of(error)
+        raise _Trouble(
+            f"no hub answers at {given.hub} ({reason}; does one"
+            " run there, and is --hub its address?)"
+        ) from None
+    if answer.status == 200:
+        return answer.headers.get("Location")
+    why = explain(answer.status, answer.body)
+    if answer.status != 429 and answer.status < 500:
+        raise CallFailed(why, REFUSED)
+    raise _Trouble(why, read_delay(answer.headers.get("Retry-After", "")))
+
+
+def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:
+    where = urlsplit(given.hub)
+    if where.scheme not in ("http", "https") or not where.hostname:
+        raise CallFailed(f"--hub must be https://HOST or https://HOST:PORT, not {given.hub}", USAGE)
+    connection: HTTPConnection
+    if where.scheme == "http":
+        connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT)
+    else:
+        try:
+            trust = tls.trust(given.ca_file)
+        except tls.UnusableTrust as unusable:
+            raise CallFailed(f"--ca-file {unusable}", USAGE) from None
+        connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT, context=trust)
+    return exchange(connection, "POST", where.path.rstrip("/") + "/api/package", body, headers)

@@ -1,0 +1,39 @@
+"""`fieldagent hub run`: the hub in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from functools import partial
+
+from fieldagent.cli.hub.opened_store import with_store
+from fieldagent.http.listeners import ListenFailed, PortTaken
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Store
+from fieldagent.store.group import StoreFailed
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.exit_codes import IO_FAILED, OK, TAKEN, UNAVAILABLE
+from fieldagent.system.log_lines import complain, emit, start_logging
+from fieldagent.wire.errors import LocalProtocolError
+
+CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILED}
+
+
+def run(given: argparse.Namespace) -> int:
+    """Until it is stopped by a signal."""
+    from fieldagent.hub import hub
+    from fieldagent.system.signals import run_heeding
+
+    start_logging(given.verbose)
+
+    def serve(settings: HubSettings, store: Store) -> int:
+        try:
+            run_heeding(partial(hub.run, settings, store, emit), signal.SIGHUP)
+        except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
+            error = first_error(group)
+            complain(str(error))
+            return_code.append(CODES.get(type(error), UNAVAILABLE))
+        return return_code[0] if return_code else OK
+
+    return_code: list[int] = []
+    return with_store(given, serve)

@@ -1,0 +1,141 @@
+"""`fieldagent hub device set`: settings for a kit, signed by its operator, over the IP link.
+
+The hub never holds a secret key, and verifies nothing: the kit does. Without --secret-key the text
+is written to be signed wherever the key is, and the signed file is sent by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from fieldagent.agent.from_afar import NEVER
+from fieldagent.agent.settings import KEYS
+from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.records import audit, kit_report
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.minisign import NotSigned, read_signature
+from fieldagent.system.properties import WrongProperty, no_setting
+from fieldagent.system.wording import reason_of
+from fieldagent.wire.kit_note import OFFER_MAX
+from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
+
+
+class _Kit(NamedTuple):
+    workspace: int
+    device: int
+    name: str
+    kit: str
+    """What the text names it by."""
+    last: int
+    """Number of what was sent to it last."""
+
+
+def device_set(given: argparse.Namespace) -> int:
+    def carry_out(_: HubSettings, store: Store) -> int:
+        # Who signs may take their time: no transaction is open meanwhile.
+        kit = store.once(lambda db: _kit(db, given))
+        file = given.file or Path(f"device-{kit.device}.settings")
+        if given.settings:
+            _write(file, _change(kit, given.settings, time.time()))
+            if given.secret_key is None:
+                return show(given, _to_be_signed(file, given.device))
+            _sign(file, given.secret_key)
+        change = store.once(lambda db: _offer(db, _kit(db, given), file, time.time()))
+        return show(
+            given,
+            {
+                "id": kit.device,
+                "number": change.number,
+                "settings": ", ".join(name for name, _ in change.pairs),
+                "next": "`fieldagent hub device list` tells what becomes of them",
+            },
+        )
+
+    return with_store(given, carry_out)
+
+
+def _kit(db: Db, given: argparse.Namespace) -> _Kit:
+    workspace = directory.workspace_of(db, given.workspace)
+    device = directory.device_named(db, workspace, given.device)
+    ((name, kit),) = db.execute("SELECT name, link_token FROM device WHERE id = ?", device)
+    if kit is None:
+        raise Refused(f"{name} has no link token: `fieldagent hub device token {device}`")
+    return _Kit(workspace, device, name, kit, kit_report.last_number(db, device))
+
+
+def _change(kit: _Kit, settings: list[str], now: float) -> SettingsChange:
+    known = {key.name: key for key in KEYS}
+    pairs = []
+    for each in settings:
+        name, between, value = each.partition("=")
+        if not between:
+            raise Refused(f"{each!r} sets nothing: write NAME=VALUE, or NAME= to take it away")
+        if name not in known:
+            raise Refused(no_setting(name, known))
+        if name in NEVER:
+            raise Refused(f"{name} is set on the kit alone: {NEVER[name]}")
+        try:
+            known[name].read(value) if value else None
+        except WrongProperty as wrong:
+            raise Refused(f"{name} {wrong}") from None
+        pairs.append((name, value))
+    return SettingsChange(kit.name, kit.kit, max(int(now), kit.last + 1), tuple(pairs))
+
+
+def _write(file: Path, change: SettingsChange) -> None:
+    try:
+        text = change.text()
+        if len(text) > OFFER_MAX:
+            raise Refused(f"that is more than {OFFER_MAX} characters: send them in two")
+        file.write_text(text)
+    except NotAChange as wrong:
+        raise Refused(str(wrong)) from None
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
+
+
+def _to_be_signed(file: Path, device: str) -> dict[str, str]:
+    again = f"fieldagent hub device set {device} --file {file}"
+    return {
+        "file": str(file),
+        "next": f"read it, sign it with `minisign -Sm {file}`, then `{again}`",
+    }
+
+
+def _sign(file: Path, key: Path) -> None:
+    try:
+        done = subprocess.run(["minisign", "-Sm", file, "-s", key])
+    except FileNotFoundError:
+        raise Refused("minisign is not there: install it, or sign where it is") from None
+    if done.returncode:
+        raise Refused(f"nothing was sent: minisign has not signed {file}")
+
+
+def _offer(db: Db, kit: _Kit, file: Path, now: float) -> SettingsChange:
+    signed = file.with_name(f"{file.name}.minisig")
+    try:
+        text, signature = file.read_text(), signed.read_text()
+        read_signature(signature)
+        change = read_change(text)
+    except OSError as error:
+        raise Refused(
+            f"nothing was sent: {reason_of(error)}; `minisign -Sm {file}` signs it"
+        ) from None
+    except (NotSigned, NotAChange, UnicodeDecodeError) as wrong:
+        raise Refused(f"nothing was sent: {file} or its signature: {wrong}") from None
+    if change.kit != kit.kit:
+        raise Refused(f"it is for {change.device}, or for an earlier hub-token: write it anew")
+    if change.number <= kit.last:
+        raise Refused("it, or a later one, was sent already: a kit takes none twice; write it anew")
+    kit_report.offer(db, kit.device, change, signature, now)
+    names = ", ".join(name for name, _ in change.pairs)
+    text = f"{kit.device}: {names}"
+    audit.note(db, kit.workspace, audit.ADMINISTRATION, "device set", text, now)
+    return change

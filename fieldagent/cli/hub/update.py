@@ -1,0 +1,158 @@
+"""`fieldagent hub update …`: a new program for the kits, in waves, over their IP links.
+
+The hub never holds a secret key, and serves no program: whoever builds it signs it, and puts it and
+its signature where the kits can fetch them. Each kit verifies it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import time
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+
+from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.field import update_offers
+from fieldagent.hub.field.update_offers import Candidate, Planned
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.kit.update import NotTaken, fetched, order
+from fieldagent.system.minisign import NotSigned, read_signature
+from fieldagent.system.signed_release import program_of
+from fieldagent.wire.kit_note import is_address
+
+REASONS = 5
+"""Of so many kits, at most."""
+
+
+def offer(given: argparse.Namespace) -> int:
+    def carry_out(_: HubSettings, store: Store) -> int:
+        # What is fetched may take its time: no transaction is open meanwhile.
+        _check(given.version, given.url, time.time())
+        return show_list(given, store.once(lambda db: _offer(db, given, time.time())))
+
+    return with_store(given, carry_out)
+
+
+def _offer(db: Db, given: argparse.Namespace, now: float) -> Sequence[Row]:
+    workspace = directory.workspace_of(db, given.workspace)
+    if number := update_offers.under_way(db, workspace):
+        raise Refused(f"offer {number} is under way: `fieldagent hub update stop` ends it")
+    planned = _planned(_named(db, workspace, given.devices, now), given.version, given.waves)
+    update_offers.offer(
+        db, workspace, given.version, given.url, planned, within=60.0 * given.within, now=now
+    )
+    return update_offers.kits(db, workspace, None)
+
+
+def _check(version: str, url: str, now: float) -> None:
+    """Raise Refused for what no kit would take, before any is asked."""
+    if not is_address(url):
+        raise Refused(f"{url!r} is no https:// or http:// address that kits can fetch it from")
+    try:
+        found = _version_in(fetched(url))
+        signature = read_signature(fetched(f"{url}.minisig").decode())
+        release = program_of(signature.comment, now)
+    except (NotTaken, NotSigned, UnicodeDecodeError) as wrong:
+        text = f"nothing was offered: {wrong}; `build/sign FILE` signs it, serve both"
+        raise Refused(text) from None
+    if found != version:
+        raise Refused(f"nothing was offered: {url} is {found or 'no fieldagent'}, not {version}")
+    if release.version != version:
+        raise Refused(f"nothing was offered: {url} was signed as {release.version}, not {version}")
+
+
+def _version_in(program: bytes) -> str:
+    """Of a zipapp, without running it; empty where it is none of ours."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(program)) as archive:
+            text = archive.read("fieldagent/__init__.py").decode()
+    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, NotImplementedError):
+        return ""
+    found = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _named(db: Db, workspace: int, devices: str, now: float) -> Sequence[Candidate]:
+    """In the order in which they are named."""
+    kits = update_offers.candidates(db, workspace, now)
+    if devices == "all":
+        return kits
+    by_number = {kit.device: kit for kit in kits}
+    named = dict.fromkeys(
+        directory.device_named(db, workspace, each) for each in devices.split(",")
+    )
+    return [by_number[device] for device in named]
+
+
+def _planned(
+    kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
+) -> Sequence[Planned]:
+    """Raises Refused."""
+    beside = {kit: found for kit in kits if (found := _beside(kit, version))}
+    left = [kit.device for kit in kits if kit not in beside]
+    if not left:
+        why = "; ".join(f"{kit.name}: {found.why}" for kit, found in [*beside.items()][:REASONS])
+        raise Refused(f"nothing was offered, as no kit would take it: {why or 'there is none'}")
+    devices = iter(left)
+    told = [
+        Planned(device, wave, "planned")
+        for wave, size in enumerate(waves, 1)
+        for device in islice(devices, size)
+    ]
+    if len(told) < len(left):
+        text = f"nothing was offered: the waves hold {len(told)} of {len(left)} kits"
+        raise Refused(f"{text}; end with all, as in --waves 1,10,all")
+    return [*told, *beside.values()]
+
+
+def _beside(kit: Candidate, version: str) -> Planned | None:
+    """One that is not told."""
+    if why := update_offers.cannot(kit):
+        return Planned(kit.device, 0, "left out", why)
+    if kit.version == version:
+        return Planned(kit.device, 0, "taken", "it ran already")
+    if _is_newer(kit.version, version):
+        return Planned(kit.device, 0, "left out", f"it runs {kit.version}, which is newer")
+    return None
+
+
+def _is_newer(runs: str, version: str) -> bool:
+    """What a kit runs; it may have told anything."""
+    with suppress(NotTaken):
+        return order(runs) > order(version)
+    return False
+
+
+def list(given: argparse.Namespace) -> int:  # noqa: A001
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        return show_list(given, update_offers.listing(db, workspace, max(1, given.limit)))
+
+    return once(given, look)
+
+
+def show_kits(given: argparse.Namespace) -> int:
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        if not (found := update_offers.kits(db, workspace, given.number)):
+            raise Refused("there is no such offer: `fieldagent hub update list`")
+        return show_list(given, found)
+
+    return once(given, look)
+
+
+def stop(given: argparse.Namespace) -> int:
+    def end(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        if (number := update_offers.stop(db, workspace, now)) is None:
+            raise Refused("no update is under way: `fieldagent hub update list`")
+        return show(given, {"number": number, "next": "kits that have begun go on by themselves"})
+
+    return once(given, end)

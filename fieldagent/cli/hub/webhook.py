@@ -1,0 +1,133 @@
+"""`fieldagent hub webhook …`: where what agents send is posted to."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from fieldagent.cli.ask_password import ask_password
+from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.webhook import webhook_directory, webhooks
+from fieldagent.hub.webhook.reach import open_public
+from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.system.exit_codes import OK, REFUSED, USAGE
+from fieldagent.system.properties import WrongProperty
+from fieldagent.system.terminal import escaped
+from fieldagent.webhook.delivery import HandoverOutcome
+
+
+def add(given: argparse.Namespace) -> int:
+    try:
+        webhook = _read(given)
+    except WrongProperty as wrong:
+        print(f"fieldagent: {wrong}", file=sys.stderr)
+        return USAGE
+
+    def keep(settings: HubSettings, store: Store) -> int:
+        workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))
+        if webhook.secrets and not given.untried and not given.secret:
+            # So that the receiver can verify the test.
+            print(f"What it is sent is signed with {webhook.secrets[0]}", file=sys.stderr)
+        if not given.untried and not _try(settings, webhook):
+            print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
+            return REFUSED
+        id_ = store.once(lambda db: webhook_directory.add(db, workspace, webhook, now=time.time()))
+        text = {"id": id_, "secret": " ".join(webhook.secrets)}
+        return show(given, text, secret_names=("secret",))
+
+    return with_store(given, keep)
+
+
+def _read(given: argparse.Namespace) -> Webhook:
+    """Raises WrongProperty."""
+    headers = {}
+    for header in given.header:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip() or not header.isprintable():
+            raise WrongProperty(f"--header must be NAME:VALUE, not {header!r}")
+        headers[name.strip()] = value.strip()
+    return webhook_directory.new(
+        given.url,
+        " ".join(given.secret),
+        unsigned=given.unsigned,
+        username=given.username,
+        password=ask_password() if given.username is not None else None,
+        headers=headers,
+        after=given.after,
+        batch=given.batch,
+    )
+
+
+def _try(settings: HubSettings, webhook: Webhook) -> bool:
+    import trio
+
+    open_stream = open_public(settings.webhook_allow)
+
+    async def call() -> bool:
+        result = await webhooks.test_call(webhook, clock=time.time, open_stream=open_stream)
+        if result.outcome is HandoverOutcome.HANDED:
+            print(f"{webhook.url} took the test message", file=sys.stderr)
+            return True
+        print(f"fieldagent: {webhook.url}: {escaped(result.reason)}", file=sys.stderr)
+        return False
+
+    return trio.run(call)
+
+
+def test(given: argparse.Namespace) -> int:
+    def call(settings: HubSettings, store: Store) -> int:
+        webhook = store.once(
+            lambda db: webhook_directory.named(
+                db, directory.workspace_of(db, given.workspace), given.id
+            )
+        )
+        return OK if _try(settings, webhook) else REFUSED
+
+    return with_store(given, call)
+
+
+def list(given: argparse.Namespace) -> int:  # noqa: A001
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        return show_list(given, webhook_directory.listing(db, workspace))
+
+    return once(given, look)
+
+
+def enable(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        webhook_directory.enable(db, workspace, given.id, now=now)
+        return show(given, {"id": given.id, "enabled": True})
+
+    return once(given, change)
+
+
+def remove(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        webhook_directory.remove(db, workspace, given.id, now=now)
+        return show(given, {"id": given.id, "removed": True})
+
+    return once(given, change)
+
+
+def dead(given: argparse.Namespace) -> int:
+    def look(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        return show_list(given, webhook_directory.dead_letters(db, workspace))
+
+    return once(given, look)
+
+
+def replay(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        count = webhook_directory.replay(db, workspace, given.request_id, now=now)
+        return show(given, {"replayed": count})
+
+    return once(given, change)

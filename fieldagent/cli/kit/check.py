@@ -1,0 +1,314 @@
+"""`fieldagent check`: whether the agent could work here, and what to mend if it could not."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import pwd
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fieldagent.agent.channels.healing_steps import check_step
+from fieldagent.agent.channels.serial_check import check_serial_port
+from fieldagent.agent.mesh import troubles
+from fieldagent.agent.mesh.key_change import KeyStep, in_words
+from fieldagent.agent.network_page import files_of
+from fieldagent.agent.outbound.budget import sos_reserve
+from fieldagent.agent.radios.known import radio
+from fieldagent.agent.satellites.known import modem
+from fieldagent.agent.settings import Settings, healing_of, load, radio_place
+from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.page import map_file
+from fieldagent.page.map_file import UnusableMap
+from fieldagent.system.as_owner import become_owner_of
+from fieldagent.system.directories import is_held
+from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
+from fieldagent.system.finding import Finding
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.wording import counted, reason_of
+
+TNC_MAX = 5.0
+"""Seconds in which a KISS modem takes a connection."""
+HUB_MAX = 30.0
+"""Seconds in which the hub is to answer."""
+AGENT_MAX = 5.0
+"""Seconds in which an agent that runs is to answer."""
+
+
+def check(given: argparse.Namespace) -> int:
+    code = SETTINGS
+    try:
+        settings = load(given.config)
+    except InvalidSettings as invalid:
+        findings = [Finding(False, str(line)) for line in str(invalid).splitlines()]
+    except FileNotFoundError as error:
+        findings, code = [Finding(False, str(error))], MISSING
+    except OSError as error:
+        findings = [Finding(False, f"the settings cannot be read: {reason_of(error)}")]
+    else:
+        findings = [Finding(True, "the settings are understood"), *_as_the_agent(settings)]
+    good = all(finding.good for finding in findings)
+    if given.json:
+        print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
+    else:
+        for finding in findings:
+            mark = "ok " if finding.good else "BAD"
+            print(
+                f"{mark} {escaped_lines(finding.text)}",
+                file=sys.stdout if finding.good else sys.stderr,
+            )
+    return OK if good else code
+
+
+def _as_the_agent(settings: Settings) -> Iterator[Finding]:
+    """What the agent's user finds: root opens nothing in a folder of theirs."""
+    try:
+        become_owner_of(settings.state_directory)
+    except OSError as error:
+        yield Finding(False, reason_of(error))
+    else:
+        yield from _findings(settings)
+
+
+def _reserve(limit: int, wanted: int | None) -> Finding:
+    kept = sos_reserve(limit, wanted)
+    text = f"satellite: {kept} of {counted(limit, 'credit')} a day are kept for an SOS"
+    if not kept:
+        text += (
+            ", which is sent once and not repeated when they are spent: set satellite-sos-reserve"
+        )
+    return Finding(True, text)
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    running = _running(settings)
+    yield _state_directory(settings.state_directory)
+    yield running.finding or _api_port(settings.api_port)
+    if not (settings.satellite_port or settings.hub_address or settings.radio_port):
+        keys = "satellite-port, radio-port or hub-address"
+        yield Finding(False, f"no channel is configured: set {keys}")
+    if settings.satellite_port is not None:
+        yield from _satellite(settings, settings.satellite_port, running)
+        if settings.satellite_credits_per_day is not None:
+            yield _reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve)
+    if settings.radio_port is not None:
+        yield _radio(settings, settings.radio_port)
+        yield from _key_change(settings, running)
+        yield from _seal(settings, running)
+    yield from _healing(settings)
+    if settings.hub_address is not None:
+        yield _hub(settings, settings.hub_address)
+    if settings.inbound_hook is not None:
+        yield _command("inbound-hook", settings.inbound_hook)
+    if settings.map_file is not None:
+        yield _map(settings.map_file)
+    if settings.page_listen:
+        yield _page(settings)
+    if settings.cellular_recovery_command is not None:
+        yield _command("cellular-recovery-command", settings.cellular_recovery_command)
+    if settings.inbound_hook is None and settings.webhook_address is None:
+        yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
+
+
+def _healing(settings: Settings) -> Iterator[Finding]:
+    for healing in healing_of(settings).values():
+        for step in healing.steps:
+            if step.kind == "command" and healing.command is not None:
+                yield _command(f"{healing.channel}-recovery-command", healing.command)
+            else:
+                yield check_step(healing, step)
+
+
+class Running(NamedTuple):
+    """The agent that works with these settings at this moment, if one does."""
+
+    finding: Finding | None = None
+    """What is to be said of it; None where none runs."""
+    status: Mapping[str, Any] | None = None
+    """What it tells of itself; None where it could not be asked."""
+
+
+def _running(settings: Settings) -> Running:
+    """An agent is asked what it knows: nothing that it holds is opened beside it."""
+    port, held = settings.api_port, is_held(settings.state_directory)
+    try:
+        status = call(port, "GET", "/api/status", timeout=AGENT_MAX).body if port else None
+        version = status["version"] if status else ""
+    except (CallFailed, TypeError, KeyError):
+        status, version = None, ""
+    if status is not None and held is False:
+        another = (
+            f"port {port} is taken by an agent with another state-directory: stop that, or set"
+        )
+        return Running(Finding(False, f"{another} api-port"), status)
+    if status is not None:
+        text = f"fieldagent {version} runs and answers on port {port}"
+        return Running(Finding(True, text), status)
+    if held:
+        where = f"an agent runs in {settings.state_directory}"
+        if port == 0:
+            return Running(Finding(True, f"{where}; with api-port=0 only its log tells its port"))
+        mend = "was api-port changed since it began? Restart it"
+        return Running(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
+    return Running()
+
+
+def _map(path: Path) -> Finding:
+    try:
+        found = map_file.about(path)
+    except UnusableMap as unusable:
+        return Finding(False, str(unusable))
+    return Finding(True, f"{path} has a map, zoom {found.lowest} to {found.highest}")
+
+
+def _page(settings: Settings) -> Finding:
+    pass_phrase = files_of(settings).pass_phrase
+    try:
+        is_set = pass_phrase.exists()
+    except OSError as error:
+        return Finding(False, f"{reason_of(error)}: it is the agent's, and so is all around it")
+    if not is_set:
+        text = "page-listen is set, and no pass phrase: `fieldagent page --set` sets one"
+        return Finding(False, text)
+    return Finding(True, "people of page-listen may sign in to the page: `fieldagent page`")
+
+
+def _state_directory(directory: Path) -> Finding:
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Finding(False, _not_writable(directory, existing))
+    free = shutil.disk_usage(existing).free
+    if free < 20_000_000:
+        return Finding(False, f"{existing} has {free // 1000} kB left: the journal needs 20 MB")
+    return Finding(True, f"the journal can be written in {directory}")
+
+
+def _not_writable(directory: Path, existing: Path) -> str:
+    me = _user(os.geteuid())
+    if existing != directory:
+        make = f"sudo install --directory --owner={me} --mode=0700 {directory}"
+        return (
+            f"{directory} is not there, and {me} may not make it: `{make}`, or set state-directory"
+        )
+    owner = existing.stat().st_uid
+    mend = f"run this as user {owner}" if owner != os.geteuid() else f"`chmod u+rwx {existing}`"
+    return f"{existing} cannot be written by {me}: {mend}, or set state-directory"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _api_port(port: int) -> Finding:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                what = "something else than an agent listens there; end it, or set api-port"
+                return Finding(False, f"port {port} is taken: {what}")
+            return Finding(False, f"port {port} cannot be used: {error.strerror}")
+    return Finding(True, f"port {port} is free for the local API")
+
+
+def _satellite(settings: Settings, port: str, running: Running) -> Iterator[Finding]:
+    if running.status is not None:
+        yield _as_the_agent_sees_it(port, running.status["channels"]["Satellite"])
+    elif running.finding is not None:
+        yield Finding(True, f"{port} is the agent's that runs: it is not opened beside it")
+    else:
+        present = check_serial_port(Path(port))
+        yield present
+        if present.good:
+            yield from modem(settings.satellite_modem).check(port, settings.satellite_baud)
+
+
+def _as_the_agent_sees_it(port: str, channel: Mapping[str, Any]) -> Finding:
+    if not channel["configured"]:
+        return Finding(False, f"the agent that runs does not know of {port}: restart it")
+    bad = channel["state"] in ("absent", "fault")
+    what = f"modem {channel['imei']}" if "imei" in channel else "the modem"
+    why = f" ({channel['reason']})" if channel["reason"] else ""
+    bars = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
+    text = f"{port}: the agent that runs says of {what}: {channel['state']}{why}, signal {bars}"
+    return Finding(not bad, text)
+
+
+def _radio(settings: Settings, port: str) -> Finding:
+    kind = radio(settings.radio_protocol)
+    if kind.check is None:
+        return check_serial_port(Path(port))
+    return kind.check(radio_place(settings))
+
+
+def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
+    """At which step it is, and, from the agent that runs, who sends with which key."""
+    step = KeyStep.of(settings.radio_key, settings.radio_key_next)
+    if running.status is None:
+        change: Mapping[str, Any] = {"step": step, "old": [], "new": []}
+    else:
+        radio = running.status["channels"]["Radio"]
+        change = radio.get("keyChange") or {"step": KeyStep.NONE}
+    if change["step"] != step:
+        yield Finding(False, "radio-key was changed since the agent began: restart it")
+    elif step is not KeyStep.NONE:
+        yield Finding(True, in_words(step, change["old"], change["new"]))
+
+
+def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
+    """Whether strangers can read what is sent, and whether all of the group keep to the same."""
+    seals = settings.radio_seal == "on"
+    if seals:
+        yield Finding(True, "radio-seal=on: only who has radio-key can read what this kit sends")
+    if running.status is not None:
+        radio = running.status["channels"]["Radio"]
+        for trouble in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
+            if count := radio.get(trouble.member):
+                yield Finding(True, f"since the agent began {troubles.in_words(trouble, count)}")
+
+
+def _hub(settings: Settings, address: str) -> Finding:
+    """A WebSocket over the interface that the link takes, which ends no link."""
+    import trio
+
+    from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, probe
+
+    token, interface = settings.hub_token or "", settings.cellular_interface
+    hub = HubAddress(address, token, settings.hub_ca_file, interface)
+
+    async def ask() -> str:
+        with trio.move_on_after(HUB_MAX):
+            try:
+                await probe(hub)
+            except Unreachable as trouble:
+                return trouble.reason
+            return ""
+        return f"it does not answer within {HUB_MAX:g} s"
+
+    if trouble := trio.run(ask):
+        return Finding(False, f"{address}: {trouble}")
+    over = f" over {interface}" if interface else ""
+    return Finding(True, f"{address} takes a WebSocket{over} and knows the token")
+
+
+def _command(name: str, command: str) -> Finding:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return Finding(False, f"{name} is no shell command line: {error}")
+    program = next((word for word in words if "=" not in word), "")
+    if "/" in program and not os.access(program, os.X_OK):
+        return Finding(False, f"{name}: {program} is not there or not executable")
+    return Finding(True, f"{name} runs {program}")

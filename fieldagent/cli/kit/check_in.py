@@ -1,0 +1,38 @@
+"""`fieldagent checkin`: the hub raises the alarm where nothing comes from this kit."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fieldagent.cli.kit.send import finish
+from fieldagent.kit.local_http import CallFailed, call, report
+from fieldagent.package.writing import clock_time, minutes_in_words
+
+
+def check_in(given: argparse.Namespace) -> int:
+    try:
+        if given.done:
+            return finish(given, call(given.port, "DELETE", "/api/check-in").body)
+        asked = {"within": int(given.within)}
+        return finish(given, call(given.port, "POST", "/api/check-in", asked).body)
+    except CallFailed as failed:
+        return report(failed)
+
+
+def check_in_line(told: dict[str, Any] | None) -> list[str]:
+    """For `fieldagent status`."""
+    if told is None:
+        return []
+    if told["within"] is None:
+        what = "the hub is told that it is done"
+    else:
+        within = minutes_in_words(told["within"])
+        what = f"the alarm is raised where the hub hears nothing for {within}"
+    if told["confirmed"] is None:
+        how = "THE HUB HAS NOT CONFIRMED IT YET"
+        if told["status"] not in (None, "Delivered"):
+            how = "IT HAS NOT REACHED THE HUB: say it again with `fieldagent checkin`"
+    else:
+        how = f"the hub has it; the next word is due by {clock_time(told['due'])}"
+    return [f"check-in of {clock_time(told['since'])}: {what}; {how}"]

@@ -1,0 +1,44 @@
+"""`fieldagent neighbours`: the stations that were heard by radio."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.package.writing import clock_time
+from fieldagent.system.exit_codes import OK
+from fieldagent.system.terminal import escaped
+
+HUB = {True: "reaches the hub", False: "reaches the hub over others", None: ""}
+
+
+def neighbours(given: argparse.Namespace) -> int:
+    try:
+        answer = call(given.port, "GET", "/api/neighbours").body
+    except CallFailed as failed:
+        return report(failed)
+    show(given, answer, "\n".join(_lines(answer)))
+    return OK
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    if answer["station"] is None:
+        return ["no radio is configured here: set radio-port and radio-station, and restart"]
+    heard = [_line(each) for each in answer["neighbours"]]
+    nobody = "nobody was heard since the agent started; `fieldagent status` shows the radio"
+    return [f"this is station {answer['station']}", *(heard or [nobody])]
+
+
+def _line(each: dict[str, Any]) -> str:
+    parts = [
+        f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}",
+        each["callsign"] or "",
+        f"heard {clock_time(each['lastHeard'])}",
+        "" if each["inEarshot"] else "not for an hour",
+        "" if each["rssi"] is None else f"{each['rssi']} dBm",
+        "" if each["snr"] is None else f"SNR {each['snr']} dB",
+        HUB[each["hub"]],
+        f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
+    ]
+    return escaped("  ".join(part for part in parts if part))

@@ -1,0 +1,70 @@
+"""`fieldagent run`: the agent in the foreground, as systemd starts it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from fieldagent.agent import agent
+from fieldagent.agent.only_one import AlreadyRunning
+from fieldagent.agent.settings import default_path, load
+from fieldagent.cli.kit.plain_run import RunArguments
+from fieldagent.http.listeners import ListenFailed, PortTaken
+from fieldagent.store.group import StoreFailed
+from fieldagent.store.trouble import Newer, Unusable
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
+from fieldagent.system.log_lines import complain, emit, refuse_settings, start_logging
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.signals import Asks, run_heeding
+
+log = logging.getLogger(__name__)
+
+
+def run(given: RunArguments) -> int:
+    start_logging(given.verbose)
+    try:
+        settings = load(given.config)
+    except (InvalidSettings, OSError) as error:
+        code = refuse_settings(error)
+        if code == SETTINGS:
+            complain("once corrected, try `fieldagent check`")
+        return code
+    if not (settings.satellite_port or settings.radio_port or settings.hub_address):
+        keys = "satellite-port, radio-port or hub-address"
+        where = given.config or default_path()
+        log.warning("no channel is configured: set %s in %s", keys, where)
+    return ended(partial(agent.run, settings, emit), settings.state_directory)
+
+
+def ended(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
+    """Run it as the owner of its state directory, and turn what may stop an agent into a message
+    and an exit code."""
+    try:
+        if os.geteuid() == 0:
+            # The units are not root, and keep the memory.
+            from fieldagent.system.as_owner import become_owner_of
+
+            become_owner_of(state)
+        run_heeding(program)
+    except* (AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
+        error = first_error(group)
+        complain(str(error))
+        code = _code_of(error)
+    else:
+        code = OK
+    return code
+
+
+def _code_of(error: BaseException) -> int:
+    match error:
+        case Newer():
+            return NEWER
+        case StoreFailed() | Unusable():
+            return IO_FAILED
+        case PortTaken() | AlreadyRunning():
+            return TAKEN
+    return UNAVAILABLE

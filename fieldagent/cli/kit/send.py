@@ -1,0 +1,131 @@
+"""`fieldagent send`: post a Package and wait for its terminal status."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
+from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.system.exit_codes import OF_STATUS, OK
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import counted
+
+
+def message(given: argparse.Namespace) -> int:
+    return _send(given, message_of)
+
+
+def location(given: argparse.Namespace) -> int:
+    return _send(given, location_of)
+
+
+def waypoint(given: argparse.Namespace) -> int:
+    return _send(given, waypoint_of)
+
+
+def data(given: argparse.Namespace) -> int:
+    return _send(given, data_of)
+
+
+def _send(
+    given: argparse.Namespace, item_of: Callable[[argparse.Namespace], dict[str, Any]]
+) -> int:
+    try:
+        body = {
+            **item_of(given),
+            "id": given.id,
+            "channels": given.channels,
+            "priority": given.priority,
+            "collapseKey": given.collapse_key,
+            "timeToLive": given.time_to_live,
+        }
+        if given.dry_run:
+            return _estimate(given, body)
+        return finish(given, _post(given, body))
+    except CallFailed as failed:
+        return report(failed)
+
+
+def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
+    costs = call(given.port, "POST", "/api/package/cost", _present(body)).body
+    lines = [
+        f"{channel}: {counted(cost['parts'], 'part')}, {counted(cost['bytes'], 'byte')},"
+        f" {counted(cost['credits'], 'credit')}"
+        + ("" if cost["creditsLeft"] is None else f" of {cost['creditsLeft']} left today")
+        for channel, cost in costs["channels"].items()
+    ]
+    show(given, costs, "\n".join(lines) or "no channel that it names is configured")
+    return OK
+
+
+def _present(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _post(given: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
+    queued: dict[str, Any] = call(given.port, "POST", "/api/package/async", _present(body)).body
+    return queued
+
+
+def finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
+    if not given.no_wait:
+        package = _wait(given.port, package)
+    status = package["status"]
+    show(given, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
+    return OF_STATUS[status] if status else OK
+
+
+def _reasons(package: dict[str, Any]) -> str:
+    legs = package.get("channels", {}).items()
+    text = [package["reason"]] if "reason" in package else []
+    text += [f"{name}: {leg['reason']}" for name, leg in legs if leg.get("reason")]
+    if why := package.get("notOnDisk"):
+        text.append(f"not on the disk, and lost if power fails: {escaped(why)}")
+    return f" ({'; '.join(text)})" if text else ""
+
+
+def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
+    """Ask until it has ended; on a terminal, say meanwhile what the channels are doing."""
+    began = time.monotonic()
+    telling = sys.stderr.isatty()
+    pause = 0.05
+    try:
+        while package["status"] is None:
+            if telling:
+                waited = int(time.monotonic() - began)
+                print(
+                    f"\r\x1b[K{waited} s: {escaped(_doing(port))}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            time.sleep(pause)
+            pause = min(1.0, pause * 1.5)
+            package = call(port, "GET", f"/api/package/{package['id']}").body
+    except KeyboardInterrupt:
+        number = package["id"]
+        print(
+            f"\nPackage {number} stays in the queue; `fieldagent cancel {number}` withdraws it",
+            file=sys.stderr,
+        )
+        raise
+    finally:
+        if telling:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return package
+
+
+def _doing(port: int) -> str:
+    channels = call(port, "GET", "/api/status").body["channels"]
+    text = [
+        f"{name} {channel['state']}"
+        + (f", {channel['signal']} of 5 bars" if channel["signal"] is not None else "")
+        + (f" ({channel['reason']})" if channel["reason"] else "")
+        for name, channel in channels.items()
+        if channel["configured"]
+    ]
+    return "; ".join(text) or "no channel is configured"

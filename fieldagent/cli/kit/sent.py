@@ -1,0 +1,74 @@
+"""`fieldagent sent`: what was sent, the newest first, and who has it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+from urllib.parse import urlencode
+
+from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.package.writing import clock_time
+from fieldagent.system.exit_codes import OK
+from fieldagent.system.terminal import escaped
+
+PAGE = 100
+TEXT_SHOWN = 60
+"""Characters of a text; --json and `show` have more."""
+
+
+def sent(given: argparse.Namespace) -> int:
+    try:
+        packages = _packages(given)
+    except CallFailed as failed:
+        return report(failed)
+    lines = [line for package in packages for line in package_lines(package)]
+    show(given, {"packages": packages}, "\n".join(lines) or "nothing of that kind was sent yet")
+    return OK
+
+
+def _packages(given: argparse.Namespace) -> list[dict[str, Any]]:
+    asked = {"state": given.state, "kind": given.kind, "limit": min(PAGE, given.limit)}
+    query = urlencode({name: value for name, value in asked.items() if value is not None})
+    path: str | None = f"/api/packages?{query}"
+    found: list[dict[str, Any]] = []
+    while path is not None and len(found) < given.limit:
+        page = call(given.port, "GET", path).body
+        found += page["packages"]
+        path = page["next"]
+    return found[: given.limit]
+
+
+def package_lines(package: dict[str, Any]) -> list[str]:
+    alarm = "SOS " if package["sos"] else ""
+    relayed = " (a neighbour's)" if package["relayed"] else ""
+    lines = [
+        f"{package['id']:>10}  {clock_time(package['accepted'])}  {package['status'] or 'waits':<9}"
+        f"  {alarm}{package['kind']}{relayed}  {said(package)[:TEXT_SHOWN]}".rstrip()
+    ]
+    ways = [
+        f"{name} {leg['status'] or 'waits'}" + (f" ({leg['reason']})" if leg.get("reason") else "")
+        for name, leg in package["channels"].items()
+    ]
+    if package["credits"]:
+        ways.append("1 credit" if package["credits"] == 1 else f"{package['credits']:g} credits")
+    if package["receipts"]:
+        ways.append(f"has it: {holders(package['receipts'])}")
+    lines.append(f"{'':>10}  {'; '.join(ways)}")
+    return [escaped(line) for line in lines]
+
+
+def said(package: dict[str, Any]) -> str:
+    """A position, a text, or both."""
+    place = package["position"]
+    words = [] if place is None else [f"{place[0]} {place[1]}"]
+    return " ".join([*words, *filter(None, [package["text"]])])
+
+
+def holders(receipts: list[dict[str, Any]]) -> str:
+    """Return who has it, and since when."""
+    return ", ".join(f"{holder(each)} at {clock_time(each['at'])}" for each in receipts)
+
+
+def holder(receipt: dict[str, Any]) -> str:
+    who = receipt["name"] or receipt["id"]
+    return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"

@@ -1,0 +1,173 @@
+"""`fieldagent sos`: raise an SOS, add to it, answer, call it off, or take another kit's."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.package import canned
+from fieldagent.package.package import PositionSource
+from fieldagent.package.writing import clock_time
+from fieldagent.system.exit_codes import CANCELED, ERROR, OK, USAGE
+from fieldagent.system.terminal import escaped
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks how it stands."""
+ENDS = ("closed", "called off")
+
+Call = Callable[[argparse.Namespace], int]
+
+
+def sos(given: argparse.Namespace) -> int:
+    try:
+        if given.cancel:
+            return _call_off(given)
+        if given.take is not None:
+            return _take(given)
+        if given.words:
+            return _words(given)
+        if given.answer:
+            return _answer(given)
+        return _raise(given)
+    except CallFailed as failed:
+        return report(failed)
+
+
+def _raise(given: argparse.Namespace) -> int:
+    if not given.yes and not _confirmed():
+        print("fieldagent: no SOS was sent; use --yes in scripts", file=sys.stderr)
+        return USAGE
+    body: dict[str, Any] = {} if given.content is None else {"text": given.content}
+    if given.position is not None:
+        latitude, longitude = given.position
+        place = {"latitude": latitude, "longitude": longitude, "source": PositionSource.TYPED}
+        body["position"] = place
+    incident = call(given.port, "POST", "/api/sos", body).body
+    if given.no_wait:
+        show(given, incident, incident_text(incident))
+        return OK
+    return _follow(given, incident)
+
+
+def _follow(given: argparse.Namespace, incident: dict[str, Any]) -> int:
+    """Print each step of the ladder as it is reached: until it has left, or with --until-seen until
+    a person has it."""
+    told: list[dict[str, Any]] = []
+    if sys.stderr.isatty():
+        print("Ctrl-C stops waiting; the SOS goes on", file=sys.stderr)
+    while True:
+        for step in incident["steps"]:
+            if step not in told and not given.json:
+                print(escaped(f"SOS {step_text(step)}"), flush=True)
+        told = incident["steps"]
+        if incident.get("nextTry", 0) is None and _is_stuck(incident):
+            show(given, incident, "")
+            print("fieldagent: no channel goes on with it; configure one", file=sys.stderr)
+            return ERROR
+        if _is_far_enough(told, until_seen=given.until_seen):
+            if given.json:
+                show(given, incident, "")
+            return CANCELED if incident["state"] == "called off" else OK
+        time.sleep(LOOK_EVERY)
+        incident = call(given.port, "GET", "/api/sos").body["incident"]
+
+
+def _is_stuck(incident: dict[str, Any]) -> bool:
+    return incident["ended"] is None and {"raised"} == {each["state"] for each in incident["steps"]}
+
+
+def _is_far_enough(steps: list[dict[str, Any]], *, until_seen: bool) -> bool:
+    sure = {step["state"] for step in steps if not step.get("unauthenticated")}
+    enough = {"seen by", *ENDS} if until_seen else {"left", "heard by", "at the hub", *ENDS}
+    return bool(sure & enough)
+
+
+def _call_off(given: argparse.Namespace) -> int:
+    answer = call(given.port, "DELETE", "/api/sos").body
+    incident = answer["incident"]
+    if incident is None:
+        text = "no SOS of this kit is open"
+    else:
+        told = "; those who may have got it are told so" if answer["told"] else ""
+        text = f"the SOS is called off{told}"
+    show(given, answer, text)
+    return OK
+
+
+def _take(given: argparse.Namespace) -> int:
+    if given.by is None:
+        print("fieldagent: --take needs --by NAME: who has it", file=sys.stderr)
+        return USAGE
+    station, number = given.take
+    body = {"by": given.by} | ({} if given.content is None else {"text": given.content})
+    answer = call(given.port, "POST", f"/api/sos/{station}/{number}/take", body).body
+    show(given, answer, f"{given.by} has SOS {number} of kit {station}: its kit is told so")
+    return OK
+
+
+def _answer(given: argparse.Namespace) -> int:
+    """Say something to whoever has the SOS; whoever answers when none is open raises nothing."""
+    if given.content is None:
+        print("fieldagent: --answer needs words: fieldagent sos --answer yes", file=sys.stderr)
+        return USAGE
+    if not call(given.port, "GET", "/api/sos").body["active"]:
+        print("fieldagent: no SOS of this kit is open", file=sys.stderr)
+        return ERROR
+    incident = call(given.port, "POST", "/api/sos", {"text": given.content}).body
+    show(given, incident, f"added to SOS {incident['number']}: {given.content}")
+    return OK
+
+
+def _words(given: argparse.Namespace) -> int:
+    words = {
+        "raised": canned.RAISED,
+        "fromKit": canned.FROM_KIT,
+        "fromHelpers": canned.FROM_HELPERS,
+    }
+    what = ("what has happened", "what people in distress answer", "what others say to them")
+    lists = [f"{name}: {', '.join(each)}" for name, each in zip(what, words.values(), strict=True)]
+    show(given, words, "\n".join(lists))
+    return OK
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input("Send an SOS now? Type SOS to confirm: ").strip().upper() == "SOS"
+
+
+def incident_text(incident: dict[str, Any]) -> str:
+    """Return the whole ladder in one line, and when it goes again."""
+    steps = "; ".join(step_text(step) for step in incident["steps"])
+    again = incident.get("nextTry")
+    more = f"; next try {clock_time(again)}" if again else ""
+    if again is None and _is_stuck(incident):
+        more = "; no channel goes on with it"
+    return f"SOS {steps}{more}"
+
+
+def heard_text(incident: dict[str, Any]) -> str:
+    """Return another kit's incident in one line."""
+    said = "; ".join(step_text(step) for step in incident["steps"])
+    old = " (old: it may be a recording)" if incident["state"] == "old" else ""
+    begun = (
+        f"SOS {incident['number']} of {incident['name']}, raised {clock_time(incident['raised'])}"
+    )
+    words = f": {incident['text']}" if incident["text"] else ""
+    return f"{begun}{old}{words}{'; ' if said else ''}{said}"
+
+
+def step_text(step: dict[str, Any]) -> str:
+    """Return one step of the ladder in its words, such as `left by Satellite 2026-…Z`."""
+    state = step["state"]
+    if "channel" in step:
+        state += f" by {step['channel']}"
+    elif "by" in step:
+        state += f" {step['by']}" if state.endswith(" by") else f" by {step['by']}"
+    said = f': "{step["text"]}"' if step.get("text") else ""
+    doubt = " (unauthenticated)" if step.get("unauthenticated") else ""
+    return f"{state} {clock_time(step['at'])}{said}{doubt}"

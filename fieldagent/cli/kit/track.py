@@ -1,0 +1,233 @@
+"""`fieldagent track`: positions from gpsd to the agent on this machine, as any client would.
+
+Neither the one nor the other being away ends it: it says so once, and waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import field
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from fieldagent.cli.kit.track_policy import Policy, Track
+from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.package.writing import clock_time
+from fieldagent.system.exit_codes import OK, UNAVAILABLE, USAGE
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.wording import reason_of
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
+
+SILENCE = 30.0
+"""Seconds after which a gpsd that says nothing is called again; it reports each second."""
+AGAIN = 5.0
+"""Seconds between two calls of somebody who is away."""
+LOOK_EVERY = 30.0
+"""Seconds for which it is believed which channels are up."""
+DATED_FROM = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
+"""Before it there was no fieldagent: an older date is that of a receiver whose weeks ran over."""
+
+
+BATCH_DECIMALS = 5
+"""Of a degree: at most 1.1 m."""
+
+
+class Away(Exception):
+    """gpsd cannot be reached, or went away; the text is for people."""
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGINT."""
+
+
+def track(given: argparse.Namespace) -> int:
+    host, _, port = given.gpsd.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        print(f"fieldagent: --gpsd takes HOST:PORT, not {given.gpsd!r}", file=sys.stderr)
+        return USAGE
+    policy = Policy(
+        interval=given.interval,
+        moving_interval=given.moving_interval,
+        distance=given.distance,
+        satellite_factor=given.satellite_factor,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        _Tracker(given, (host.strip("[]"), int(port)), Track(policy)).run()
+    except Stopped:
+        return OK
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise Stopped
+
+
+@dataclass(slots=True)
+class _Tracker:
+    given: argparse.Namespace
+    gpsd: tuple[str, int]
+    track: Track
+    _said: dict[str, str] = field(default_factory=dict)
+    """What was last said of each, so that it is said once."""
+    _costly: bool = False
+    _looked: float = -math.inf
+    """When the agent was last asked which channels are up."""
+    _call_again: float = -math.inf
+    """When an agent that was away is to be called again."""
+
+    def run(self) -> NoReturn:
+        while True:
+            try:
+                for fix in self._fixes():
+                    self._take(fix)
+            except Away as away:
+                self._say("gpsd", str(away))
+            time.sleep(AGAIN)
+
+    def _fixes(self) -> Iterator[Fix]:
+        """Those that gpsd reports, until it goes away."""
+        where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
+        try:
+            with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
+                self._said.pop("line", None)
+                line.sendall(WATCH)
+                for text in _lines(line):
+                    yield from self._read(text, where)
+        except TimeoutError:
+            raise Away(f"{where} says nothing: is a receiver plugged in? calling again") from None
+        except (OSError, UnicodeError) as error:
+            raise Away(
+                f"{where} cannot be reached ({reason_of(error)}): start it; calling again"
+            ) from None
+        raise Away(f"{where} ended the connection; calling again")
+
+    def _read(self, text: bytes, where: str) -> Iterator[Fix]:
+        try:
+            report = read_line(text)
+        except RemoteProtocolError as error:
+            # Once a connection: each of them may be another one.
+            if "line" not in self._said:
+                self._say("line", f"{where} wrote what is not understood, and is left out: {error}")
+            return
+        if isinstance(report, NoFix):
+            self._say("gpsd", f"{where} has no fix yet: the antenna needs to see the sky")
+        elif isinstance(report, Fix):
+            self._say("gpsd", f"{where} knows the position")
+            yield report
+
+    def _take(self, fix: Fix) -> None:
+        self.track.see(fix)
+        # While the agent is away fixes are read on: those that pile up unread would be old ones.
+        if time.monotonic() < self._call_again:
+            return
+        try:
+            if self.track.due(costly=False) and (
+                self.given.batch is not None or self.track.due(costly=self._look_at_cost())
+            ):
+                self._post(fix)
+        except CallFailed as failed:
+            self._say("agent", str(failed))
+            self._call_again = time.monotonic() + AGAIN
+
+    def _post(self, fix: Fix) -> None:
+        body = self._body(fix)
+        try:
+            answer = call(self.given.port, "POST", "/api/package/async", body).body
+        except CallFailed as failed:
+            if failed.code == UNAVAILABLE:
+                raise
+            # The same would be refused again at once.
+            self._say("agent", f"a position was refused: {failed}")
+            self.track.posted()
+            return
+        told = f"{clock_time(fix.time)}  {fix.latitude:.6f} {fix.longitude:.6f}"
+        text = f"{told}  Package {_member(answer, 'id')}"
+        self.track.posted()
+        self._said.pop("agent", None)
+        shown = {**answer, "location": body["location"]}
+        print(json.dumps(shown) if self.given.json else escaped_lines(text), flush=True)
+
+    def _look_at_cost(self) -> bool:
+        """Whether, of the channels that may be used, nothing but satellite is up."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_EVERY:
+            channels = _member(call(self.given.port, "GET", "/api/status").body, "channels")
+            up = {name for name, channel in channels.items() if _is_up(channel)}
+            self._costly = up & set(self.given.channels or up) == {"Satellite"}
+            self._looked = now
+        return self._costly
+
+    def _body(self, fix: Fix) -> dict[str, Any]:
+        # The agent dates what has no date, and is right to the second.
+        dated = fix.time >= DATED_FROM
+        if self.given.batch is not None:
+            return self._batched(fix, dated)
+        location = {
+            "latitude": fix.latitude,
+            "longitude": fix.longitude,
+            "timestamp": _iso(fix.time) if dated else None,
+            "altitude": fix.altitude,
+            "speedOverGround": fix.speed,
+            "courseOverGround": fix.course,
+        }
+        how = {"collapseKey": self.given.collapse_key}
+        return _present({"location": _present(location), **how, **self._terms()})
+
+    def _batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
+        """All are kept, and tell time and place alone, so that many share a message as a track
+        (docs/on-air.md)."""
+        location = {
+            "latitude": round(fix.latitude, BATCH_DECIMALS),
+            "longitude": round(fix.longitude, BATCH_DECIMALS),
+            "timestamp": _iso(fix.time) if dated else None,
+        }
+        how = {"gather": self.given.batch}
+        return _present({"location": _present(location), **how, **self._terms()})
+
+    def _terms(self) -> dict[str, Any]:
+        return {"channels": self.given.channels, "timeToLive": self.given.time_to_live}
+
+    def _say(self, whom: str, what: str) -> None:
+        if self._said.get(whom) != what:
+            self._said[whom] = what
+            print(f"fieldagent: {escaped_lines(what)}", file=sys.stderr, flush=True)
+
+
+def _member(answer: Any, name: str) -> Any:
+    if not isinstance(answer, dict) or name not in answer:
+        raise CallFailed(
+            f"what answers there is no fieldagent: it tells no {name!r}; name its port with --port",
+            UNAVAILABLE,
+        )
+    return answer[name]
+
+
+def _present(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _iso(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _is_up(channel: dict[str, Any]) -> bool:
+    return channel["configured"] and channel["state"] in ("ready", "busy")
+
+
+def _lines(line: socket.socket) -> Iterator[bytes]:
+    """Lines as they come. One that is too long is dropped."""
+    rest = b""
+    while data := line.recv(4096):
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (text for text in whole if text.strip() and len(text) <= LINE_BYTES)
+        rest = rest[: LINE_BYTES + 1]

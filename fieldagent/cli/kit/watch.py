@@ -1,0 +1,266 @@
+"""`fieldagent cancel`, `queue`, `status` and `inbound`: what waits, how it goes, what came."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from fieldagent.cli.kit.check_in import check_in_line
+from fieldagent.cli.kit.sent import TEXT_SHOWN, holders, said
+from fieldagent.cli.kit.sos import heard_text, incident_text
+from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.package.writing import clock_time
+from fieldagent.system.exit_codes import OK, USAGE
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import counted
+
+LETTER_SHOWN = 160
+"""Characters of a message that cannot be read; --json shows all."""
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def _calls(command: Command) -> Command:
+    @wraps(command)
+    def reported(given: argparse.Namespace) -> int:
+        try:
+            return command(given)
+        except CallFailed as failed:
+            return report(failed)
+
+    return reported
+
+
+def _query(given: argparse.Namespace) -> str:
+    return f"?channel={given.channel}" if given.channel else ""
+
+
+@_calls
+def cancel(given: argparse.Namespace) -> int:
+    path = f"/api/package/{given.id}/cancel{_query(given)}"
+    package = call(given.port, "POST", path).body
+    status = package["status"] or "still queued on its other channels"
+    show(given, package, f"Package {given.id}: {status}")
+    return OK
+
+
+@_calls
+def show_package(given: argparse.Namespace) -> int:
+    package = call(given.port, "GET", f"/api/package/{given.id}").body
+    status = package["status"] or "queued"
+    late = ", and reached its addressee all the same" if package["late"] else ""
+    lines = [f"Package {package['id']}: {status}{late}"]
+    if "kind" in package:
+        alarm = "SOS " if package["sos"] else ""
+        lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}".rstrip()))
+    if package["receipts"]:
+        lines.append(escaped(f"has it: {holders(package['receipts'])}"))
+    if package["lacking"]:
+        lines.append(f"heard within the hour, and has not: {_stations(package['lacking'])}")
+    lines += _waits(package)
+    lines += [package["reason"]] if "reason" in package else []
+    lines += [_story_line(line) for line in package["story"]]
+    show(given, package, "\n".join(lines))
+    return OK
+
+
+def _stations(listed: list[dict[str, Any]]) -> str:
+    return escaped(", ".join(each["name"] or f"station {each['station']}" for each in listed))
+
+
+def _story_line(line: dict[str, Any]) -> str:
+    what = " ".join(filter(None, [line["channel"], line["event"]]))
+    detail = f": {line['detail']}" if line["detail"] else ""
+    times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
+    return escaped(f"{clock_time(line['at'])}  {what}{detail}{times}")
+
+
+@_calls
+def queue(given: argparse.Namespace) -> int:
+    if given.clear:
+        deleted = call(given.port, "DELETE", f"/api/queue{_query(given)}").body
+        show(given, deleted, f"{deleted['deleted']} canceled")
+        return OK
+    waiting = call(given.port, "GET", f"/api/queue{_query(given)}").body
+    packages = waiting["packages"]
+    while waiting["next"] is not None:
+        waiting = call(given.port, "GET", waiting["next"]).body
+        packages += waiting["packages"]
+    waiting["packages"] = packages
+    show(given, waiting, "\n".join(_queue_lines(packages)))
+    return OK
+
+
+def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
+    if not packages:
+        return ["nothing waits"]
+    lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels, text"]
+    for package in packages:
+        priority = "?" if package["priority"] is None else package["priority"]
+        lines.append(
+            f"{package['id']:>10}  {package['kind']:<8}  {priority:>8}"
+            f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
+            + escaped(f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip())
+        )
+        lines += _waits(package)
+    return lines
+
+
+def _waits(package: dict[str, Any]) -> list[str]:
+    """What it waits for, and until when."""
+    return [
+        escaped(f"{'':>10}  {name} waits: {leg['reason']}")
+        for name, leg in package["channels"].items()
+        if leg["status"] is None and leg.get("reason")
+    ]
+
+
+@_calls
+def status(given: argparse.Namespace) -> int:
+    answer = call(given.port, "GET", "/api/status").body
+    lines = _sos_lines(answer["sos"])
+    lines += check_in_line(answer["checkIn"])
+    lines.append(f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s")
+    if answer["journal"]["full"]:
+        lines.append("the disk is full: make room on it; nothing goes on before")
+    lines += [
+        escaped(f"{clock_time(loss['at'])}: {loss['text']}") for loss in answer["journal"]["losses"]
+    ]
+    if not answer["clock"]["trusted"]:
+        lines.append(
+            f"the clock shows {clock_time(answer['clock']['time'])}, which nobody has confirmed"
+            " since the start: connect a network or a GPS receiver (gpsd), or set it"
+        )
+    for name, channel in answer["channels"].items():
+        lines += _channel_lines(name, channel)
+    lines += [escaped(notice) for notice in answer["notices"]]
+    lines += _dead_letter_summary(answer["deadLetters"])
+    lines += [_fault_line(fault) for fault in answer["faults"]]
+    show(given, answer, "\n".join(lines))
+    return OK
+
+
+def _sos_lines(sos: dict[str, Any]) -> list[str]:
+    """Before anything else: this kit's SOS, then those of others."""
+    own = [] if sos["incident"] is None else [incident_text(sos["incident"])]
+    return [escaped(each) for each in (*own, *map(heard_text, sos["heard"]))]
+
+
+def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
+    if not channel["configured"]:
+        return [f"{name}: not configured"]
+    signal = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
+    last = channel["lastSuccess"]
+    reason = f": {channel['reason']}" if channel["reason"] else ""
+    return [
+        escaped(f"{name}: {channel['state']}{reason}"),
+        f"  signal {signal}, {channel['queued']} queued, last success"
+        f" {clock_time(last) if last else 'none yet'}",
+        f"  today {counted(channel['bytesToday'], 'byte')}, {_cost(channel)}",
+    ]
+
+
+def _cost(channel: dict[str, Any]) -> str:
+    limit, kept = channel.get("creditsPerDay"), channel.get("creditsForSos")
+    today, doubtful = channel["creditsToday"], channel["creditsDoubtfulToday"]
+    if limit is None:
+        return f"{today} to {today + doubtful} credits" if doubtful else counted(today, "credit")
+    known = f"{today} to {today + doubtful}" if doubtful else str(today)
+    spent = f"{known} of {counted(limit, 'credit')}"
+    return f"{spent}, {kept} of them kept for an SOS" if kept else spent
+
+
+def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
+    latest = letters["latest"]
+    if latest is None:
+        return []
+    dropped = f", {letters['dropped']} older ones were dropped" if letters["dropped"] else ""
+    return [
+        escaped(
+            f"{counted(letters['kept'], 'message')} that came could not be used{dropped}; the last"
+            f" over {latest['channel']}, {clock_time(latest['received'])}: {latest['reason']}."
+            " `fieldagent inbound list` shows them"
+        )
+    ]
+
+
+def _fault_line(fault: dict[str, Any]) -> str:
+    then = "and does not recover" if fault["down"] else "and was started again"
+    return escaped(
+        f"{fault['part']} failed {counted(fault['times'], 'time')} {then}; last"
+        f" {clock_time(fault['at'])}: {fault['error']}. Please report it with what the log says"
+    )
+
+
+@_calls
+def inbound_list(given: argparse.Namespace) -> int:
+    state = f"?state={given.state}" if given.state else ""
+    answer = _whole_inbound(given.port, f"/api/inbound{state}")
+    lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
+    show(given, answer, "\n".join(lines) or "nothing came in yet")
+    return OK
+
+
+def _whole_inbound(port: int, path: str) -> dict[str, Any]:
+    """All of its pages."""
+    whole: dict[str, Any] = {"payloads": [], "deadLetters": []}
+    follows: str | None = path
+    while follows is not None:
+        page = call(port, "GET", follows).body
+        whole["payloads"] += page["payloads"]
+        whole["deadLetters"] += page["deadLetters"]
+        follows = page["next"]
+    return whole
+
+
+def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
+    return [
+        escaped(line)
+        for letter in letters
+        for line in (
+            f"{'dead letter':<36}  {clock_time(letter['received'])}  over {letter['channel']}: "
+            + (letter["text"] or f"base64 {letter['payload']}")[:LETTER_SHOWN],
+            f"    {letter['reason']}",
+        )
+    ]
+
+
+def _inbound_lines(payloads: list[dict[str, Any]]) -> list[str]:
+    return [line for payload in payloads for line in _payload_lines(payload)]
+
+
+def _payload_lines(payload: dict[str, Any]) -> list[str]:
+    entry = payload["body"]["payloads"][0]
+    sender, event = entry["identity"], entry["events"][0]
+    sos = "SOS " if event.get("sos") else ""
+    if event.get("unauthenticated"):
+        sos += "(unauthenticated) "
+    what = event.get("content") or event.get("name") or event.get("latitude") or ""
+    lines = [
+        f"{payload['requestId']}  {clock_time(payload['received'])}  {sos}{event['type']} from"
+        f" {sender['name'] or sender['id']}  {what[:60]}"
+    ]
+    lines += [
+        f"    {hook}: {hand['state']} after {counted(hand['attempts'], 'attempt')}"
+        f" {hand['reason']}".rstrip()
+        for hook, hand in payload["hooks"].items()
+    ]
+    return [escaped(line) for line in lines]
+
+
+@_calls
+def inbound_replay(given: argparse.Namespace) -> int:
+    wanted = list(given.request_id)
+    if given.dead:
+        payloads = _whole_inbound(given.port, "/api/inbound?state=dead")["payloads"]
+        wanted += [payload["requestId"] for payload in reversed(payloads)]
+    if not wanted and not given.dead:
+        print("fieldagent: name a requestId (see `inbound list`), or --dead", file=sys.stderr)
+        return USAGE
+    for request_id in wanted:
+        call(given.port, "POST", f"/api/inbound/{request_id}/replay")
+    show(given, {"replayed": wanted}, f"{len(wanted)} handed over again")
+    return OK

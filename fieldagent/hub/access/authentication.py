@@ -1,0 +1,143 @@
+"""Finds out who calls, by the head of a request: nothing of a stranger's body is read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in, source_of
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.access import attempts, sessions
+from fieldagent.hub.access.caller import (
+    Call,
+    Caller,
+    Proof,
+    Purpose,
+    address_of,
+    admitted,
+    knows_key,
+    read_proof,
+    stands_against,
+    unauthorized,
+)
+from fieldagent.hub.access.known_devices import KnownDevices
+from fieldagent.hub.access.passwords import Passwords
+from fieldagent.hub.store.contract import Store
+
+log = logging.getLogger(__name__)
+
+_WRONG = "the key, or the token or password beside it, is wrong or expired"
+
+
+class Authentication:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float],
+        trusted_proxies: Sequence[Network] = (),
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._trusted = trusted_proxies
+        self._told_of_proxy = False
+        self._passwords = Passwords(store, clock)
+        self.devices = KnownDevices(store, clock)
+
+    def judge(self, purpose: Purpose) -> Callable[[Request], Awaitable[Caller]]:
+        return partial(self.caller, purpose=purpose)
+
+    async def caller(self, head: Request, purpose: Purpose) -> Caller:
+        """Raises Problem for a stranger, and who may not."""
+        now = self._clock()
+        source = source_of(address_of(head, self._trusted))
+        self._look_for_proxy(head)
+        token = sessions.token_of(head)
+        keyless = "x-api-key" not in head.headers
+        if keyless and (token is not None or sessions.is_same_site(head)):
+            # Without a challenge: the browser would ask for a password itself, in its own window.
+            return await self._signed_in(head, token or "", purpose, now)
+        proof = read_proof(head.headers)
+        member = await self._member(proof, source, now)
+        found = await self._store.read_together(admitted, Call(proof, member, now, purpose))
+        if found is None:
+            raise await self._wrong(source, now)
+        if isinstance(found, Problem):
+            raise found
+        return found
+
+    async def _signed_in(self, head: Request, token: str, purpose: Purpose, now: float) -> Caller:
+        """Who has signed in at the console. A cookie proves nothing of a call that another site has
+        made the browser send."""
+        if head.method not in ("GET", "HEAD") and not sessions.is_same_site(head):
+            raise Problem(403, "the console's cookie is for the console's own calls")
+        caller = await self._store.read(lambda db: sessions.caller(db, token, now))
+        if caller is None:
+            raise Problem(401, "the session is over: sign in again")
+        if problem := stands_against(caller, purpose):
+            raise problem
+        return caller
+
+    async def password_owner(self, head: Request, username: str, password: str) -> int:
+        """Whose password it is, who signs in. Raises Problem 401, 429."""
+        source = source_of(address_of(head, self._trusted))
+        await self.devices.load()
+        member = await self._passwords.owner(
+            username,
+            password,
+            f"passwords {source}",
+            signs_in=True,
+            devices=self.devices.named_in(head),
+        )
+        if member is None:
+            raise Problem(401, "name or password is wrong")
+        return member
+
+    async def wrong_link_token(self, head: Request) -> Problem:
+        """Counted apart from wrong keys; a right token passes, whatever others behind the same
+        address have tried."""
+        source, now = f"links {source_of(address_of(head, self._trusted))}", self._clock()
+        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
+            return problem
+        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
+        return Problem(
+            401, "no device has this link token", headers=(("WWW-Authenticate", "Bearer"),)
+        )
+
+    async def _member(self, proof: Proof, source: str, now: float) -> int | None:
+        """Whose password it is; None where a token says who calls. Without one of our keys, nobody
+        has a password checked."""
+        if proof.token is not None:
+            return None
+        if not await self._store.read(lambda db: knows_key(db, proof, now)):
+            raise await self._wrong(source, now)
+        # Counted apart: whoever guesses at keys locks out nobody who has one.
+        whose = f"passwords {source}"
+        member = await self._passwords.owner(proof.username, proof.password, whose)
+        if member is None:
+            raise unauthorized(_WRONG)
+        return member
+
+    def _look_for_proxy(self, head: Request) -> None:
+        """One on this machine that nobody has named makes one address of everybody."""
+        if self._told_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
+            return
+        if is_in(head.peer, LOOPBACK_NETWORKS):
+            self._told_of_proxy = True
+            log.warning(
+                "a proxy on this machine sends X-Forwarded-For, and trusted-proxies is not set:"
+                " everybody behind it counts as one address, with its limits; set"
+                " trusted-proxies=127.0.0.1/32 ::1/128"
+            )
+
+    async def _wrong(self, source: str, now: float) -> Problem:
+        """Of an address that has failed too often, nothing more is counted. Who is right passes:
+        others may share the address."""
+        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
+            return problem
+        await self._store.commit(lambda db: attempts.note_failure(db, source, now))
+        return unauthorized(_WRONG)

@@ -1,0 +1,135 @@
+"""What callers of the API prove themselves with: keys of a workspace, and tokens of its members.
+
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fieldagent.hub.access import secret
+from fieldagent.hub.access.directory import Refused, Row, insert_row, named_rows, note_of_member
+from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import ITEMS
+
+
+def add_key(
+    db: Db,
+    workspace: int,
+    name: str,
+    *,
+    scopes: Sequence[str] = (),
+    per_minute: int = 60,
+    burst: int = 60,
+    expires: float | None = None,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> tuple[int, str]:
+    """An `x-api-key` with `scopes`: kinds to push, `read`, `acknowledge` (none: all kinds); its
+    number and itself, once."""
+    key = secret.new_secret("key")
+    id_ = insert_row(
+        db,
+        "credential",
+        kind="key",
+        workspace=workspace,
+        lookup=secret.lookup(key),
+        name=name,
+        scopes=" ".join(scopes or ITEMS),
+        per_minute=per_minute,
+        burst=burst,
+        expires=expires,
+        created=now,
+    )
+    note(db, workspace, by, "key add", f"{id_} {name}", now)
+    return id_, key
+
+
+def add_token(
+    db: Db,
+    member: int,
+    name: str,
+    *,
+    expires: float | None = None,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> tuple[int, str]:
+    """A Bearer token that says who calls; its number and itself, once."""
+    token = secret.new_secret("token")
+    id_ = insert_row(
+        db,
+        "credential",
+        kind="token",
+        member=member,
+        lookup=secret.lookup(token),
+        name=name,
+        expires=expires,
+        created=now,
+    )
+    note_of_member(db, member, by, "token add", f"{id_} {name} of {member}", now)
+    return id_, token
+
+
+def listing(db: Db, kind: str, workspace: int) -> list[Row]:
+    return _found(db, kind, workspace, "")
+
+
+def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
+    """None for one of another workspace, too."""
+    rows = _found(db, kind, workspace, " AND id = ?", id_)
+    return rows[0] if rows else None
+
+
+def _found(db: Db, kind: str, workspace: int, which: str, *parameters: int) -> list[Row]:
+    return named_rows(
+        db,
+        "SELECT id, name, member, scopes, per_minute, burst, expires, revoked FROM credential"
+        " WHERE kind = ? AND (workspace = ? OR member IN"
+        f" (SELECT member FROM membership WHERE membership.workspace = ?)){which} ORDER BY id",
+        ("id", "name", "user", "kinds", "perMinute", "burst", "expires", "revoked"),
+        kind,
+        workspace,
+        workspace,
+        *parameters,
+    )
+
+
+def revoke(
+    db: Db, kind: str, workspace: int, id_: int, *, now: float, by: str = ADMINISTRATION
+) -> None:
+    _must_be_in_force(db, kind, workspace, id_)
+    db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
+    note(db, workspace, by, f"{kind} revoke", str(id_), now)
+
+
+def set_rate(
+    db: Db,
+    workspace: int,
+    id_: int,
+    *,
+    per_minute: int | None,
+    burst: int | None,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> Row:
+    """None leaves it as it is. What the key has been used of late counts on."""
+    _must_be_in_force(db, "key", workspace, id_)
+    ((per_minute, burst),) = db.execute(
+        "UPDATE credential SET per_minute = coalesce(?, per_minute), burst = coalesce(?, burst)"
+        " WHERE id = ? RETURNING per_minute, burst",
+        per_minute,
+        burst,
+        id_,
+    )
+    note(db, workspace, by, "key rate", f"{id_}: {per_minute} a minute, {burst} at once", now)
+    return {"id": id_, "perMinute": per_minute, "burst": burst}
+
+
+def _must_be_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
+    found = find(db, kind, workspace, id_)
+    if found is None or found["revoked"] is not None:
+        raise Refused(
+            f"no {kind} {id_} is in force in that workspace; `fieldagent hub {kind} list` shows"
+            " them"
+        )

@@ -1,0 +1,503 @@
+"""Who is who: workspaces, members and their devices.
+
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fieldagent.hub.access import imei_claims, secret, sessions
+from fieldagent.hub.contract import Device, Unknown, number_of
+from fieldagent.hub.operator.known import DEFAULT
+from fieldagent.hub.records import kit_report, lease, operator_trouble
+from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
+from fieldagent.hub.store.contract import Db
+from fieldagent.wire.envelope import derive_key
+from fieldagent.wire.incident_proof import proof_key
+
+TYPES = ("User", "Device", "Integration", "Resource")
+
+NAME_BYTES_MAX = 80
+ONE_TIME_LASTS = 7 * 86_400.0
+"""Seconds for which a password that somebody else has made can be used, once."""
+IMEI = re.compile(r"[0-9]{15}", re.ASCII)
+
+Row = dict[str, Any]
+
+
+class Refused(Exception):
+    """What was asked for cannot be; the text says why and what to do."""
+
+
+def add_workspace(db: Db, name: str, *, now: float) -> int:
+    if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
+        raise Refused(f"there is a workspace {name!r} already")
+    id_ = insert_row(db, "workspace", name=name, created=now)
+    note(db, id_, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
+    return id_
+
+
+def workspaces(db: Db) -> list[Row]:
+    return named_rows(
+        db,
+        "SELECT id, name, (SELECT count(*) FROM membership WHERE workspace = workspace.id)"
+        " AS members, (SELECT count(*) FROM device WHERE workspace = workspace.id) AS devices"
+        " FROM workspace ORDER BY id",
+        ("id", "name", "members", "devices"),
+    )
+
+
+def workspace_of(db: Db, named: str) -> int:
+    """By its number or its name; the only one there is, when nothing is named."""
+    if not named:
+        rows = db.execute("SELECT id FROM workspace LIMIT 2")
+        if len(rows) != 1:
+            raise Refused("name the workspace with --workspace; `fieldagent hub workspace list`")
+        return int(rows[0][0])
+    return _by_number_or(db, "workspace", "name", named)
+
+
+def add_user(
+    db: Db,
+    workspace: int,
+    name: str,
+    *,
+    type_: str = "User",
+    email: str = "",
+    password: str | None = None,
+    until: float | None = None,
+    over_satellite: bool = False,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> int:
+    """`password` is a hash of `system.scrypt`; with `until`, for one sign-in until then. Its number
+    is the userId of the push API."""
+    if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
+        raise Refused(f"name and email take {NAME_BYTES_MAX} bytes each: they travel to the field")
+    if email and _one(db, "SELECT id FROM member WHERE email = ?", email):
+        raise Refused(
+            f"there is a user with {email} already; `fieldagent hub user join` adds them to a"
+            " workspace"
+        )
+    id_ = insert_row(
+        db,
+        "member",
+        type=type_,
+        name=name,
+        email=email,
+        password=password,
+        password_until=until,
+        created=now,
+    )
+    join(db, workspace, id_, over_satellite=over_satellite, now=now, by=by)
+    note(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
+    return id_
+
+
+def join(
+    db: Db,
+    workspace: int,
+    member: int,
+    *,
+    over_satellite: bool,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
+    db.execute(
+        "INSERT INTO membership (workspace, member, over_satellite) VALUES (?, ?, ?)"
+        " ON CONFLICT (workspace, member) DO UPDATE SET over_satellite = excluded.over_satellite",
+        workspace,
+        member,
+        int(over_satellite),
+    )
+    note(db, workspace, by, "user join", f"{member} in workspace {workspace}", now)
+
+
+def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
+    db.execute("DELETE FROM membership WHERE workspace = ? AND member = ?", workspace, member)
+    note(db, workspace, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
+
+
+def set_role(
+    db: Db, workspace: int, member: int, role: str, *, now: float, by: str = ADMINISTRATION
+) -> None:
+    """`caller.ROLES` has them."""
+    if role != "member" and not is_person(db, member):
+        raise Refused(f"{member} is no User: a {role} is a person")
+    db.execute(
+        "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
+    )
+    note(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
+
+
+def set_password(
+    db: Db,
+    member: int,
+    hashed: str,
+    *,
+    until: float | None = None,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
+    """With `until` it is for one sign-in until then, where they choose their own. Another's choice
+    takes their passkeys away: they may have lost what these are on."""
+    if by != str(member):
+        db.execute("DELETE FROM passkey WHERE member = ?", member)
+    db.execute(
+        "UPDATE member SET password = ?, password_until = ? WHERE id = ?", hashed, until, member
+    )
+    sessions.end_all_of(db, member)
+    note_of_member(db, member, by, "user password", str(member), now)
+
+
+def must_choose_password(db: Db, member: int) -> bool:
+    """Whether theirs is for one sign-in."""
+    return _one(db, "SELECT 1 FROM member WHERE id = ? AND password_until IS NOT NULL", member)
+
+
+def users(db: Db, workspace: int) -> list[Row]:
+    return named_rows(
+        db,
+        "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"
+        " FROM member JOIN membership ON membership.member = member.id"
+        " WHERE membership.workspace = ? ORDER BY member.id",
+        ("id", "type", "name", "email", "role", "overSatellite?", "password?", "disabled"),
+        workspace,
+    )
+
+
+def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
+    """Raises Refused for one whose account is another workspace's as well."""
+    if _one(
+        db,
+        "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
+        " UNION ALL SELECT 1 FROM device WHERE member = ? AND workspace <> ?",
+        *(member, workspace, member, workspace),
+    ):
+        raise Refused(
+            f"user {member} is in another workspace too: whoever runs the hub does that, with"
+            " `fieldagent hub`"
+        )
+
+
+def is_person(db: Db, member: int) -> bool:
+    return _one(db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member)
+
+
+def is_member(db: Db, workspace: int, member: int) -> bool:
+    return _one(
+        db, "SELECT 1 FROM membership WHERE workspace = ? AND member = ?", workspace, member
+    )
+
+
+def member_of(db: Db, workspace: int, named: str) -> int:
+    """Return the member of the workspace with this number, e-mail address or name. Capitals decide
+    only between names that differ by nothing else. Raises Refused where several have it."""
+    there, like = users(db, workspace), named.casefold()
+    for found in (
+        [row for row in there if named == str(row["id"])],
+        [row for row in there if named == row["name"] or like == row["email"].casefold()],
+        [row for row in there if like == row["name"].casefold()],
+    ):
+        if len(found) == 1:
+            return int(found[0]["id"])
+        if found:
+            ids = " or ".join(str(row["id"]) for row in found)
+            raise Refused(f"{len(found)} users are called {named!r}: say which by number, {ids}")
+    raise Refused(f"no user {named!r} is in that workspace; `fieldagent hub user list` shows them")
+
+
+def add_device(
+    db: Db,
+    workspace: int,
+    member: int,
+    name: str,
+    *,
+    imei: str | None = None,
+    operator: str | None = None,
+    air_key: bytes | None = None,
+    credits_per_day: int | None = None,
+    sos_reserve: int = 0,
+    relay: bool = False,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> tuple[int, str]:
+    """Its number and its link token, which is shown this once. An IMEI that a device of another
+    workspace has is contested: the new device is without, until the operator decides."""
+    contested = imei is not None and is_contested(db, imei, workspace, by=by)
+    _check_device_name(db, workspace, name)
+    token = secret.new_secret("link")
+    id_ = insert_row(
+        db,
+        "device",
+        workspace=workspace,
+        member=member,
+        name=name,
+        imei=None if contested else imei,
+        operator=operator or (DEFAULT if imei else None),
+        link_token=secret.lookup(token),
+        air_key=air_key,
+        credits_per_day=credits_per_day,
+        sos_reserve=sos_reserve,
+        relay=int(relay),
+        created=now,
+    )
+    note(db, workspace, by, "device add", f"{id_} {name}", now)
+    if imei is not None and contested:
+        imei_claims.claim(db, id_, imei, now=now, by=by)
+    return id_, token
+
+
+def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> None:
+    """Raises Refused where another than `device` has it."""
+    same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
+    if _one(db, same, workspace, name, device):
+        raise Refused(f"there is a device {name!r} already in that workspace")
+
+
+def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
+    ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+    _check_device_name(db, workspace, name, device)
+    db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
+    note(db, workspace, by, "device rename", f"{device} {name}", now)
+
+
+def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str) -> bool:
+    """Return whether a device of another workspace has it. Raises Refused where one of this
+    workspace has, and for the operator, who decides."""
+    if not IMEI.fullmatch(imei):
+        raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
+    if (found := imei_claims.holder(db, imei, device)) is None:
+        return False
+    if by == ADMINISTRATION:
+        raise Refused(
+            f"device {found[0]} of workspace {found[1]} has the IMEI {imei} already: take it from"
+            " there with `fieldagent hub device imei NAME IMEI --take`"
+        )
+    if found[1] == workspace:
+        raise Refused(f"there is a device with the IMEI {imei} already")
+    return True
+
+
+def set_air_key(
+    db: Db, device: int, key: bytes | None, *, now: float, by: str = ADMINISTRATION
+) -> None:
+    db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
+    state = "removed" if key is None else "set"
+    note_of_device(db, device, by, "device key", f"{device} {state}", now)
+
+
+def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMINISTRATION) -> None:
+    """Whether it may bring what others of its workspace have sent, in their name."""
+    db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
+    action = f"device relay {'on' if allowed else 'off'}"
+    note_of_device(db, device, by, action, str(device), now)
+
+
+def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
+    token = secret.new_secret("link")
+    db.execute("UPDATE device SET link_token = ? WHERE id = ?", secret.lookup(token), device)
+    lease.end(db, device)
+    note_of_device(db, device, by, "device token", str(device), now)
+    return token
+
+
+def devices(db: Db, workspace: int, now: float) -> list[Row]:
+    return named_rows(
+        db,
+        "SELECT device.id, device.name, device.member, member.name, imei, operator,"
+        " air_key IS NOT NULL, relay = 1, credits_per_day, sos_reserve, device.disabled,"
+        f" {lease.IS_LINKED},"
+        " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
+        " AND delivery.state IN ('waiting', 'packed')),"
+        " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble,"
+        f" {operator_trouble.OF_DEVICE}, {imei_claims.CONTESTED},"
+        f" contact.at, contact.version, contact.last_update, {kit_report.SETTINGS} FROM device"
+        " JOIN member ON member.id = device.member"
+        " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
+        " ORDER BY device.id",
+        (
+            "id",
+            "name",
+            "user",
+            "userName",
+            "imei",
+            "operator",
+            "tagged?",
+            "relay?",
+            "creditsPerDay",
+            "sosReserve",
+            "disabled",
+            "linked?",
+            "waiting",
+            "deadLetters",
+            "keyTrouble",
+            "satelliteTrouble",
+            "contested",
+            "lastContact",
+            "version",
+            "lastUpdate",
+            "settings",
+        ),
+        now,
+        workspace,
+    )
+
+
+def device_named(db: Db, workspace: int, named: str) -> int:
+    for row in devices(db, workspace, 0.0):
+        if named in (str(row["id"]), row["name"], row["imei"]):
+            return int(row["id"])
+    raise Refused(f"no device {named!r} is in that workspace; `fieldagent hub device list`")
+
+
+def set_disabled(
+    db: Db,
+    table: str,
+    id_: int,
+    when: float | None,
+    *,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> list[int]:
+    """Take a `member` or `device` out of use, or (None) back into it; the devices that this
+    changed. Those of a member go out of use with them, and come back unless they were before."""
+    assert table in ("member", "device")
+    if table == "device":
+        devices = _disable_device(db, id_, when)
+    else:
+        devices = _disable_devices_of(db, id_, when)
+        db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
+        sessions.end_all_of(db, id_)
+    for device in devices:
+        lease.end(db, device)
+    note_it = note_of_device if table == "device" else note_of_member
+    note_it(db, id_, by, f"{table} {'enable' if when is None else 'disable'}", str(id_), now)
+    return devices
+
+
+def _disable_device(db: Db, device: int, when: float | None) -> list[int]:
+    if when is None and (
+        whose := db.execute(
+            "SELECT member.id FROM member JOIN device ON device.member = member.id"
+            " WHERE device.id = ? AND member.disabled IS NOT NULL",
+            device,
+        )
+    ):
+        raise Refused(
+            "its user is disabled, and their devices with them: enable the user, here or by"
+            f" `fieldagent hub user enable {whose[0][0]}`"
+        )
+    db.execute("UPDATE device SET disabled = ? WHERE id = ?", when, device)
+    return [device]
+
+
+def _disable_devices_of(db: Db, member: int, when: float | None) -> list[int]:
+    which = (
+        "disabled IS NULL"
+        if when is not None
+        else "disabled = (SELECT disabled FROM member WHERE member.id = device.member)"
+    )
+    changed = db.execute(
+        f"UPDATE device SET disabled = ? WHERE member = ? AND {which} RETURNING id", when, member
+    )
+    return [device for (device,) in changed]
+
+
+def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
+    ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+    note(db, workspace, by, action, detail, now)
+
+
+def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: float) -> None:
+    """In each of their workspaces: it changes who they are there."""
+    rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
+    lines = [AuditLine(workspace, by, action, detail) for (workspace,) in rows or [(None,)]]
+    note_all(db, lines, now)
+
+
+# For the ways to devices.
+
+_DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE disabled IS NULL AND "
+
+
+def device_of_token(db: Db, token: str) -> Device:
+    """Raises Unknown."""
+    return _device(db, "link_token = ?", secret.lookup(token))
+
+
+def device_of_imei(db: Db, imei: str) -> Device:
+    """Raises Unknown."""
+    return _device(db, "imei = ?", imei)
+
+
+def disabled_device(db: Db, imei: str) -> int | None:
+    """Return the device out of use that has this IMEI."""
+    rows = db.execute("SELECT id FROM device WHERE imei = ? AND disabled IS NOT NULL", imei)
+    return rows[0][0] if rows else None
+
+
+def device_of(db: Db, id_: int) -> Device:
+    """Raises Unknown."""
+    return _device(db, "id = ?", id_)
+
+
+def mo_keys_of(db: Db, device: int) -> list[bytes]:
+    """The keys that may have tagged its satellite messages; empty where they bear no tag."""
+    master = air_key_of(db, device)
+    return [] if master is None else [derive_key(master, "MO")]
+
+
+def proof_keys_of(db: Db, device: int) -> list[bytes]:
+    """Return the keys by which this kit and the hub prove words about its incidents to each other:
+    of its satellite-key, then of its link token."""
+    rows = db.execute("SELECT air_key, link_token FROM device WHERE id = ?", device)
+    secrets = [bytes(key) for key, _ in rows if key is not None]
+    secrets += [bytes.fromhex(token) for _, token in rows if token]
+    return [proof_key(secret) for secret in secrets]
+
+
+def air_key_of(db: Db, device: int) -> bytes | None:
+    rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
+    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+def _device(db: Db, condition: str, value: str | int) -> Device:
+    rows = db.execute(_DEVICE + condition, value)
+    if not rows:
+        raise Unknown
+    return Device(*rows[0])
+
+
+def insert_row(db: Db, table: str, **values: Any) -> int:
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    ((id_,),) = db.execute(
+        f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", *values.values()
+    )
+    return int(id_)
+
+
+def _one(db: Db, sql: str, *parameters: Any) -> bool:
+    return bool(db.execute(sql, *parameters))
+
+
+def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
+    """Each row by name; one that ends in ? is a yes or no, which the engines tell differently."""
+    return [
+        {
+            name.rstrip("?"): bool(value) if name.endswith("?") else value
+            for name, value in zip(names, row, strict=True)
+        }
+        for row in db.execute(sql, *parameters)
+    ]
+
+
+def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
+    number = number_of(named) or -1
+    rows = db.execute(f"SELECT id FROM {table} WHERE {column} = ? OR id = ?", named, number)
+    if not rows:
+        raise Refused(f"there is no {table} {named!r}; `fieldagent hub {table} list` shows them")
+    return int(rows[0][0])

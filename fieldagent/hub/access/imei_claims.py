@@ -1,0 +1,53 @@
+"""An IMEI that two workspaces say is theirs: contested, until the hub's operator decides.
+
+Whoever had it first keeps getting what it sends, as nobody may cut off somebody else's kit by a
+claim. Both are told, and so is the operator.
+"""
+
+from __future__ import annotations
+
+from fieldagent.hub.records.audit import AuditLine, note_all
+from fieldagent.hub.store.contract import Db
+
+CLAIMS = "its IMEI is that of a device in another workspace: the operator of the hub decides"
+IS_CLAIMED = "another workspace claims its IMEI: the operator of the hub decides"
+CONTESTED = (
+    f"CASE WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.device = device.id) THEN '{CLAIMS}'"
+    f" WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.imei = device.imei) THEN '{IS_CLAIMED}'"
+    " ELSE '' END"
+)
+"""SQL: what a device's people are told of it."""
+
+
+def holder(db: Db, imei: str, device: int = 0) -> tuple[int, int] | None:
+    """Return another device that has it, and its workspace."""
+    rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
+    """Write down that this device's people say it is theirs, in the audit of both workspaces."""
+    db.execute(
+        "INSERT INTO imei_claim (device, imei, at) VALUES (?, ?, ?)"
+        " ON CONFLICT (device) DO UPDATE SET imei = excluded.imei, at = excluded.at",
+        *(device, imei, now),
+    )
+    rows = db.execute("SELECT workspace FROM device WHERE id = ? OR imei = ?", device, imei)
+    note_all(db, [AuditLine(each, by, "device imei contested", imei) for (each,) in rows], now)
+
+
+def settle(db: Db, imei: str) -> None:
+    """It was given to somebody."""
+    db.execute("DELETE FROM imei_claim WHERE imei = ?", imei)
+
+
+def listing(db: Db) -> list[dict[str, object]]:
+    """For the operator: each claim, with who has the IMEI."""
+    rows = db.execute(
+        "SELECT c.imei, c.at, mine.id, mine.name, mine.workspace, theirs.id, theirs.name,"
+        " theirs.workspace FROM imei_claim c JOIN device mine ON mine.id = c.device"
+        " LEFT JOIN device theirs ON theirs.imei = c.imei ORDER BY c.at"
+    )
+    names = ("imei", "since", "claimedBy", "claimedByName", "claimedByWorkspace")
+    held = ("held", "heldName", "heldWorkspace")
+    return [dict(zip((*names, *held), row, strict=True)) for row in rows]

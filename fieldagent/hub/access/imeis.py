@@ -1,0 +1,36 @@
+"""Which modem a device has, by its IMEI: given, corrected, or taken from another device."""
+
+from __future__ import annotations
+
+from fieldagent.hub.access import imei_claims
+from fieldagent.hub.access.directory import is_contested, note_of_device
+from fieldagent.hub.operator.known import DEFAULT
+from fieldagent.hub.records import operator_trouble
+from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.store.contract import Db
+
+
+def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
+    """The operator has decided that it is this device's: no other has it any more."""
+    if (found := imei_claims.holder(db, imei, device)) is not None:
+        db.execute("UPDATE device SET imei = NULL WHERE id = ?", found[0])
+        note(db, found[1], ADMINISTRATION, "device imei", f"{found[0]} taken away", now)
+
+
+def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRATION) -> None:
+    """Give the device the IMEI of another modem, or correct one that was mistyped. Where a device
+    of another workspace has it, it is contested and not given."""
+    ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+    if is_contested(db, imei, workspace, device, by=by):
+        imei_claims.claim(db, device, imei, now=now, by=by)
+        return
+    imei_claims.settle(db, imei)
+    db.execute("DELETE FROM imei_claim WHERE device = ?", device)
+    db.execute(
+        "UPDATE device SET imei = ?, operator = coalesce(operator, ?) WHERE id = ?",
+        imei,
+        DEFAULT,
+        device,
+    )
+    operator_trouble.call_again(db, device)
+    note_of_device(db, device, by, "device imei", f"{device} {imei}", now)

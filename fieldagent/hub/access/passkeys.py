@@ -1,0 +1,190 @@
+"""Passkeys (W3C Web Authentication, level 3): signing in by a key on a person's own device.
+
+Verification is the `webauthn` library's. A challenge is signed and kept nowhere, so that any
+process of the hub takes the answer to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import webauthn
+from webauthn.helpers import exceptions, structs
+
+from fieldagent.http.problem import Problem
+from fieldagent.hub.access.known_devices import signing_key
+from fieldagent.hub.records.audit import note
+from fieldagent.hub.store.contract import Db, Store
+
+KEY = "passkey challenges"
+CHALLENGE_LASTS = 300.0
+"""Seconds for a person to find their device."""
+OF_ONE_MAX = 20
+"""Passkeys of one person."""
+NAME_MAX = 60
+_SIGN_IN = 0
+"""Stands for the member in a challenge of nobody yet."""
+_NOT_PROVED = "this passkey is not known here, or its answer came too late: try again"
+
+
+class Passkeys:
+    """`address` is where browsers reach the console by TLS; `clock` is Unix time."""
+
+    def __init__(self, store: Store, address: str, clock: Callable[[], float]) -> None:
+        parts = urlsplit(address)
+        self._name = parts.hostname or ""
+        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._store = store
+        self._clock = clock
+        self._key = b""
+
+    async def sign_in_options(self) -> str:
+        """JSON for `navigator.credentials.get`, of any passkey for this name."""
+        options = webauthn.generate_authentication_options(
+            rp_id=self._name,
+            challenge=await self._challenge(_SIGN_IN),
+            user_verification=structs.UserVerificationRequirement.REQUIRED,
+        )
+        return webauthn.options_to_json(options)
+
+    async def owner(self, credential: Any) -> int:
+        """Return the member whose passkey has answered. Raises Problem 401."""
+        given = self._credential_id(credential)
+        rows = await self._store.read(
+            lambda db: db.execute(
+                "SELECT id, member, public_key, used_times FROM passkey WHERE credential = ?", given
+            )
+        )
+        if not rows:
+            raise Problem(401, _NOT_PROVED)
+        passkey, member, public_key, used_times = rows[0]
+        try:
+            proved = webauthn.verify_authentication_response(
+                credential=credential,
+                expected_challenge=await self._challenge_in(credential, _SIGN_IN),
+                expected_rp_id=self._name,
+                expected_origin=self._origin,
+                credential_public_key=bytes(public_key),
+                credential_current_sign_count=used_times,
+                require_user_verification=True,
+            )
+        except (exceptions.WebAuthnException, ValueError, TypeError, KeyError) as error:
+            raise Problem(401, _NOT_PROVED) from error
+        now = self._clock()
+        await self._store.commit(
+            lambda db: db.execute(
+                "UPDATE passkey SET used_times = ?, used = ? WHERE id = ?",
+                *(proved.new_sign_count, now, passkey),
+            )
+        )
+        return int(member)
+
+    async def new_options(self, member: int, name: str) -> str:
+        """JSON for `navigator.credentials.create`, for who has signed in."""
+        known = await self._store.read(
+            lambda db: db.execute("SELECT credential FROM passkey WHERE member = ?", member)
+        )
+        options = webauthn.generate_registration_options(
+            rp_id=self._name,
+            rp_name="fieldagent",
+            user_id=str(member).encode(),
+            user_name=name,
+            challenge=await self._challenge(member),
+            authenticator_selection=structs.AuthenticatorSelectionCriteria(
+                resident_key=structs.ResidentKeyRequirement.REQUIRED,
+                user_verification=structs.UserVerificationRequirement.REQUIRED,
+            ),
+            exclude_credentials=[
+                structs.PublicKeyCredentialDescriptor(id=bytes(each)) for (each,) in known
+            ],
+        )
+        return webauthn.options_to_json(options)
+
+    async def add(self, member: int, name: str, credential: Any) -> int:
+        """Store a passkey that a browser has made; return its number. Raises Problem."""
+        try:
+            made = webauthn.verify_registration_response(
+                credential=credential,
+                expected_challenge=await self._challenge_in(credential, member),
+                expected_rp_id=self._name,
+                expected_origin=self._origin,
+                require_user_verification=True,
+            )
+        except (exceptions.WebAuthnException, ValueError, TypeError, KeyError) as error:
+            raise Problem(422, "the browser's passkey cannot be used: try again") from error
+        now = self._clock()
+
+        def insert(db: Db) -> int | None:
+            ((many,),) = db.execute("SELECT count(*) FROM passkey WHERE member = ?", member)
+            if many >= OF_ONE_MAX:
+                return None
+            rows = db.execute(
+                "INSERT INTO passkey (member, credential, public_key, used_times, name, created)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+                *(member, made.credential_id, made.credential_public_key),
+                *(made.sign_count, name[:NAME_MAX], now),
+            )
+            note(db, None, str(member), "passkey add", name[:NAME_MAX], now)
+            return int(rows[0][0]) if rows else None
+
+        if (number := await self._store.commit(insert)) is None:
+            raise Problem(409, f"it is known already, or you have {OF_ONE_MAX}: remove one first")
+        return number
+
+    async def listing(self, member: int) -> list[dict[str, Any]]:
+        rows = await self._store.read(
+            lambda db: db.execute(
+                "SELECT id, name, created, used FROM passkey WHERE member = ? ORDER BY id", member
+            )
+        )
+        return [
+            {"id": id_, "name": name, "created": float(created), "used": used and float(used)}
+            for id_, name, created, used in rows
+        ]
+
+    async def remove(self, member: int, number: int) -> None:
+        """Raises Problem 404."""
+        now = self._clock()
+
+        def delete(db: Db) -> bool:
+            gone = "DELETE FROM passkey WHERE id = ? AND member = ? RETURNING id"
+            rows = db.execute(gone, number, member)
+            if rows:
+                note(db, None, str(member), "passkey remove", str(number), now)
+            return bool(rows)
+
+        if not await self._store.commit(delete):
+            raise Problem(404, "you have no such passkey")
+
+    async def _challenge(self, member: int) -> bytes:
+        """Random, and signed with its time and whom it is for."""
+        told = secrets.token_bytes(16) + int(self._clock()).to_bytes(6, "big")
+        return told + await self._signature(told, member)
+
+    async def _challenge_in(self, credential: Any, member: int) -> bytes:
+        """Return the challenge that was answered, if it is ours. Raises ValueError and the like."""
+        client_data = webauthn.base64url_to_bytes(credential["response"]["clientDataJSON"])
+        challenge = webauthn.base64url_to_bytes(json.loads(client_data)["challenge"])
+        told, signature = challenge[:22], challenge[22:]
+        made = int.from_bytes(told[16:], "big")
+        in_time = 0 <= self._clock() - made < CHALLENGE_LASTS
+        if not in_time or not hmac.compare_digest(signature, await self._signature(told, member)):
+            raise ValueError("the challenge is none of ours, or old")
+        return challenge
+
+    async def _signature(self, told: bytes, member: int) -> bytes:
+        if not self._key:
+            self._key = await self._store.commit(lambda db: signing_key(db, KEY))
+        return hmac.new(self._key, told + str(member).encode(), hashlib.sha256).digest()[:16]
+
+    def _credential_id(self, credential: Any) -> bytes:
+        try:
+            return webauthn.base64url_to_bytes(credential["rawId"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise Problem(422, "the body has no passkey's answer") from error

@@ -1,0 +1,144 @@
+"""Checking passwords, which is dear on purpose: few at a time, few waiting, none twice.
+
+A try is counted before scrypt runs and given back when the password was right. Equal tries at one
+moment are one. A password that was right is known again for as long as the process runs and the
+account keeps it: its owner passes while strangers guess. In line, browsers in which its owner has
+signed in before come first, then who has failed least.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import partial
+
+import trio
+
+from fieldagent.http.pace import check_in_thread
+from fieldagent.http.problem import Problem
+from fieldagent.hub.access import attempts
+from fieldagent.hub.access.waiting_line import Crowded, WaitingLine
+from fieldagent.hub.contract import number_of
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
+
+AT_ONCE = 2
+"""Each takes 16 MiB for a moment."""
+WAITING = 64
+"""Behind those: 2 s, where a try takes 50 ms."""
+KNOWN = 4_096
+"""Passwords that were right, each 32 bytes here."""
+
+NONE: Mapping[int, str] = {}
+Reserve = Callable[..., "attempts.Reserved | Problem"]
+
+
+@dataclass(slots=True)
+class _Try:
+    ended: trio.Event = field(default_factory=trio.Event)
+    right: bool | None = None
+    """None when it was not made."""
+
+
+class Passwords:
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._threads = trio.CapacityLimiter(AT_ONCE)
+        self._line = WaitingLine(AT_ONCE, WAITING)
+        self._seal_key = os.urandom(32)
+        self._tries: dict[tuple[bytes, str], _Try] = {}
+        self._right: OrderedDict[bytes, None] = OrderedDict()
+
+    async def owner(
+        self,
+        username: str,
+        password: str,
+        source: str,
+        *,
+        signs_in: bool = False,
+        devices: Mapping[int, str] = NONE,
+    ) -> int | None:
+        """The member whose password it is; None when it is wrong. One for one sign-in is nothing
+        else. `devices` names the caller's browser, for who has signed in from it. Raises Problem
+        429."""
+        now = self._clock() if signs_in else None
+        known = await self._store.read(lambda db: stored_password(db, username, now))
+        member, stored = known or (None, None)
+        seal = self._seal(username, password, stored)
+        device = devices.get(member or 0, "")
+        while seal not in self._right:
+            if (same := self._tries.get((seal, device))) is None:
+                account = f"user {member}" if known else f"name {_short_digest(username)}"
+                reserve = partial(attempts.reserve, source=source, account=account, device=device)
+                right = await self._try(seal, password, stored, device, reserve)
+                return member if right else None
+            await same.ended.wait()
+            if same.right is False:
+                return None
+        self._right.move_to_end(seal)
+        return member
+
+    async def _try(
+        self, seal: bytes, password: str, stored: str | None, device: str, reserve: Reserve
+    ) -> bool:
+        self._tries[seal, device] = this = _Try()
+        try:
+            now = self._clock()
+            reserved = await self._store.commit(lambda db: reserve(db, now=now))
+            if isinstance(reserved, Problem):
+                raise reserved
+            await waits.sleep(reserved.delay)
+            async with self._line.place((not device, reserved.owed)):
+                matches = partial(check_password, password, stored)
+                this.right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
+        except Crowded:
+            why = "too many passwords are being checked at this moment"
+            raise attempts.too_many(why, 1) from None
+        finally:
+            del self._tries[seal, device]
+            this.ended.set()
+        if this.right:
+            self._remember(seal)
+            await self._store.commit(lambda db: attempts.give_back(db, reserved))
+        return this.right
+
+    def _remember(self, seal: bytes) -> None:
+        self._right[seal] = None
+        if len(self._right) > KNOWN:
+            self._right.popitem(last=False)
+
+    def _seal(self, username: str, password: str, stored: str | None) -> bytes:
+        """Tells one try from another, and nothing to who reads this process's memory later."""
+        seal = hashlib.blake2b(key=self._seal_key, digest_size=32)
+        for part in (username, password, stored or ""):
+            text = part.encode("utf-8", "replace")
+            seal.update(len(text).to_bytes(4, "big") + text)
+        return seal.digest()
+
+
+def stored_password(
+    db: Db, username: str, signs_in: float | None = None
+) -> tuple[int, str | None] | None:
+    """The member of that number or e-mail address, with the hash of the password; one for one
+    sign-in counts for who `signs_in` at that time alone."""
+    rows = db.execute(
+        "SELECT id, password, password_until FROM member WHERE disabled IS NULL AND"
+        " (id = ? OR (email = ? AND email <> ''))",
+        number_of(username) or -1,
+        username,
+    )
+    if not rows:
+        return None
+    member, stored, until = rows[0]
+    usable = until is None or (signs_in is not None and signs_in < until)
+    return int(member), stored if usable else None
+
+
+def _short_digest(username: str) -> str:
+    return hashlib.sha256(username.encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,0 +1,79 @@
+"""A few places for dear work, and a bounded line before them in which the best claim is first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import field
+from itertools import count
+
+import trio
+
+from fieldagent.system.lazy_dataclass import dataclass
+
+Claim = tuple[float, ...]
+"""The lower, the sooner; of equals, who came first."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    claim: Claim
+    number: int
+    called: trio.Event = field(default_factory=trio.Event)
+    dropped: bool = False
+
+    @property
+    def order(self) -> tuple[Claim, int]:
+        return self.claim, self.number
+
+
+class Crowded(Exception):
+    """The line is full, of better claims."""
+
+
+class WaitingLine:
+    def __init__(self, places: int, waiting: int) -> None:
+        self._free = places
+        self._most = waiting
+        self._line: list[_Waiting] = []
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def place(self, claim: Claim) -> AsyncIterator[None]:
+        """Wait for a place and have it in the block. Raises Crowded, also while waiting: to whom a
+        better claim came when the line was full."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(_Waiting(claim, next(self._numbers)))
+        try:
+            yield
+        finally:
+            self._free += 1
+            self._call_next()
+
+    async def _wait(self, me: _Waiting) -> None:
+        self._line.append(me)
+        if len(self._line) > self._most:
+            worst = max(self._line, key=lambda each: each.order)
+            self._line.remove(worst)
+            worst.dropped = True
+            worst.called.set()
+        try:
+            await me.called.wait()
+        except BaseException:
+            if me in self._line:
+                self._line.remove(me)
+            elif not me.dropped:  # a place was given to who is gone
+                self._free += 1
+                self._call_next()
+            raise
+        if me.dropped:
+            raise Crowded
+
+    def _call_next(self) -> None:
+        if self._line and self._free:
+            self._free -= 1
+            first = min(self._line, key=lambda each: each.order)
+            self._line.remove(first)
+            first.called.set()

@@ -1,0 +1,207 @@
+"""A user, a device or a workspace is deleted for good: what goes, what stays, and in which order.
+
+1. `begin` takes it out of use: its links end, its credentials count no more.
+2. `delete_items` and `empty_device` take away what there may be much of, some at a time: a hub that
+   runs goes on between. Who is stopped here begins again, and loses nothing by it.
+3. `end` takes away the rest. Kits that know a user by name are told to forget it, with the next
+   message that goes to them anyway.
+
+What others hold stays with them: `plan` says what that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.subject import Subject, devices_of, workspaces_of
+from fieldagent.hub.field.envelope_packing import forget_name
+from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_dataclass import dataclass
+
+AT_ONCE = 500
+"""Rows of a table in one transaction."""
+
+COPIES = "copies of the database, exports and logs: they are yours to find"
+GIVEN = "what kits and webhooks were given: it is theirs"
+
+
+def plan(db: Db, subject: Subject) -> dict[str, Any]:
+    """What goes, and what stays. Raises Refused while there is an SOS to be answered."""
+    unanswered = db.execute(
+        f"SELECT id FROM sos WHERE state <> 'closed' AND device IN ({subject.devices}) ORDER BY id"
+    )
+    if unanswered:
+        numbers = ", ".join(str(number) for (number,) in unanswered)
+        raise Refused(
+            f"SOS {numbers} of {subject.kind} {subject.name} is not closed: close it first, at"
+            f" the console or by `fieldagent hub sos close {unanswered[0][0]} REASON`"
+        )
+    goes = {"devices": _names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
+    if subject.kind == "workspace":
+        goes["users"] = _names(
+            db, f"SELECT name FROM member WHERE id IN ({_ALONE})", subject.id, subject.id
+        )
+    where, parameters = subject.items
+    stays = [GIVEN, COPIES, "lines of the audit, by number, for keep-audit-days"]
+    told: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
+    if subject.kind == "device":
+        stays.insert(0, "the items that it sent: they are its user's")
+    else:
+        told["items"] = _count(db, f"SELECT count(*) FROM item WHERE {where}", *parameters)
+    if subject.kind == "user":
+        told["workspaces"] = _names(
+            db,
+            "SELECT name FROM workspace WHERE id IN"
+            " (SELECT workspace FROM membership WHERE member = ?)",
+            subject.id,
+        )
+        stays.insert(0, "their number in the timelines of others' SOS")
+    told["sos"] = _count(db, f"SELECT count(*) FROM sos WHERE device IN ({subject.devices})")
+    return {**told, "stays": stays}
+
+
+def _names(db: Db, sql: str, *parameters: Any) -> list[str]:
+    return [str(name) for (name,) in db.execute(f"{sql} ORDER BY id", *parameters)]
+
+
+def _count(db: Db, sql: str, *parameters: Any) -> int:
+    return int(db.execute(sql, *parameters)[0][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    seconds: float
+
+
+LINKS_END = Pause(5.0)
+"""Until every hub has heard that a link is to end."""
+
+Step = Callable[[Db], Any]
+
+
+def steps(
+    subject: Subject, linked: bool, clock: Callable[[], float], by: str = ADMINISTRATION
+) -> Generator[Step | Pause, Any, None]:
+    """What follows `begin`, whose result is `linked`: each step is a transaction of its own, whose
+    result is sent here."""
+    if linked:
+        yield LINKS_END
+    place: int | None = 0
+    while place is not None:
+        place = yield partial(delete_items, subject=subject, after=place)
+    devices = yield partial(devices_of, subject=subject)
+    for device in devices:
+        while (yield partial(empty_device, device=device)):
+            pass
+    yield lambda db: end(db, subject, clock(), by)
+
+
+def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> bool:
+    """Take it out of use; whether some hub has a link of it, which ends in a moment."""
+    linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
+    if subject.kind == "user":
+        directory.set_disabled(db, "member", subject.id, now, now=now, by=by)
+        return linked
+    for (device,) in db.execute(subject.devices):
+        directory.set_disabled(db, "device", device, now, now=now, by=by)
+    if subject.kind == "workspace":
+        db.execute("DELETE FROM credential WHERE workspace = ?", subject.id)
+        db.execute("UPDATE webhook SET disabled = ? WHERE workspace = ?", now, subject.id)
+    return linked
+
+
+def delete_items(db: Db, subject: Subject, after: int) -> int | None:
+    """Of the next items behind that number those that go; the last that was looked at."""
+    if subject.kind == "device":
+        return None
+    ((last,),) = db.execute(
+        "SELECT max(id) FROM (SELECT id FROM item WHERE id > ? ORDER BY id LIMIT ?) AS looked",
+        after,
+        AT_ONCE,
+    )
+    if last is None:
+        return None
+    where, parameters = subject.items
+    db.execute(f"DELETE FROM item WHERE id > ? AND id <= ? AND {where}", after, last, *parameters)
+    return int(last)
+
+
+_OF_A_DEVICE = {
+    "delivery": "item",
+    "arrived": "origin, sequence, digest",
+    "receipt": "id",
+    "slice": "origin, sequence, count, position",
+    "mobile_terminated": "id",
+    "dead_letter": "id",
+}
+"""Tables of which a device may have many rows, with what else names a row."""
+
+
+def empty_device(db: Db, device: int) -> int:
+    """Take away some of what it has; how much. More may be there while it is not 0."""
+    return sum(
+        len(
+            db.execute(
+                f"DELETE FROM {table} WHERE device = ? AND ({names}) IN (SELECT {names}"
+                f" FROM {table} WHERE device = ? LIMIT {AT_ONCE}) RETURNING device",
+                device,
+                device,
+            )
+        )
+        for table, names in _OF_A_DEVICE.items()
+    )
+
+
+def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
+    """Take away the rest, and the names that the audit has."""
+    gone, workspaces = devices_of(db, subject), workspaces_of(db, subject)
+    users = [subject.id] if subject.kind == "user" else []
+    if subject.kind == "workspace":
+        users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]
+    for device in gone:
+        db.execute("DELETE FROM device WHERE id = ?", device)
+        _leave_number(db, ("device add", "device imei", "device rename"), device)
+    for member in users:
+        forget_name(db, member)
+        db.execute("DELETE FROM member WHERE id = ?", member)
+        _leave_number(db, ("user add",), member)
+        db.execute(
+            "UPDATE audit SET detail = ? WHERE action = 'token add' AND detail LIKE ?",
+            f"of {member}",
+            f"% of {member}",
+        )
+    if subject.kind == "workspace":
+        db.execute("DELETE FROM workspace WHERE id = ?", subject.id)
+        _leave_number(db, ("workspace add",), subject.id)
+    lines = [
+        AuditLine(workspace, by, f"{subject.kind} delete", str(subject.id))
+        for workspace in workspaces
+    ]
+    note_all(db, lines, now)
+
+
+_ALONE = (
+    "SELECT id FROM member WHERE id IN (SELECT member FROM membership WHERE workspace = ?)"
+    " AND NOT EXISTS (SELECT 1 FROM workspace AS other WHERE other.id <> ? AND (EXISTS (SELECT 1"
+    " FROM membership WHERE membership.workspace = other.id AND membership.member = member.id)"
+    " OR EXISTS (SELECT 1 FROM device WHERE device.workspace = other.id"
+    " AND device.member = member.id) OR EXISTS (SELECT 1 FROM item"
+    " WHERE item.workspace = other.id AND item.sender = member.id)))"
+)
+"""Users who have nothing in any other workspace."""
+
+
+def _leave_number(db: Db, actions: Sequence[str], id_: int) -> None:
+    """Of the lines that tell a name, or an IMEI, only whose they are."""
+    for action in actions:
+        db.execute(
+            "UPDATE audit SET detail = ? WHERE action = ? AND detail LIKE ?",
+            str(id_),
+            action,
+            f"{id_} %",
+        )

@@ -1,0 +1,185 @@
+"""What the hub holds of a user or of a workspace, for them to take along: rows as JSON, and what
+was sent as data as the bytes that it was. Nothing secret is in it, and nothing of others but what
+they sent or were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access.subject import Subject, devices_of
+from fieldagent.hub.api import reading, sos_desk
+from fieldagent.hub.escalation import contacts
+from fieldagent.hub.field import dead_letters
+from fieldagent.hub.records import audit, sos
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.webhook import webhook_directory
+from fieldagent.package.package import Data
+
+AT_ONCE = 200
+"""Items read in one look."""
+SOS_AT_ONCE = 100
+AUDIT_MAX = 1_000_000
+"""Lines: the latest."""
+
+Row = dict[str, Any]
+
+
+class Listing(Protocol):
+    def __call__(self, db: Db, subject: Subject, now: float) -> Sequence[Row]: ...
+
+
+class ExportedItem(NamedTuple):
+    row: Row
+    data: bytes | None
+    """What was sent as data."""
+
+
+def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int | None]:
+    """Of the next items behind that number those that are the subject's; and the last that was
+    looked at, None where there was none."""
+    passed = [
+        number
+        for (number,) in db.execute(
+            "SELECT id FROM item WHERE id > ? ORDER BY id LIMIT ?", after, AT_ONCE
+        )
+    ]
+    if not passed:
+        return [], None
+    where, parameters = subject.items
+    rows = db.execute(
+        f"SELECT id FROM item WHERE id > ? AND id <= ? AND {where} ORDER BY id",
+        after,
+        passed[-1],
+        *parameters,
+    )
+    return [number for (number,) in rows], passed[-1]
+
+
+def items(db: Db, numbers: Sequence[int]) -> list[ExportedItem]:
+    """The oldest first, each with what became of it."""
+    found = []
+    for item in reversed(reading.items(db, numbers)):
+        row = {
+            **item.as_json(),
+            "deliveries": _deliveries(db, item.number),
+            "webhooks": reading.webhook_deliveries(db, item.number),
+        }
+        data = None
+        if isinstance(item.item, Data):
+            data = item.item.payload
+            del row["event"]["payload"]
+            row["event"]["file"] = f"data/{item.request_id}"
+        found.append(ExportedItem(row, data))
+    return found
+
+
+def _deliveries(db: Db, item: int) -> list[Row]:
+    rows = db.execute(
+        "SELECT device.name, state, way, ended, reason FROM delivery JOIN device"
+        " ON device.id = delivery.device WHERE item = ? ORDER BY device.id",
+        item,
+    )
+    names = ("device", "state", "over", "ended", "reason")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _workspaces(subject: Subject) -> str:
+    if subject.kind == "workspace":
+        return str(subject.id)
+    return f"SELECT workspace FROM membership WHERE member = {subject.id}"
+
+
+def _users(db: Db, subject: Subject, now: float) -> list[Row]:
+    found = []
+    for (workspace,) in db.execute(
+        f"SELECT id FROM workspace WHERE id IN ({_workspaces(subject)})"
+    ):
+        for row in directory.users(db, workspace):
+            if subject.kind == "workspace" or row["id"] == subject.id:
+                found.append({"workspace": workspace, **row})
+    return found
+
+
+def _devices(db: Db, subject: Subject, now: float) -> list[Row]:
+    own = devices_of(db, subject)
+    workspaces = f"SELECT DISTINCT workspace FROM device WHERE id IN ({subject.devices})"
+    return [
+        row
+        for (workspace,) in db.execute(workspaces)
+        for row in directory.devices(db, workspace, now)
+        if row["id"] in own
+    ]
+
+
+def _sos(db: Db, subject: Subject, now: float) -> list[Row]:
+    rows = db.execute(
+        f"SELECT id, workspace FROM sos WHERE device IN ({subject.devices}) ORDER BY id"
+    )
+    found = [sos.named(db, workspace, id_) for id_, workspace in rows]
+    return [
+        {**sos_desk.shown(db, each), "timeline": sos_desk.timeline(db, each.id)}
+        for each in found
+        if each is not None
+    ]
+
+
+def _dead_letters(db: Db, subject: Subject, now: float) -> list[Row]:
+    return dead_letters.listing(db, devices_of(db, subject))
+
+
+def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
+    """What they did themselves."""
+    rows = db.execute(
+        "SELECT at, action, detail FROM audit WHERE actor = ? ORDER BY id", str(subject.id)
+    )
+    return [dict(zip(("at", "action", "detail"), row, strict=True)) for row in rows]
+
+
+def _audit_of(db: Db, subject: Subject, now: float) -> list[Row]:
+    """All of the workspace, pushes too; the latest first."""
+    return audit.latest(db, AUDIT_MAX, subject.id)
+
+
+def _credentials(kind: str) -> Listing:
+    return lambda db, subject, now: credentials.listing(db, kind, subject.id)
+
+
+def _webhooks(db: Db, subject: Subject, now: float) -> list[Row]:
+    return webhook_directory.listing(db, subject.id)
+
+
+def _contacts(db: Db, subject: Subject, now: float) -> list[Row]:
+    return contacts.listing(db, subject.id)
+
+
+def _passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
+    """Whose they are and when they were used, without what they prove."""
+    members = f"SELECT member FROM membership WHERE workspace = {subject.id}"
+    whose = members if subject.kind == "workspace" else str(subject.id)
+    rows = db.execute(
+        f"SELECT member, name, created, used FROM passkey WHERE member IN ({whose}) ORDER BY id"
+    )
+    return [dict(zip(("user", "name", "created", "used"), row, strict=True)) for row in rows]
+
+
+OF_BOTH: dict[str, Listing] = {
+    "users": _users,
+    "passkeys": _passkeys,
+    "devices": _devices,
+    "sos": _sos,
+    "dead-letters": _dead_letters,
+}
+LISTINGS: dict[str, dict[str, Listing]] = {
+    "user": {**OF_BOTH, "audit": _audit},
+    "workspace": {
+        **OF_BOTH,
+        "keys": _credentials("key"),
+        "tokens": _credentials("token"),
+        "webhooks": _webhooks,
+        "contacts": _contacts,
+        "audit": _audit_of,
+    },
+}
+"""By kind: what is listed at once, beside the items."""

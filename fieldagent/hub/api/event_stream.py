@@ -1,0 +1,253 @@
+"""Tells everyone who listens what comes: items, and what happens to an SOS.
+
+Server-sent events (the HTML standard, section 9.2) for `GET /api/events`, each with an id by which
+a listener goes on where they were (`Last-Event-ID`), at any hub of those that share a database.
+What is told is read from the tables; nobody who listens has a queue.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import field
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import trio
+
+from fieldagent.http import server_sent
+from fieldagent.http.message import Request, Response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.http.server_sent import ALIVE, KEEP_ALIVE, LISTENING, event
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.api import reading, sos_desk
+from fieldagent.hub.records import sos
+from fieldagent.hub.records.lease import Leases
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.store.group import NOT_STORED
+from fieldagent.system.lazy_dataclass import dataclass
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TOPICS = ("item", "sos")
+REST = 1.0
+"""Seconds between two looks: many who listen to a busy hub must not slow it down."""
+LASTS = 900.0
+"""Seconds after which a stream ends; who comes back proves anew who they are."""
+UNSETTLED = 30.0
+"""Seconds for which a lower number may still come, where several hubs write."""
+AT_ONCE = 50
+"""Rows told in one look."""
+HELD = 5
+"""Rows whose texts a stream holds while it waits for a listener who does not read."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """The rows of one table behind a place, each told once, though they come out of order."""
+
+    place: int
+    """All up to here have been told: a listener may come back to it."""
+    unsettled: float
+    _told: set[int] = field(default_factory=set)
+
+    def fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
+        """Of the next rows behind the place, with their dates, those to be told now; each with the
+        place to which a listener may come back who has had it and those before it."""
+        found: dict[int, int] = {}
+        settled = True
+        for number, at in rows:
+            settled = settled and (not self.unsettled or at <= now - self.unsettled)
+            known = number in self._told
+            if settled:
+                self.place = number
+                self._told.discard(number)
+            else:
+                self._told.add(number)
+            if not known:
+                found[number] = self.place
+        return found
+
+    @property
+    def room(self) -> int:
+        """How many rows to look at."""
+        return AT_ONCE + len(self._told)
+
+
+class EventStreams:
+    """`leases` are told which consoles are open; `clock` is Unix time."""
+
+    def __init__(
+        self,
+        store: Store,
+        authentication: Authentication,
+        leases: Leases,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._clock = clock
+        self._judge = authentication.judge(Purpose.READ)
+
+    def route(self) -> Route:
+        return Route("GET", "/api/events", self.listen, judge=self._judge)
+
+    async def listen(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("topics",))
+        topics, last = server_sent.asked(request, TOPICS)
+        return server_sent.answer(partial(self.stream, caller, topics, last))
+
+    async def stream(
+        self, caller: Caller, topics: frozenset[str], last: str
+    ) -> AsyncIterator[bytes]:
+        """`last` is the id of the last event that the listener has had. It ends where the database
+        is away: who comes back misses nothing."""
+        rings = caller.rings and "sos" in topics
+        console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
+        try:
+            async with console, aclosing(self._told(caller, topics, last)) as told:
+                async for events in told:
+                    yield events
+        except NOT_STORED:
+            return
+
+    async def _told(
+        self, caller: Caller, topics: frozenset[str], last: str
+    ) -> AsyncGenerator[bytes, None]:
+        newest = await self._store.read(partial(_newest, workspace=caller.workspace))
+        places = _places(last, newest)
+        unsettled = UNSETTLED if self._store.shared else 0.0
+        items, happened = (Follower(each, unsettled) for each in places or newest)
+        lost = bool(last) and places is None
+        yield LISTENING + (_event(*newest, "lost", "{}") if lost else b"")
+        ends = trio.current_time() + LASTS
+        deadline = trio.current_time() + KEEP_ALIVE
+        while trio.current_time() < ends:
+            news = self._store.heard(sos.EVENTS)
+            found = False
+            async with aclosing(self._since(caller, topics, items, happened)) as pieces:
+                async for events in pieces:
+                    found = True
+                    yield events
+            if found:
+                deadline = trio.current_time() + KEEP_ALIVE
+                await trio.sleep(REST)
+                continue
+            with trio.move_on_at(deadline) as quiet:
+                await news.wait()
+                await trio.sleep(REST)
+            if quiet.cancelled_caught:
+                yield ALIVE
+                deadline = trio.current_time() + KEEP_ALIVE
+
+    async def _since(
+        self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower
+    ) -> AsyncGenerator[bytes, None]:
+        viewer = None if caller.sees_all else caller.member
+        if "item" in topics:
+            look = _Look(caller.workspace, viewer, items.place, items.room)
+            async with aclosing(self._fresh(_items_behind, _items, look, items)) as rows:
+                async for told in rows:
+                    at = happened.place
+                    yield b"".join(_event(place, at, "item", text) for text, place in told)
+        if "sos" in topics:
+            look = _Look(caller.workspace, None, happened.place, happened.room)
+            async with aclosing(self._fresh(_happened_behind, _happened, look, happened)) as rows:
+                async for told in rows:
+                    at = items.place
+                    yield b"".join(_event(at, place, "sos", text) for text, place in told)
+
+    async def _fresh(
+        self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
+    ) -> AsyncGenerator[list[tuple[str, int]], None]:
+        """A few at a time: what is to be told, and to which place a listener may come back who has
+        had it. Those who look for the same at one moment, as many consoles do, share it."""
+        rows = await self._store.read_together(behind, look)
+        fresh = follower.fresh(rows, self._clock())
+        numbers = tuple(fresh)
+        for begin in range(0, len(numbers), HELD):
+            few = numbers[begin : begin + HELD]
+            told = await self._store.read_together(texts, few)
+            if told:
+                yield [(told[number], fresh[number]) for number in few if number in told]
+
+
+class _Look(NamedTuple):
+    workspace: int
+    viewer: int | None
+    """Who sees but what is theirs; None sees all."""
+    place: int
+    room: int
+
+
+_Rows = list[tuple[int, float]]
+_Behind = Callable[[Db, Sequence[_Look]], list[_Rows]]
+"""Numbers and dates of the next rows, for each look."""
+_Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, str]]]
+"""Of some rows by their numbers what is told of them, as JSON."""
+
+
+def _items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+    return _once_each(looks, lambda look: reading.behind(db, *look))
+
+
+def _happened_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+    return _once_each(
+        looks, lambda look: sos.events_behind(db, look.workspace, look.place, look.room)
+    )
+
+
+def _items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
+    return _once_each(
+        wanted,
+        lambda numbers: {
+            each.number: json.dumps(each.as_json()) for each in reading.items(db, numbers)
+        },
+    )
+
+
+def _happened(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
+    def tell(numbers: tuple[int, ...]) -> dict[int, str]:
+        found = {number: sos.of_event(db, number) for number in numbers}
+        return {
+            number: json.dumps({**sos_desk.shown(db, each), "event": sos_desk.event_of(db, number)})
+            for number, each in found.items()
+            if each is not None
+        }
+
+    return _once_each(wanted, tell)
+
+
+def _once_each(asked: Sequence[K], answer: Callable[[K], V]) -> list[V]:
+    answers = {each: answer(each) for each in dict.fromkeys(asked)}
+    return [answers[each] for each in asked]
+
+
+def _newest(db: Db, workspace: int) -> tuple[int, int]:
+    """The last item, and the last that happened to an SOS."""
+    item = "SELECT coalesce(max(id), 0) FROM item WHERE workspace = ?"
+    ((last,),) = db.execute(item, workspace)
+    ((event,),) = db.execute("SELECT coalesce(max(id), 0) FROM sos_event")
+    return int(last), int(event)
+
+
+_ID = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
+
+
+def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
+    """None where nothing like that was told, or by a database of before it was put back."""
+    read = _ID.fullmatch(last)
+    if read is None:
+        return None
+    places = int(read[1]), int(read[2])
+    return None if places[0] > newest[0] or places[1] > newest[1] else places
+
+
+def _event(item: int, happened: int, topic: str, told: str) -> bytes:
+    return event(f"{item}.{happened}", topic, told)

@@ -1,0 +1,273 @@
+"""The cloud push API."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fieldagent.http import openapi
+from fieldagent.http.guard import required_body
+from fieldagent.http.idempotency import idempotency_key
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose, members_of, not_allowed, over_rate
+from fieldagent.hub.access.push import Push, parse_push
+from fieldagent.hub.api.standing import push_standing
+from fieldagent.hub.field.cost import costs
+from fieldagent.hub.not_now import not_now
+from fieldagent.hub.records import ledger
+from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
+from fieldagent.hub.store.contract import Db, Store, insert
+from fieldagent.package.package import recorded
+from fieldagent.package.reading import InvalidPackage
+from fieldagent.package.strict_json import NotJson
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.wording import counted
+
+
+@dataclass(slots=True)
+class PushCounts:
+    accepted: int = 0
+    refused: int = 0
+
+
+Name = tuple[int, int, str]
+"""Of a push: key, member and Idempotency-Key."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PushRequest:
+    """A push that is to be decided on; or what is wrong with its body, which is told to those alone
+    who may push at all."""
+
+    caller: Caller
+    parsed: Push | Problem
+    key: str | None
+
+    @property
+    def push(self) -> Push:
+        assert isinstance(self.parsed, Push)
+        return self.parsed
+
+    @property
+    def name(self) -> Name | None:
+        return None if self.key is None else (self.caller.key, self.caller.member, self.key)
+
+
+class HubApi:
+    """`clock` is Unix time; `grace` and `time_to_live` are seconds, see `ledger.enter`."""
+
+    def __init__(
+        self,
+        store: Store,
+        authentication: Authentication,
+        *,
+        clock: Callable[[], float],
+        grace: float,
+        time_to_live: float,
+    ) -> None:
+        self._store = store
+        self._authentication = authentication
+        self._clock = clock
+        self._grace = grace
+        self._time_to_live = time_to_live
+        self.counts = PushCounts()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/api/package", self.push, judge=self.judge),
+            Route("POST", "/api/package/cost", self.cost, judge=self.judge),
+            Route("GET", "/api/push/{id}", self.look, judge=self.judge),
+            openapi.route("hub"),
+        ]
+
+    async def judge(self, head: Request) -> Caller:
+        """Who calls, told by the head alone: nothing of a stranger's body is read."""
+        with self._counted():
+            return await self._authentication.caller(head, Purpose.PUSH)
+
+    async def push(self, request: Request, caller: Caller) -> Response:
+        with self._counted():
+            request_id = await self._push(request, caller)
+        self.counts.accepted += 1
+        headers = (("Location", f"/api/push/{request_id}"),) if request_id else ()
+        return Response(200, headers=headers)
+
+    async def cost(self, request: Request, caller: Caller) -> Response:
+        """What the same body would take, if it were pushed now. Nothing is entered or counted."""
+        parsed = _parsed(request)
+
+        def look(db: Db) -> Problem | list[dict[str, Any]]:
+            now = self._clock()
+            if isinstance(parsed, Problem):
+                return parsed
+            problem = not_allowed(caller, parsed, members_of(db, [parsed]))
+            return problem or costs(db, self._posting(parsed, now), now)
+
+        found = await self._store.read(look)
+        if isinstance(found, Problem):
+            raise found
+        return json_response({"devices": found})
+
+    async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """How a push stands with each device."""
+        found = await self._store.read(lambda db: push_standing(db, caller, id))
+        if found is None:
+            raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
+        return json_response(found)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            yield
+        except Problem:
+            self.counts.refused += 1
+            raise
+
+    async def _push(self, request: Request, caller: Caller) -> str:
+        """Its requestId; empty of one that an earlier version took."""
+        key = idempotency_key(request.headers)
+        parsed = _parsed(request)
+        try:
+            decided = await self._store.commit_together(
+                self._decide, PushRequest(caller, parsed, key)
+            )
+        except StoreFull as full:
+            raise Problem(507, f"nothing was accepted: {full}; push it again later") from None
+        except (StoreFailed, StoreUnavailable):
+            unknown = "nobody knows whether it was accepted: push it with the same Idempotency-Key"
+            raise not_now(unknown) from None
+        if isinstance(decided, Problem):
+            raise decided
+        return decided
+
+    def _decide(self, db: Db, asked: Sequence[PushRequest]) -> list[Problem | str]:
+        """All of it in one transaction. A refusal is returned: what it has counted must stay."""
+        now = self._clock()
+        too_many = over_rate(db, [each.caller for each in asked], now)
+        members = members_of(db, [each.push for each in asked if isinstance(each.parsed, Push)])
+        refusals = [
+            problem or _refusal(db, each, members, now)
+            for problem, each in zip(too_many, asked, strict=True)
+        ]
+        taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
+        known = _earlier(db, taken)
+        # Of those under one Idempotency-Key the first is entered, and the others are its repeats.
+        fresh: dict[Name | PushRequest, PushRequest] = {}
+        for each in taken:
+            if each.name not in known:
+                fresh.setdefault(each.name or each, each)
+        entered = self._enter(db, list(fresh.values()), now)
+        _remember(db, entered, now)
+        known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
+        requests = dict(entered)
+        return [
+            refusal or (_as_before(each, *known[each.name]) if each.name else requests[each])
+            for each, refusal in zip(asked, refusals, strict=True)
+        ]
+
+    def _enter(
+        self, db: Db, asked: Sequence[PushRequest], now: float
+    ) -> list[tuple[PushRequest, str]]:
+        """With the requestId of each."""
+        postings = [self._posting(each.push, now) for each in asked]
+        entered = ledger.enter_all(db, postings, now=now, grace=self._grace)
+        lines = [
+            AuditLine(
+                each.caller.workspace,
+                str(each.caller.member),
+                PUSH,
+                f"item {item}, {_in_words(each)}",
+            )
+            for each, (item, _) in zip(asked, entered, strict=True)
+        ]
+        note_all(db, lines, now)
+        return [(each, request) for each, (_, request) in zip(asked, entered, strict=True)]
+
+    def _posting(self, push: Push, now: float) -> ledger.Posting:
+        timestamp = push.timestamp or recorded(push.item)
+        life = push.time_to_live or self._time_to_live
+        return ledger.Posting(
+            push.workspace,
+            push.source,
+            push.item,
+            int(now if timestamp is None else timestamp.timestamp()),
+            priority=push.priority,
+            sos=push.sos,
+            target=push.target,
+            collapse_key=push.collapse_key,
+            expires=None if push.sos else now + life,
+            contact=push.contact,
+        )
+
+
+def _parsed(request: Request) -> Push | Problem:
+    """What is wrong with a body is told to those alone who may push at all."""
+    try:
+        return parse_push(required_body(request))
+    except Problem as problem:
+        return problem
+    except NotJson as error:
+        return Problem(400, str(error))
+    except InvalidPackage as error:
+        faults = [(fault.detail, fault.pointer) for fault in error.faults]
+        return Problem(422, f"nothing was accepted: {counted(len(faults), 'fault')}", errors=faults)
+
+
+def _refusal(
+    db: Db, each: PushRequest, members: Collection[tuple[int, int]], now: float
+) -> Problem | None:
+    if isinstance(each.parsed, Problem):
+        return each.parsed
+    problem = not_allowed(each.caller, each.push, members)
+    if problem is not None:
+        who = each.caller
+        note(db, who.workspace, str(who.member), "push refused", problem.detail, now)
+    return problem
+
+
+def _in_words(each: PushRequest) -> str:
+    push = each.push
+    whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
+    return f"a {push.kind} of {push.source} to {whom}, key {each.caller.key_name!r}"
+
+
+def _as_before(each: PushRequest, digest: bytes, request_id: str) -> Problem | str:
+    if digest == _digest(each):
+        return request_id
+    return Problem(422, f"Idempotency-Key {each.key!r} had another body")
+
+
+def _digest(each: PushRequest) -> bytes:
+    return hashlib.blake2b(repr(each.push).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _earlier(db: Db, asked: Sequence[PushRequest]) -> dict[Name | None, tuple[bytes, str]]:
+    """Digest and requestId of what came before under the keys of these."""
+    names = {each.name for each in asked if each.name is not None}
+    if not names:
+        return {}
+    rows = db.execute(
+        "SELECT credential, member, key, digest, request_id FROM idempotency"
+        f" WHERE (credential, member, key) IN (VALUES {', '.join(['(?, ?, ?)'] * len(names))})",
+        *(part for name in names for part in name),
+    )
+    return {(*name,): (bytes(digest), request_id) for *name, digest, request_id in rows}
+
+
+_REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
+
+
+def _remember(db: Db, entered: Sequence[tuple[PushRequest, str]], now: float) -> None:
+    """Nobody else remembers the same meanwhile: `over_rate` has locked the callers' keys."""
+    rows = [
+        (*each.name, _digest(each), now, request_id)
+        for each, request_id in entered
+        if each.name is not None
+    ]
+    insert(db, "idempotency", _REMEMBERED, rows)

@@ -1,0 +1,213 @@
+"""The read API: what the hub holds, for who has a key that may read. Nothing here changes anything.
+
+A User sees what is for everybody, what is for them, and what they sent; an Integration and a
+dispatcher all of their workspace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import number, one_of, page, refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.api import reading
+from fieldagent.hub.api.reading import END, ItemFilter, ReadItem
+from fieldagent.hub.api.standing import STATES, device_standings, is_request_id
+from fieldagent.hub.contract import NUMBER_MAX, number_of
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package import tracks
+from fieldagent.package.reading import ITEMS
+
+LISTED, LISTED_MAX = 100, 1_000
+LOOKS = 20
+"""How often one page looks on where it finds too little."""
+READ_AT_ONCE = 50
+"""Items decoded between two chances for others."""
+DELIVERY_STATES = tuple(dict.fromkeys(STATES.values()))
+
+
+class ReadApi:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._judge = authentication.judge(Purpose.READ)
+
+    def routes(self) -> list[Route]:
+        route = partial(Route, "GET", judge=self._judge)
+        return [
+            route("/api/items", self.items),
+            route("/api/items/{id}", self.item),
+            route("/api/pushes", self.pushes),
+            route("/api/positions", self.positions),
+            route("/api/deliveries", self.deliveries),
+            route("/api/devices", self.devices),
+            route("/api/users", self.users),
+        ]
+
+    async def items(self, request: Request, caller: Caller) -> Response:
+        names = ("text", "sender", "kind", "sos", "since", "until", "before", "limit")
+        refuse_others(request, names)
+        sos = one_of(request, "sos", ("true", "false"))
+        wanted = _wanted(
+            request,
+            kind=one_of(request, "kind", tuple(ITEMS)),
+            sos=None if sos is None else sos == "true",
+            text=dict(request.query).get("text", ""),
+        )
+        found, following = await self._page(request, caller, wanted)
+        listed = {"items": [each.as_json() for each in found]}
+        return page(request, listed, "before", following)
+
+    async def pushes(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("since", "until", "before", "limit"))
+        # As with one of them: a User sees their own.
+        sender = None if caller.sees_all else caller.member
+        wanted = _wanted(request, pushed=True, sender=sender)
+        found, following = await self._page(request, caller, wanted)
+        listed = [{**each.as_json(), "standing": f"/api/push/{each.request_id}"} for each in found]
+        return page(request, {"pushes": listed}, "before", following)
+
+    async def positions(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
+        accepts = request.headers.get("accept", "")
+        accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
+        named = one_of(request, "format", tuple(tracks.CONTENT_TYPES))
+        named = named or (accepted[0] if accepted else "geojson")
+        found, following = await self._page(request, caller, _wanted(request, kind="location"))
+        placed = [each.as_placed() for each in found]
+        # A document has no place for where to go on: the header Link has it in all of them.
+        told = page(request, tracks.geojson(placed), "before", following)
+        if named in tracks.DOCUMENTS:
+            told = told._replace(body=tracks.DOCUMENTS[named](placed).encode("utf-8", "replace"))
+        headers = (*told.headers, ("Vary", "Accept"))
+        return told._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
+
+    async def item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """With its deliveries to devices and webhooks."""
+        refuse_others(request, ())
+
+        def look(db: Db) -> dict[str, Any] | None:
+            wanted = ItemFilter(request_id=id)
+            (found, _) = reading.find(db, caller, wanted, END, 1)
+            for each in reading.items(db, found):
+                return {
+                    **each.as_json(),
+                    "devices": device_standings(db, each.number),
+                    "webhooks": reading.webhook_deliveries(db, each.number),
+                }
+            return None
+
+        found = await self._store.read(look) if is_request_id(id) else None
+        if found is None:
+            raise Problem(404, "no item that you may see has this id, or it was forgotten")
+        return json_response(found)
+
+    async def deliveries(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("device", "state", "before", "limit"))
+        device = number(request, "device", 0, range(1, END + 1))
+        if not device:
+            raise Problem(400, "?device= names the device by its number, as /api/devices has it")
+        state = one_of(request, "state", DELIVERY_STATES)
+        before, limit = _place(request)
+
+        def look(db: Db) -> tuple[list[dict[str, Any]], int | None] | None:
+            if not reading.device_known(db, caller, device):
+                return None
+            return reading.deliveries(db, caller, device, state, before, limit)
+
+        found = await self._store.read(look)
+        if found is None:
+            raise Problem(404, f"no device of this workspace has the number {device}")
+        return page(request, {"deliveries": found[0]}, "before", found[1])
+
+    async def devices(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("before", "limit"))
+        before, limit = _place(request)
+        found, following = await self._store.read(
+            lambda db: reading.devices(db, caller, before, limit, self._clock())
+        )
+        return page(request, {"devices": found}, "before", following)
+
+    async def users(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ("before", "limit"))
+        before, limit = _place(request)
+        found, following = await self._store.read(
+            lambda db: reading.users(db, caller, before, limit)
+        )
+        return page(request, {"users": found}, "before", following)
+
+    async def _page(
+        self, request: Request, caller: Caller, wanted: ItemFilter
+    ) -> tuple[list[ReadItem], int | None]:
+        """Of what there is little of, a page may be short and yet not the last."""
+        place, limit = _place(request)
+        following: int | None = place
+        found: list[int] = []
+        for _ in range(LOOKS):
+            look = partial(
+                reading.find, caller=caller, wanted=wanted, before=place, limit=limit - len(found)
+            )
+            more, following = await self._store.read(look)
+            found += more
+            if following is None or len(found) >= limit or more:
+                break
+            place = following
+        return await self._read(found), following
+
+    async def _read(self, numbers: Sequence[int]) -> list[ReadItem]:
+        found: list[ReadItem] = []
+        for first in range(0, len(numbers), READ_AT_ONCE):
+            some = numbers[first : first + READ_AT_ONCE]
+            found += await self._store.read(partial(reading.items, numbers=some))
+        return found
+
+
+def _wanted(request: Request, **more: Any) -> ItemFilter:
+    sender = _sender(request)
+    times = {name: _time(request, name) for name in ("since", "until")}
+    return ItemFilter(**{"sender": sender, **times, **more})
+
+
+def _place(request: Request) -> tuple[int, int]:
+    before = number(request, "before", END, range(1, END + 1))
+    return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
+
+
+def _sender(request: Request) -> int | None:
+    value = dict(request.query).get("sender")
+    if value is None:
+        return None
+    if (sender := number_of(value)) is None:
+        raise Problem(400, f"?sender= is the number of a user, from 1 to {NUMBER_MAX}")
+    return sender
+
+
+_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
+
+
+def _time(request: Request, name: str) -> float | None:
+    """Unix time, or ISO 8601; without an offset, in UTC."""
+    value = dict(request.query).get(name)
+    if value is None:
+        return None
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise Problem(
+            400, f"?{name}= is a time such as 2026-11-22T04:00:00Z, or in Unix seconds"
+        ) from None

@@ -1,0 +1,426 @@
+"""What the hub holds, for those who may see it: items, devices, deliveries; the newest first.
+
+No look takes long, however much there is: it goes along an index, looks at so many rows at most,
+and says where the next one goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access import imei_claims
+from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
+from fieldagent.hub.api.standing import STATES
+from fieldagent.hub.field import check_in
+from fieldagent.hub.records import kit_report, lease
+from fieldagent.hub.records.ledger import WAITS, stored_entry, words_of
+from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Item, Location, recorded
+from fieldagent.package.payload import Identity, estimated_position, event
+from fieldagent.package.tracks import Placed
+from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_dataclass import dataclass
+
+END = 2**63 - 1
+"""The place before which everything is."""
+LOOKED_AT = 1_000
+"""Items that one look passes over: of large ones it takes 25 ms."""
+BYTES_MAX = 1_000_000
+"""Of the bodies on one page; the first item is there whatever it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFilter:
+    """Which items are asked for, of those that a caller may see."""
+
+    sender: int | None = None
+    kind: str | None = None
+    text: str = ""
+    sos: bool | None = None
+    pushed: bool | None = None
+    since: float | None = None
+    until: float | None = None
+    request_id: str | None = None
+
+
+class Look(NamedTuple):
+    """Numbers of items, and before which number there may be more."""
+
+    found: list[int]
+    following: int | None
+
+
+class _Conditions:
+    """Of an SQL statement, with their parameters."""
+
+    def __init__(self) -> None:
+        self.sql: list[str] = []
+        self.parameters: list[Any] = []
+
+    def add(self, sql: str, *parameters: Any) -> None:
+        self.sql.append(sql)
+        self.parameters += parameters
+
+    def __str__(self) -> str:
+        return " AND ".join(self.sql) or "1 = 1"
+
+
+def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> Look:
+    """One look, over `LOOKED_AT` items at most of those that one index has."""
+    first = 0
+    # One bound at each side: SQLite goes along an index from one of two, and it may be the farther.
+    if wanted.until is not None:
+        last = _bound(db, wanted.until, up=False)
+        before = min(before, 0 if last is None else last + 1)
+    if wanted.since is not None:
+        first = END if (bound := _bound(db, wanted.since, up=True)) is None else bound
+    if first >= before:
+        return Look([], None)
+    index = _along(caller, wanted, first, before)
+    inner = (
+        "SELECT id, sender, target, kind, words, sos, accepted, source_device, request_id,"
+        f" length(body) AS size FROM item WHERE {index} ORDER BY id DESC LIMIT {LOOKED_AT}"
+    )
+    which = _which(caller, wanted)
+    rows = db.execute(
+        f"SELECT id, size FROM ({inner}) AS looked WHERE {which} ORDER BY id DESC LIMIT ?",
+        *index.parameters,
+        *which.parameters,
+        limit + 1,
+    )
+    found: list[int] = []
+    size = 0
+    for id_, bytes_ in rows:
+        size += bytes_
+        if len(found) == limit or (found and size > BYTES_MAX):
+            return Look(found, found[-1])
+        found.append(id_)
+    return Look(
+        found, _last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
+    )
+
+
+def _last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
+    """The last that one look passes over; None where there are fewer."""
+    rows = db.execute(f"{sql} DESC LIMIT 1 OFFSET {LOOKED_AT - 1}", *parameters)
+    return int(rows[0][0]) if rows else None
+
+
+def _along(caller: Caller, wanted: ItemFilter, first: int, before: int) -> _Conditions:
+    """The one index along which to look: that of which there is least."""
+    index = _Conditions()
+    index.add("workspace = ? AND id >= ? AND id < ?", caller.workspace, first, before)
+    if wanted.request_id is not None:
+        index.add("request_id = ?", wanted.request_id)
+    elif wanted.sos:
+        index.add("sos = 1")
+    elif wanted.pushed:
+        index.add("source_device IS NULL")
+    elif wanted.sender is not None:
+        index.add("sender = ?", wanted.sender)
+    elif wanted.kind is not None:
+        index.add("kind = ?", wanted.kind)
+    return index
+
+
+def _bound(db: Db, moment: float, *, up: bool) -> int | None:
+    """The first item from then on, or the last until then, of any workspace."""
+    beyond, order = (">=", "") if up else ("<=", " DESC")
+    rows = db.execute(
+        f"SELECT id FROM item WHERE accepted {beyond} ?"
+        f" ORDER BY accepted{order}, id{order} LIMIT 1",
+        moment,
+    )
+    return int(rows[0][0]) if rows else None
+
+
+def _seen_by(viewer: int | None) -> _Conditions:
+    which = _Conditions()
+    if viewer is not None:
+        which.add("(target IS NULL OR target = ? OR sender = ?)", viewer, viewer)
+    return which
+
+
+def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
+    """Of those that were looked at: also what a wrong clock has put into another order."""
+    which = _seen_by(None if caller.sees_all else caller.member)
+    if wanted.sender is not None:
+        which.add("sender = ?", wanted.sender)
+    if wanted.kind is not None:
+        which.add("kind = ?", wanted.kind)
+    if wanted.sos is not None:
+        which.add("sos = ?", int(wanted.sos))
+    if wanted.pushed is not None:
+        which.add(f"source_device IS {'' if wanted.pushed else 'NOT '}NULL")
+    if wanted.since is not None:
+        which.add("accepted >= ?", wanted.since)
+    if wanted.until is not None:
+        which.add("accepted <= ?", wanted.until)
+    if wanted.text:
+        pattern = wanted.text.casefold()
+        for special in "!%_":
+            pattern = pattern.replace(special, f"!{special}")
+        which.add("words LIKE ? ESCAPE '!'", f"%{pattern}%")
+    return which
+
+
+def behind(
+    db: Db, workspace: int, viewer: int | None, place: int, limit: int
+) -> list[tuple[int, float]]:
+    """Numbers and dates of the next items that the viewer may see; None sees all."""
+    which = _seen_by(viewer)
+    rows = db.execute(
+        f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
+        " ORDER BY id LIMIT ?",
+        workspace,
+        place,
+        *which.parameters,
+        limit,
+    )
+    return [(number, float(accepted)) for number, accepted in rows]
+
+
+class ReadItem(NamedTuple):
+    """One item as its readers see it."""
+
+    number: int
+    request_id: str
+    sender: Identity
+    device: str | None
+    target: int | None
+    accepted: float
+    sos: bool
+    unauthenticated: bool
+    moment: datetime
+    item: Item
+    estimate: str
+
+    def as_placed(self) -> Placed:
+        assert isinstance(self.item, Location), "positions are asked for by their kind"
+        return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
+
+    def as_json(self) -> dict[str, Any]:
+        said = event(self.item, self.moment)
+        if self.estimate:
+            said["estimatedPosition"] = estimated_position(**json.loads(self.estimate))
+        return {
+            "id": self.request_id,
+            "sender": {"id": self.sender.id, "name": self.sender.name, "type": self.sender.type},
+            "device": self.device,
+            "targetUserId": None if self.target is None else str(self.target),
+            "accepted": self.accepted,
+            "sos": self.sos,
+            "unauthenticated": self.unauthenticated,
+            "event": said,
+        }
+
+
+def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
+    """The newest first."""
+    if not numbers:
+        return []
+    rows = db.execute(
+        "SELECT item.id, request_id, sender, member.name, member.type, device.name, target,"
+        " accepted, sos, unauthenticated, estimate, body FROM item JOIN member"
+        " ON member.id = item.sender LEFT JOIN device ON device.id = item.source_device"
+        f" WHERE item.id IN ({', '.join('?' * len(numbers))}) ORDER BY item.id DESC",
+        *numbers,
+    )
+    return [_read(row) for row in rows]
+
+
+def _read(row: Sequence[Any]) -> ReadItem:
+    *who, accepted, sos, unauthenticated, estimate, body = row
+    number, request_id, sender, name, type_, device, target = who
+    entry = stored_entry(body)
+    content = entry.content
+    assert isinstance(content, Item), "the ledger holds items alone"
+    return ReadItem(
+        number,
+        request_id,
+        Identity(str(sender), name, type_),
+        device,
+        target,
+        float(accepted),
+        bool(sos),
+        bool(unauthenticated),
+        recorded(content) or datetime.fromtimestamp(entry.time, UTC),
+        content,
+        estimate,
+    )
+
+
+NOTED_AT_ONCE = 200
+
+
+def note_kinds(db: Db) -> int:
+    """Read some items of before version 8, so that they are found by kind and words; how many."""
+    rows = db.execute(
+        "SELECT id, body FROM item WHERE kind = '' ORDER BY id LIMIT ?", NOTED_AT_ONCE
+    )
+    for id_, body in rows:
+        content = stored_entry(body).content
+        assert isinstance(content, Item), "the ledger holds items alone"
+        db.execute(
+            "UPDATE item SET kind = ?, words = ? WHERE id = ?",
+            kind_of(content),
+            words_of(content),
+            id_,
+        )
+    return len(rows)
+
+
+def webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
+    rows = db.execute(
+        "SELECT webhook, state, attempts, reason FROM webhook_delivery WHERE item = ?"
+        " ORDER BY webhook",
+        item,
+    )
+    names = ("webhook", "state", "attempts", "reason")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def deliveries(
+    db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """To one device, the last first; and before which of its numbers there may be more."""
+    which = _Conditions()
+    if state is not None:
+        states = [each for each, shown in STATES.items() if shown == state]
+        which.add(f"state IN ({', '.join('?' * len(states))})", *states)
+    if not caller.sees_all:
+        which.add("(target IS NULL OR target = ? OR sender = ?)", caller.member, caller.member)
+    inner = (
+        f"SELECT item, sequence, state, way, ended, {WHY} AS reason FROM delivery WHERE device = ?"
+        f" AND sequence < ? ORDER BY sequence DESC LIMIT {LOOKED_AT}"
+    )
+    rows = db.execute(
+        "SELECT sequence, request_id, kind, sos, accepted, state, way, ended, reason"
+        f" FROM ({inner}) AS looked JOIN item ON item.id = looked.item WHERE {which}"
+        " ORDER BY sequence DESC LIMIT ?",
+        device,
+        before,
+        *which.parameters,
+        limit + 1,
+    )
+    found = [
+        {
+            "item": request_id,
+            "kind": kind or None,
+            "sos": bool(sos),
+            "accepted": float(accepted),
+            "state": STATES[given],
+            "over": way,
+            "ended": None if ended is None else float(ended),
+            "reason": reason,
+        }
+        for _, request_id, kind, sos, accepted, given, way, ended, reason in rows[:limit]
+    ]
+    if len(rows) > limit:
+        return found, rows[limit - 1][0]
+    passed = "SELECT sequence FROM delivery WHERE device = ? AND sequence < ? ORDER BY sequence"
+    return found, _last(db, passed, (device, before))
+
+
+WAITING_SHOWN = 1_000
+
+
+_DEVICE = (
+    "SELECT device.id, device.name, device.member, member.name, imei, operator, device.disabled,"
+    f" {lease.IS_LINKED}, contact.at, contact.way, contact.version, contact.latitude,"
+    " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
+    " FROM delivery WHERE delivery.device = device.id"
+    f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
+    f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
+    " kit_every, due, warned, check_in.sos, modems, modems_at,"
+    f" {OF_DEVICE}, {imei_claims.CONTESTED}"
+    " FROM device JOIN member ON member.id = device.member"
+    " LEFT JOIN contact ON contact.device = device.id"
+    " LEFT JOIN check_in ON check_in.device = device.id"
+)
+
+
+def devices(
+    db: Db, caller: Caller, before: int, limit: int, now: float
+) -> tuple[list[dict[str, Any]], int | None]:
+    rows = db.execute(
+        f"{_DEVICE} WHERE device.workspace = ? AND device.id < ? ORDER BY device.id DESC LIMIT ?",
+        now,
+        caller.workspace,
+        before,
+        limit + 1,
+    )
+    found = [_device(row, caller) for row in rows[:limit]]
+    return found, rows[limit - 1][0] if len(rows) > limit else None
+
+
+def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
+    id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
+    latitude, longitude, position_at, key_trouble, waiting, last_update = row[11:17]
+    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[17:-2]
+    satellite, contested = row[-2:]
+    return {
+        "id": id_,
+        "name": name,
+        "user": {"id": str(member), "name": member_name},
+        "imei": imei if caller.sees_all else None,
+        "operator": operator,
+        "disabled": disabled is not None,
+        "relay": bool(relay),
+        "tagged": bool(tagged),
+        "linked": bool(linked),
+        "lastContact": None if at is None else float(at),
+        "over": way,
+        "version": version or None,
+        "lastUpdate": last_update or None,
+        "settings": settings,
+        "position": None
+        if position_at is None
+        else {"latitude": latitude, "longitude": longitude, "at": float(position_at)},
+        "modems": kit_report.modems(modems, modems_at),
+        "waiting": waiting,
+        "checkIn": None
+        if due is None
+        else check_in.shown(check_in.Rule(*rule), due, warned=warned, sos=alarm),
+        "trouble": contested or key_trouble or None,
+        "satelliteTrouble": satellite,
+    }
+
+
+def users(
+    db: Db, caller: Caller, before: int, limit: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Who is in the workspace, and how many devices of theirs are in use."""
+    rows = db.execute(
+        "SELECT member.id, name, type, role, email, over_satellite, disabled, (SELECT count(*)"
+        " FROM device WHERE device.member = member.id AND device.workspace = membership.workspace"
+        " AND device.disabled IS NULL) FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND member.id < ? ORDER BY member.id DESC LIMIT ?",
+        caller.workspace,
+        before,
+        limit + 1,
+    )
+    found = [
+        {
+            "id": str(id_),
+            "name": name,
+            "type": type_,
+            "role": role,
+            "email": email if caller.role == ADMINISTRATOR else None,
+            "overSatellite": bool(over_satellite),
+            "disabled": disabled is not None,
+            "devices": devices,
+        }
+        for id_, name, type_, role, email, over_satellite, disabled, devices in rows[:limit]
+    ]
+    return found, rows[limit - 1][0] if len(rows) > limit else None
+
+
+def device_known(db: Db, caller: Caller, device: int) -> bool:
+    return bool(
+        db.execute("SELECT 1 FROM device WHERE id = ? AND workspace = ?", device, caller.workspace)
+    )

@@ -1,0 +1,198 @@
+"""The SOS desk's API: whoever may read sees every SOS of the workspace, a dispatcher answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import number, one_of, page, refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api import sos_desk, sos_table
+from fieldagent.hub.api.reading import END
+from fieldagent.hub.not_now import not_now
+from fieldagent.hub.records import sos
+from fieldagent.hub.records.sos import Sos, SosState
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package import canned
+from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+
+LISTED, LISTED_MAX = 50, 200
+EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
+TEXT_MAX = 200
+"""Characters that are searched for."""
+
+Deed = Callable[[Db, Sos, int, str, float], Sos]
+"""What a member does about one, with what text, when. Raises Refused."""
+
+
+class SosApi:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._authentication = authentication
+
+    def routes(self) -> list[Route]:
+        may_read = self._authentication.judge(Purpose.READ)
+        may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
+        answer = partial(Route, "POST", judge=may_answer)
+        return [
+            Route("GET", "/api/sos", self.list, judge=may_read),
+            Route("GET", "/api/sos/{id}", self.look, judge=may_read),
+            answer("/api/sos/{id}/acknowledge", self.acknowledge),
+            answer("/api/sos/{id}/close", self.close),
+            answer("/api/sos/{id}/note", self.note),
+            answer("/api/sos/{id}/answer", self.answer),
+            Route("GET", "/api/sos/export", self.export, judge=may_read),
+            Route("GET", "/api/sos/words", self.words, judge=may_read),
+        ]
+
+    async def list(self, request: Request, caller: Caller) -> Response:
+        """An SOS is for everybody in the workspace."""
+        refuse_others(request, ("state", "text", "before", "limit"))
+        state = one_of(request, "state", tuple(SosState))
+        text = _searched(request)
+        before = number(request, "before", END, range(1, END + 1))
+        limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
+
+        def look(db: Db) -> tuple[list[dict[str, Any]], int | None]:
+            found = sos.listing(db, caller.workspace, state, before, limit + 1, text)
+            last = found[limit - 1].id if len(found) > limit else None
+            return [sos_desk.shown(db, each) for each in found[:limit]], last
+
+        listed, last = await self._store.read(look)
+        return page(request, {"sos": listed}, "before", last)
+
+    async def export(self, request: Request, caller: Caller) -> Response:
+        """Return the whole history, the newest `EXPORTED_MAX`: JSON with each thread and timeline,
+        or a table for spreadsheets."""
+        refuse_others(request, ("state", "text", "format"))
+        state = one_of(request, "state", tuple(SosState))
+        form = one_of(request, "format", ("csv", "json")) or "json"
+        text, before = _searched(request), END
+        told: list[dict[str, Any]] = []
+        while len(told) < EXPORTED_MAX:
+
+            def look(db: Db, before: int = before) -> list[dict[str, Any]]:
+                found = sos.listing(db, caller.workspace, state, before, EXPORTED_AT_ONCE, text)
+                return [_with_timeline(db, each) for each in found]
+
+            some = await self._store.read(look)
+            if not some:
+                break
+            told += some
+            before = some[-1]["id"]
+        name = ("Content-Disposition", f'attachment; filename="sos.{form}"')
+        if form == "csv":
+            return Response(200, sos_table.write(told), "text/csv; charset=utf-8", (name,))
+        return json_response({"sos": told}, headers=(name,))
+
+    async def words(self, request: Request, caller: Caller) -> Response:
+        """Return what a dispatcher says often, which takes one or two bytes on the air."""
+        refuse_others(request, ())
+        return json_response({"fromDesk": canned.FROM_DESK})
+
+    async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        number_ = _number(id)
+
+        def read(db: Db) -> dict[str, Any] | None:
+            found = sos.named(db, caller.workspace, number_)
+            return None if found is None else _with_timeline(db, found)
+
+        told = await self._store.read(read)
+        if told is None:
+            raise _unknown(id)
+        return json_response(told)
+
+    async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        return await self._answer(request, id, caller, sos_desk.acknowledge, "note", required=False)
+
+    async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        return await self._answer(request, id, caller, sos_desk.close, "reason")
+
+    async def note(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        return await self._answer(request, id, caller, sos_desk.write_down, "text")
+
+    async def answer(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        return await self._answer(request, id, caller, sos_desk.write_to, "text")
+
+    async def _answer(
+        self,
+        request: Request,
+        id_: str,
+        caller: Caller,
+        deed: Deed,
+        member: str,
+        *,
+        required: bool = True,
+    ) -> Response:
+        text, number_ = _text(request, member, required=required), _number(id_)
+
+        def carry_out(db: Db) -> dict[str, Any] | Problem | None:
+            found = sos.named(db, caller.workspace, number_, locked=True)
+            if found is None:
+                return None
+            try:
+                found = deed(db, found, caller.member, text, self._clock())
+            except Refused as refused:
+                return Problem(409, str(refused), members={"sos": _with_timeline(db, found)})
+            return _with_timeline(db, found)
+
+        try:
+            told = await self._store.commit(carry_out)
+        except StoreFull as full:
+            raise Problem(507, f"nothing was written down: {full}; try again later") from None
+        except (StoreFailed, StoreUnavailable):
+            raise not_now("nobody knows whether it was written down: do it again") from None
+        if told is None:
+            raise _unknown(id_)
+        if isinstance(told, Problem):
+            raise told
+        return json_response(told)
+
+
+def _with_timeline(db: Db, found: Sos) -> dict[str, Any]:
+    return {**sos_desk.shown(db, found), "timeline": sos_desk.timeline(db, found.id)}
+
+
+def _number(text: str) -> int:
+    """0 is nobody's."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _searched(request: Request) -> str:
+    text = dict(request.query).get("text", "")
+    if len(text) > TEXT_MAX or "\0" in text:
+        raise Problem(400, f"?text= has at most {TEXT_MAX} characters")
+    return text
+
+
+def _unknown(id_: str) -> Problem:
+    return Problem(404, f"no SOS of this workspace has the number {id_[:40]}")
+
+
+def _text(request: Request, member: str, *, required: bool) -> str:
+    """The one member of the body."""
+    try:
+        body = load_document(required_body(request) if required else request.body or b"{}")
+    except NotJson as error:
+        raise Problem(400, str(error)) from None
+    if not isinstance(body, dict) or not body.keys() <= {member}:
+        raise Problem(422, f"the body is an object with {member!r} alone")
+    text = body.get(member, "")
+    if not isinstance(text, str) or len(text) > sos_desk.TEXT_MAX or (required and not text):
+        what = f"text of at most {sos_desk.TEXT_MAX} characters"
+        raise Problem(422, f"{member!r} is {what}", errors=[(what, f"/{member}")])
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")

@@ -1,0 +1,54 @@
+"""The history of incidents as a table (RFC 4180), a row each, for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from fieldagent.package.writing import clock_time
+
+COLUMNS = (
+    *("id", "kind", "state", "device", "number", "user", "raised", "seen", "seen by"),
+    *("called off", "closed", "closed by", "reason", "said", "latitude", "longitude"),
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet carry out a cell that strangers wrote."""
+
+
+def write(told: Sequence[dict[str, Any]]) -> bytes:
+    """Return it in UTF-8, with a mark at its head by which spreadsheets know that."""
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(COLUMNS)
+    for each in told:
+        table.writerow([_cell(value) for value in _row(each)])
+    return text.getvalue().encode("utf-8-sig", "replace")
+
+
+def _row(told: dict[str, Any]) -> list[Any]:
+    seen, place, item = told["seen"], told["position"], told["item"]
+    ends = [step for step in told["timeline"] if step["event"] == "closed"]
+    end = ends[-1] if ends and told["closed"] is not None else None
+    said = [each["event"].get("content", "") for each in told["items"]]
+    return [
+        *(told["id"], told["kind"], told["state"], told["device"]["name"], told["number"]),
+        item and item["sender"]["name"],
+        told["raised"] and clock_time(told["raised"]),
+        seen and clock_time(seen["at"]),
+        seen and seen["by"]["name"],
+        told["calledOff"] and clock_time(told["calledOff"]),
+        told["closed"] and clock_time(told["closed"]),
+        end and end["by"] and end["by"]["name"],
+        end and end["detail"],
+        " | ".join(filter(None, said)),
+        place and place["latitude"],
+        place and place["longitude"],
+    ]
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value

@@ -1,0 +1,54 @@
+"""A link that signs a person in at the console once, from this machine alone: the demo's."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fieldagent.http.address import LOOPBACK_NETWORKS, is_in
+from fieldagent.http.cookie import set_cookie
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.access import sessions
+from fieldagent.hub.store.contract import Store
+
+PATH = "/console/enter/{token}"
+
+
+class Guest(NamedTuple):
+    """Who is let in, by which secret."""
+
+    token: str
+    member: int
+    workspace: int
+
+
+class GuestLink:
+    """`clock` is Unix time. A hub has one where whoever starts it gives it a guest."""
+
+    def __init__(self, guest: Guest, store: Store, clock: Callable[[], float]) -> None:
+        self._guest: Guest | None = guest
+        self._store = store
+        self._clock = clock
+
+    def route(self) -> Route:
+        return Route("GET", PATH, self.enter)
+
+    async def enter(self, request: Request, token: str) -> Response:
+        """HEAD, as of a preview, uses nothing up."""
+        guest, here = self._guest, is_in(request.peer, LOOPBACK_NETWORKS)
+        proxied = any(name.startswith(("forwarded", "x-forwarded")) for name in request.headers)
+        if guest is None:
+            raise Problem(410, "this link has signed somebody in: sign in with the password now")
+        if not here or proxied or not hmac.compare_digest(token.encode(), guest.token.encode()):
+            raise Problem(404, "nobody is let in here by this link")
+        headers: tuple[tuple[str, str], ...] = (("Location", "/console"),)
+        if request.method == "GET":
+            self._guest = None
+            session = await self._store.commit(
+                lambda db: sessions.begin(db, guest.member, guest.workspace, self._clock())
+            )
+            headers += (set_cookie(sessions.COOKIE, session, sessions.LASTS, secure=False),)
+        return Response(303, headers=headers)

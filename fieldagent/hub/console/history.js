@@ -1,0 +1,40 @@
+// The history of closed incidents: searched, opened one by one, printed and taken along.
+
+import { card } from "./desk.js";
+import { call, trouble } from "./hub.js";
+import { by, clock, element } from "./text.js";
+
+let older = null;
+
+const asked = () => `text=${encodeURIComponent(by("history-search").value)}`;
+
+function entry(sos) {
+  const toggled = () => { if (whole.open && !whole.querySelector("article")) open(sos, whole).catch(trouble); };
+  const whole = element("details", { ontoggle: toggled }, element("summary", {},
+    element("span", { class: "quiet" }, `${clock(sos.raised)} UTC `),
+    `SOS ${sos.id} (${sos.device.name}), closed ${clock(sos.closed)} UTC`));
+  return element("li", {}, whole);
+}
+
+async function open(sos, whole) {
+  const now = await call("GET", `/api/sos/${sos.id}`);
+  whole.append(card(now), element("button", { type: "button", onclick: () => print() }, "Print"));
+}
+
+async function show(more) {
+  const told = await call("GET", more || `/api/sos?state=closed&limit=20&${asked()}`);
+  older = told.next;
+  by("history-older").hidden = !older;
+  const entries = told.sos.map(entry);
+  if (more) by("history-list").append(...entries);
+  else by("history-list").replaceChildren(...entries.length ? entries : [element("li", { class: "quiet" }, "None.")]);
+  for (const form of ["csv", "json"])
+    by(`history-${form}`).href = `/api/sos/export?state=closed&format=${form}&${asked()}`;
+}
+
+/** It is looked for once somebody opens it. */
+export function setUpHistory() {
+  by("history").addEventListener("toggle", () => { if (by("history").open) show().catch(trouble); });
+  by("history-search").addEventListener("change", () => show().catch(trouble));
+  by("history-older").addEventListener("click", () => show(older).catch(trouble));
+}

@@ -1,0 +1,54 @@
+// Signing in with a passkey, and the list of one's own.
+
+import { call } from "./hub.js";
+import { by, clock, element, put } from "./text.js";
+
+const can = () => window.PublicKeyCredential?.parseRequestOptionsFromJSON !== undefined;
+
+/** Shows the button where this hub and this browser know passkeys. */
+export async function offerPasskey() {
+  const answer = can() && await fetch("/console/passkeys/sign-in", { method: "OPTIONS" });
+  by("by-passkey").hidden = !(answer && answer.ok);
+}
+
+export async function signInByPasskey(workspace) {
+  const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(await call("POST", "/console/passkeys/sign-in"));
+  const credential = (await navigator.credentials.get({ publicKey })).toJSON();
+  await call("POST", "/console/passkeys/session", { credential, workspace });
+}
+
+async function addPasskey(name) {
+  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(await call("POST", "/console/passkeys/new"));
+  const credential = (await navigator.credentials.create({ publicKey })).toJSON();
+  await call("POST", "/console/passkeys", { name, credential });
+}
+
+const row = ({ id, name, created, used }) => {
+  const remove = element("button", { type: "button" }, [`Remove ${name}`]);
+  remove.addEventListener("click", () => attempt(() => call("DELETE", `/console/passkeys/${id}`)));
+  const when = used ? `used last ${clock(used)} UTC` : "not used yet";
+  return element("li", {}, [`${name}, since ${clock(created)} UTC, ${when} `, remove]);
+};
+
+async function attempt(act) {
+  by("passkey-fault").textContent = "";
+  try {
+    await act();
+  } catch (error) {
+    by("passkey-fault").textContent = error.message;
+  }
+  await showPasskeys();
+}
+
+export async function showPasskeys() {
+  if (by("by-passkey").hidden) return;
+  const { passkeys } = await call("GET", "/console/passkeys");
+  put("own-passkeys", passkeys.map(row));
+  by("passkeys").hidden = false;
+}
+
+by("add-passkey").addEventListener("submit", event => {
+  event.preventDefault();
+  const form = event.target;
+  attempt(async () => { await addPasskey(form.elements.name.value); form.reset(); });
+});

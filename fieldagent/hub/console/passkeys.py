@@ -1,0 +1,118 @@
+"""The console's routes for passkeys, where the hub has a name and the library is there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.access import sessions
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.strict_json import NotJson, load_document
+
+if TYPE_CHECKING:
+    from fieldagent.hub.access.passkeys import Passkeys
+
+log = logging.getLogger(__name__)
+
+BROUGHT_BY = "pip install --target /usr/local/lib/fieldagent 'webauthn>=2.5,<3'"
+BODY = 8_192
+"""Bytes of an answer of a passkey: a key of RSA with an attestation is the largest."""
+Enter = Callable[[Request, int, str], Awaitable[Response]]
+"""Begins a session of the member in that workspace."""
+
+
+def made(store: Store, settings: HubSettings, clock: Callable[[], float]) -> Passkeys | None:
+    """None where no name is set, or the library is missing."""
+    if settings.console_address is None:
+        return None
+    try:
+        from fieldagent.hub.access.passkeys import Passkeys
+    except ImportError as error:
+        log.warning(
+            "nobody can sign in with a passkey: %s; see `Passkeys` in docs/hub.md, or remove"
+            " console-address. %s brings it",
+            error,
+            BROUGHT_BY,
+        )
+        return None
+    return Passkeys(store, settings.console_address, clock)
+
+
+class PasskeyRoutes:
+    def __init__(self, passkeys: Passkeys, authentication: Authentication, enter: Enter) -> None:
+        self._passkeys = passkeys
+        self._authentication = authentication
+        self._enter = enter
+
+    def routes(self) -> list[Route]:
+        signed_in = self._authentication.judge(Purpose.READ)
+        below = "/console/passkeys"
+        return [
+            Route("POST", f"{below}/sign-in", self.ask),
+            Route("POST", f"{below}/session", self.sign_in, body=BODY),
+            Route("GET", below, self.list, judge=signed_in),
+            Route("POST", f"{below}/new", self.ask_new, judge=signed_in),
+            Route("POST", below, self.add, judge=signed_in, body=BODY),
+            Route("DELETE", f"{below}/{{number}}", self.remove, judge=signed_in),
+        ]
+
+    async def ask(self, request: Request) -> Response:
+        return _as_json(await self._passkeys.sign_in_options())
+
+    async def sign_in(self, request: Request) -> Response:
+        if not sessions.is_same_site(request):
+            raise Problem(403, "sign in at the console itself: /console")
+        told = _document(request)
+        member = await self._passkeys.owner(told.get("credential"))
+        return await self._enter(request, member, str(told.get("workspace", "")))
+
+    async def list(self, request: Request, caller: Caller) -> Response:
+        return json_response({"passkeys": await self._passkeys.listing(caller.member)})
+
+    async def ask_new(self, request: Request, caller: Caller) -> Response:
+        _by_the_console(caller)
+        return _as_json(await self._passkeys.new_options(caller.member, caller.name))
+
+    async def add(self, request: Request, caller: Caller) -> Response:
+        _by_the_console(caller)
+        told = _document(request)
+        name = str(told.get("name", ""))
+        if not name.isprintable() or not name.strip():
+            raise Problem(422, "name says which device it is on, in one line")
+        number = await self._passkeys.add(caller.member, name, told.get("credential"))
+        return json_response({"id": number}, 201)
+
+    async def remove(self, request: Request, caller: Caller, number: str) -> Response:
+        _by_the_console(caller)
+        if not number.isascii() or not number.isdigit():
+            raise Problem(404, "you have no such passkey")
+        await self._passkeys.remove(caller.member, int(number[:18]))
+        return Response(204)
+
+
+def _by_the_console(caller: Caller) -> None:
+    """A key speaks for many: what it may is not to make itself a way in for a person."""
+    if caller.key_name != sessions.NAME:
+        raise Problem(403, "passkeys are for who has signed in at the console")
+
+
+def _document(request: Request) -> dict[str, Any]:
+    try:
+        body = load_document(required_body(request))
+    except NotJson as error:
+        raise Problem(400, str(error)) from None
+    if not isinstance(body, dict):
+        raise Problem(422, "the body is an object")
+    return body
+
+
+def _as_json(text: str) -> Response:
+    return Response(200, text.encode() + b"\n")

@@ -1,0 +1,89 @@
+"""The console's routes for browsers that a dispatcher lets ring while their page is closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.escalation import contacts
+from fieldagent.hub.escalation.browser import NO_PUSH
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.strict_json import NotJson, load_document
+
+BODY = 4_096
+TEXT_MAX = 1_000
+PATH = "/console/push"
+_MEMBERS = ("endpoint", "p256dh", "auth")
+
+
+class PushRoutes:
+    """`clock` is Unix time."""
+
+    def __init__(self, store: Store, authentication: Authentication, clock: Any) -> None:
+        self._store = store
+        self._authentication = authentication
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
+        return [
+            Route("GET", PATH, self.key, judge=may_answer),
+            Route("POST", PATH, self.subscribe, judge=may_answer, body=BODY),
+            Route("DELETE", PATH, self.unsubscribe, judge=may_answer, body=BODY),
+        ]
+
+    async def key(self, request: Request, caller: Caller) -> Response:
+        """Return the hub's public key, by which a browser knows who may push to it."""
+        web_push = _library()
+        key = await self._store.commit(web_push.hub_key)
+        return json_response({"key": web_push.public_text(key)})
+
+    async def subscribe(self, request: Request, caller: Caller) -> Response:
+        subscription = _library().Subscription(**_members(request, _MEMBERS))
+        if fault := subscription.fault():
+            raise Problem(422, f"this is no push subscription: {fault}")
+
+        def keep(db: Db) -> int:
+            return contacts.subscribe(
+                db,
+                caller.workspace,
+                caller.member,
+                f"{caller.name}'s browser",
+                subscription.as_json(),
+                now=self._clock(),
+            )
+
+        return json_response({"id": await self._store.commit(keep)}, 201)
+
+    async def unsubscribe(self, request: Request, caller: Caller) -> Response:
+        endpoint = _members(request, _MEMBERS[:1])["endpoint"]
+        await self._store.commit(
+            lambda db: contacts.unsubscribe(db, caller.workspace, caller.member, endpoint)
+        )
+        return Response(204)
+
+
+def _library() -> Any:
+    """Raises Problem where the extra is missing."""
+    try:
+        from fieldagent.hub.escalation import web_push
+    except ImportError:
+        raise Problem(404, NO_PUSH) from None
+    return web_push
+
+
+def _members(request: Request, names: tuple[str, ...]) -> dict[str, str]:
+    try:
+        body = load_document(required_body(request))
+    except NotJson as error:
+        raise Problem(400, str(error)) from None
+    if not isinstance(body, dict) or body.keys() != set(names):
+        raise Problem(422, f"the body is an object with {', '.join(names)}")
+    if not all(isinstance(each, str) and 0 < len(each) <= TEXT_MAX for each in body.values()):
+        raise Problem(422, f"{', '.join(names)} are text of at most {TEXT_MAX} characters")
+    return body

@@ -1,0 +1,21 @@
+// The console's service worker: shows what the hub pushes while no page is open, and opens the desk.
+
+self.addEventListener("install", () => self.skipWaiting());
+
+self.addEventListener("push", event => {
+  const told = event.data.json();
+  const about = told.sos ? { tag: `sos-${told.sos}`, renotify: true, data: `/console/sos/${told.sos}` } : { data: "/console" };
+  event.waitUntil(self.registration.showNotification(told.title,
+    { body: told.body, icon: "/console/file/icon.svg", requireInteraction: true, ...about }));
+});
+
+self.addEventListener("notificationclick", event => {
+  event.notification.close();
+  event.waitUntil(show(event.notification.data));
+});
+
+async function show(path) {
+  const pages = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
+  const there = pages.find(each => new URL(each.url).pathname === path);
+  return there ? there.focus() : self.clients.openWindow(path);
+}

@@ -1,0 +1,74 @@
+"""The link by which somebody who was told of an SOS acknowledges it, once: a row of `alarm_link`.
+
+The hub signs it, bound to the incident, who was told, and the message that told them. The key is
+in the database: any hub process takes the answer. One who is told again by the same message has
+the same link; one that is raised again ends the links of before.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from typing import NamedTuple
+
+from fieldagent.hub.access.known_devices import signing_key
+from fieldagent.hub.store.contract import Db
+
+KEY = "alarm links"
+LASTS = 3 * 86_400.0
+"""Seconds."""
+PATH = "/answer/{token}"
+_TOKEN = re.compile(r"([0-9]{1,18})\.([A-Za-z0-9_-]{22})", re.ASCII)
+
+
+class AlarmLink(NamedTuple):
+    id: int
+    sos: int
+    name: str
+    """Of who was told."""
+    message_id: str
+    expires: float
+    used: float | None
+
+
+def make(db: Db, sos: int, name: str, message_id: str, now: float) -> str:
+    """Return the path of the link for who is told by that message."""
+    (row,) = db.execute(
+        "INSERT INTO alarm_link (sos, name, message_id, expires) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (message_id) DO UPDATE SET message_id = excluded.message_id"
+        " RETURNING id, sos, name, message_id, expires, used",
+        *(sos, name, message_id, now + LASTS),
+    )
+    link = AlarmLink(*row)
+    return PATH.format(token=f"{link.id}.{_signature(signing_key(db, KEY), link)}")
+
+
+def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
+    """Return the link of this token; None where the hub has made none such. `locked`: nobody else
+    uses it meanwhile."""
+    read = _TOKEN.fullmatch(token)
+    if read is None:
+        return None
+    rows = db.execute(
+        "SELECT alarm_link.id, sos, alarm_link.name, message_id, expires, used, key FROM alarm_link"
+        " JOIN signing_key ON signing_key.name = ? WHERE alarm_link.id = ?"
+        + (db.for_update.replace("UPDATE", "UPDATE OF alarm_link") if locked else ""),
+        *(KEY, int(read[1])),
+    )
+    for *row, key in rows:
+        link = AlarmLink(*row)
+        if hmac.compare_digest(read[2], _signature(bytes(key), link)):
+            return link
+    return None
+
+
+def note_used(db: Db, link: AlarmLink, now: float) -> None:
+    db.execute("UPDATE alarm_link SET used = ? WHERE id = ?", now, link.id)
+
+
+def _signature(key: bytes, link: AlarmLink) -> str:
+    said = "\0".join((str(link.id), str(link.sos), link.message_id, link.name)).encode()
+    digest = hmac.new(key, said, hashlib.sha256).digest()[:16]
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,0 +1,45 @@
+"""A dispatcher's browser whose page is closed, by web push (extra `push`). Its address is the
+subscription that it gave at the console, as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Send
+from fieldagent.hub.escalation.notice import Notice
+from fieldagent.hub.records.alarm import PUSH
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+
+NO_PUSH = "web push needs cryptography at the hub: pip install fieldagent[push]"
+
+
+def _sender(host: ContactHost) -> Send:
+    settings = host.settings
+    subject = settings.console_address or f"mailto:{settings.mail_from or 'nobody@localhost'}"
+
+    async def send(address: str, notice: Notice) -> HandoverResult:
+        try:
+            from fieldagent.hub.escalation import web_push
+        except ImportError:
+            return HandoverResult(HandoverOutcome.FAILED, NO_PUSH)
+        return await web_push.send(
+            address,
+            notice,
+            key=await host.store.commit(web_push.hub_key),
+            subject=subject,
+            clock=host.clock,
+            open_stream=host.open_stream,
+        )
+
+    return send
+
+
+def _shown(address: str) -> str:
+    """The host alone: the rest of its endpoint is its own."""
+    scheme, _, rest = json.loads(address)["endpoint"].partition("://")
+    return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
+
+
+KIND = ContactKind(
+    PUSH, "by web push", "the push service", sender=_sender, shown=_shown, signs_in=True
+)

@@ -1,0 +1,166 @@
+"""Who is told of an SOS beside the console, as administrators and dispatchers set it up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.escalation.known import contact_kinds, kind_of
+from fieldagent.hub.records.alarm import PUSH
+from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.store.contract import Db
+
+OF_ONE_MAX = 20
+"""Browsers of one dispatcher."""
+MAX = 200
+"""Contacts of a workspace, of each kind that an administrator adds."""
+
+
+class AlarmContact(NamedTuple):
+    id: int
+    workspace: int
+    kind: str
+    name: str
+    address: str
+    after: int
+    """Minutes without an answer; 0: at once."""
+    failing_since: float | None
+    reason: str
+
+
+_COLUMNS = "id, workspace, kind, name, address, after, failing_since, reason"
+
+
+def add(
+    db: Db,
+    workspace: int,
+    name: str,
+    address: str,
+    *,
+    after: int,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> int:
+    """Return its number. Raises Refused."""
+    kind = kind_of(address).name
+    ((there,),) = db.execute(
+        "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
+    )
+    if there >= MAX:
+        raise Refused(f"a workspace has at most {MAX} contacts: remove some")
+    id_ = _insert(db, workspace, None, kind, name, address, after, now)
+    note(db, workspace, by, "contact add", f"{id_} {name} ({kind})", now)
+    return id_
+
+
+def _insert(
+    db: Db,
+    workspace: int,
+    member: int | None,
+    kind: str,
+    name: str,
+    address: str,
+    after: int,
+    now: float,
+) -> int:
+    ((id_,),) = db.execute(
+        "INSERT INTO alarm_contact (workspace, member, kind, name, address, after, created)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        *(workspace, member, kind, name, address, after, now),
+    )
+    return int(id_)
+
+
+def listing(db: Db, workspace: int) -> list[Row]:
+    """Return them in the order in which they are told. What is secret of an address is left
+    out."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM alarm_contact WHERE workspace = ? ORDER BY after, id", workspace
+    )
+    return [_row(AlarmContact(*row)) for row in rows]
+
+
+def _row(found: AlarmContact) -> Row:
+    return {
+        "id": found.id,
+        "kind": found.kind,
+        "name": found.name,
+        "address": contact_kinds()[found.kind].shown(found.address),
+        "after": found.after,
+        "failingSince": found.failing_since,
+        "reason": found.reason,
+    }
+
+
+def named(db: Db, workspace: int, contact: int) -> AlarmContact:
+    """Raises Refused."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM alarm_contact WHERE id = ? AND workspace = ?", contact, workspace
+    )
+    if not rows:
+        raise Refused(
+            f"there is no contact {contact} in that workspace; `fieldagent hub contact list` shows"
+            " them"
+        )
+    return AlarmContact(*rows[0])
+
+
+def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINISTRATION) -> None:
+    """With what waits for it. Raises Refused."""
+    found = named(db, workspace, contact)
+    forget(db, found.id)
+    note(db, workspace, by, "contact remove", f"{found.id} {found.name}", now)
+
+
+def forget(db: Db, contact: int) -> None:
+    db.execute("DELETE FROM alarm_contact WHERE id = ?", contact)
+
+
+def note_end(db: Db, contact: int, reason: str, now: float) -> None:
+    """Write down how the last try of it ended; without a `reason`, well."""
+    since = "coalesce(failing_since, ?)" if reason else "NULL"
+    db.execute(
+        f"UPDATE alarm_contact SET failing_since = {since}, reason = ? WHERE id = ?",
+        *([now] if reason else []),
+        reason,
+        contact,
+    )
+
+
+def subscribe(
+    db: Db, workspace: int, member: int, name: str, subscription: str, *, now: float
+) -> int:
+    """Let a dispatcher's browser ring, whose `subscription` is JSON; once more changes nothing.
+    Return its number."""
+    known = db.execute(
+        "SELECT id, workspace, member FROM alarm_contact WHERE kind = ? AND address = ?",
+        *(PUSH, subscription),
+    )
+    for id_, *whose in known:
+        if whose == [workspace, member]:
+            return int(id_)
+        # Somebody else has signed in there now.
+        forget(db, id_)
+    db.execute(
+        "DELETE FROM alarm_contact WHERE id IN (SELECT id FROM alarm_contact WHERE member = ?"
+        " AND kind = ? ORDER BY id DESC LIMIT 1000 OFFSET ?)",
+        *(member, PUSH, OF_ONE_MAX - 1),
+    )
+    return _insert(db, workspace, member, PUSH, name, subscription, 0, now)
+
+
+def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]:
+    """Return the numbers and endpoints of their browsers."""
+    rows = db.execute(
+        "SELECT id, address FROM alarm_contact WHERE workspace = ? AND member = ? AND kind = ?",
+        *(workspace, member, PUSH),
+    )
+    return [(id_, json.loads(address)["endpoint"]) for id_, address in rows]
+
+
+def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:
+    for id_, known in subscribed(db, workspace, member):
+        if known == endpoint:
+            forget(db, id_)

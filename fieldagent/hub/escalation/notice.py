@@ -1,0 +1,97 @@
+"""What a contact is told of an SOS, in words that fit a mail, a pager and a lock screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.hub.api import reading
+from fieldagent.hub.api.sos_desk import for_a_pager
+from fieldagent.hub.records import sos
+from fieldagent.hub.records.sos import Sos
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.writing import clock_time
+from fieldagent.system.lazy_dataclass import dataclass
+
+WORDS = 300
+"""Characters of what was said, at most."""
+_KINDS = {"sos": "SOS", "overdue": "Overdue", "operator": "Satellite operator"}
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    message_id: str
+    """Like no other's: who gets it twice can tell."""
+    subject: str
+    text: str
+    sos: int = 0
+    """Its number; 0 of a test."""
+    device: str = ""
+    said: str = ""
+    desk: str = ""
+    """Its address at the console; empty where none is set, as of `link`."""
+    link: str = ""
+    """What acknowledges it, once."""
+
+
+def of(db: Db, found: Sos, message_id: str, why: str, desk: str, link: str) -> Notice:
+    """`desk` is the console's address, `link` the path of what acknowledges it."""
+    told = for_a_pager(db, found.id, desk, link)
+    device, said = visible(told["device"]), said_in(db, found)
+    subject = f"{title(found)} of {device}"
+    lines = [
+        f"{subject}{': ' + said if said else ''}",
+        f"Raised {clock_time(found.raised)}, and nobody has answered"
+        + (": somebody else is told now." if why == "escalated" else " yet."),
+        *_places(told.get("position")),
+    ]
+    if "desk" in told:
+        lines.append(f"At the desk: {told['desk']}")
+    if "acknowledge" in told:
+        lines += [f"To answer it as the one who has it: {told['acknowledge']}"]
+        lines += ["The link is yours, works once, and asks before it answers."]
+    return Notice(
+        message_id,
+        subject,
+        "\n".join(lines),
+        found.id,
+        device,
+        said,
+        told.get("desk", ""),
+        told.get("acknowledge", ""),
+    )
+
+
+def test(name: str, message_id: str) -> Notice:
+    text = f"This is a test of the contact {visible(name)}. Nobody is in distress."
+    return Notice(message_id, "Test of an SOS contact", text)
+
+
+def title(found: Sos) -> str:
+    return f"{_KINDS.get(found.kind, found.kind)} {found.id}"
+
+
+def _places(position: dict[str, Any] | None) -> list[str]:
+    if position is None:
+        return ["Position: none is known."]
+    where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
+    return [
+        f"Position: {where}, {clock_time(position['at'])}",
+        f"Map: {position['map']}",
+        position["geo"],
+    ]
+
+
+def said_in(db: Db, found: Sos) -> str:
+    """Return the newest words of its kit."""
+    for item in reading.items(db, sos.items_of(db, found.id, 10)):
+        said = item.as_json()["event"].get("content")
+        if item.device is not None and isinstance(said, str) and said:
+            return visible(said)[:WORDS]
+    return ""
+
+
+def visible(text: str) -> str:
+    """Return it as one line in which nothing hides: strangers wrote it."""
+    line = " ".join(text.split())
+    shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
+    return "".join(shown)

@@ -1,0 +1,76 @@
+"""A hundred services for telephones and pagers, by the library `apprise` (extra `apprise`)."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+import trio
+
+from fieldagent.hub.escalation.contract import ContactKind
+from fieldagent.hub.escalation.notice import Notice
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+
+DEADLINE = 30.0
+"""Seconds for one message."""
+MISSING = "apprise is not installed at the hub: pip install fieldagent[apprise]"
+
+
+def fault_of(address: str) -> str:
+    """Return why apprise cannot use this address, or nothing."""
+    try:
+        import apprise
+    except ImportError:
+        return MISSING
+    if apprise.Apprise().add(address):
+        return ""
+    return "apprise knows no such address; its forms are at https://appriseit.com/services/"
+
+
+async def send(address: str, notice: Notice) -> HandoverResult:
+    """Hand it to the service. That it took it says nothing of who has read it."""
+    with trio.move_on_after(DEADLINE):
+        return await trio.to_thread.run_sync(
+            partial(_send, address, notice), abandon_on_cancel=True
+        )
+    return HandoverResult(HandoverOutcome.FAILED, f"no answer of the service in {DEADLINE:g} s")
+
+
+def _send(address: str, notice: Notice) -> HandoverResult:
+    if fault := fault_of(address):
+        return HandoverResult(HandoverOutcome.FAILED, fault)
+    import apprise
+
+    service = apprise.Apprise()
+    service.add(address)
+    capture: Any = apprise.LogCapture
+    with capture(level=logging.WARNING) as told:
+        taken = bool(service.notify(title=notice.subject, body=notice.text))
+    if taken:
+        return HandoverResult(HandoverOutcome.HANDED)
+    # Its lines name the service and the status, and no secret of the address.
+    lines = [line.partition(" - ")[2] or line for line in told.getvalue().splitlines()]
+    reason = lines[-1] if lines else "the service did not take it"
+    return HandoverResult(HandoverOutcome.FAILED, reason[:300])
+
+
+def _shown(address: str) -> str:
+    """Its service alone: what follows holds passwords."""
+    return f"{address.partition('://')[0]}://…"
+
+
+KIND = ContactKind(
+    "apprise",
+    "by apprise",
+    "the service",
+    sender=lambda host: send,
+    shown=_shown,
+    form="a URL of apprise",
+    is_one=lambda address: "://" in address,
+    fault_of=fault_of,
+    at_the_machine=(
+        "is not taken here: apprise connects by itself, wherever the address says, so that"
+        " `fieldagent hub contact add` at the hub's machine alone adds it"
+    ),
+)

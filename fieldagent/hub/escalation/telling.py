@@ -1,0 +1,211 @@
+"""Hands over what contacts are told of an SOS, and tells the incident how that went.
+
+A message is claimed for one process, tried until it is taken or somebody has answered, and noted
+in the incident's timeline: when it was handed over, and when it first failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import partial
+from math import inf
+
+import trio
+
+from fieldagent.hub import idle
+from fieldagent.hub.escalation import alarm_link, contacts, notice
+from fieldagent.hub.escalation.contacts import AlarmContact
+from fieldagent.hub.escalation.contract import Send
+from fieldagent.hub.escalation.known import contact_kinds
+from fieldagent.hub.escalation.notice import Notice
+from fieldagent.hub.records import alarm, sos
+from fieldagent.hub.records.alarm import ESCALATED
+from fieldagent.hub.store.contract import ANYTHING, Db, Store, earliest
+from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.store.group import StoreFailed
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.supervisor import Note, brief
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+from fieldagent.webhook.schedule import SOS_SCHEDULE, delay
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16
+"""Messages under way in one process."""
+CLAIM = 120.0
+"""Seconds after which a message that nobody has settled is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """One message that this process may send now."""
+
+    id: int
+    sos: int
+    contact: AlarmContact
+    notice: Notice
+    attempts: int
+    claimed_until: float
+    escalates: bool
+    """Its contact waits for an answer first."""
+
+
+def next_due(db: Db) -> float:
+    """Return when `claim` finds something."""
+    return earliest(
+        db,
+        "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
+        " FROM alarm_message WHERE state = 'waiting'",
+    )
+
+
+def claim(db: Db, now: float, limit: int, desk: str) -> list[Telling]:
+    """Return what is due, for this process alone. `desk` is the console's address."""
+    rows = db.execute(
+        "SELECT id, sos, contact, message_id, why, attempts FROM alarm_message"
+        " WHERE state = 'waiting' AND not_before <= ? AND claimed_until <= ?"
+        f" ORDER BY not_before, id LIMIT ?{db.skip_locked}",
+        *(now, now, limit),
+    )
+    return [_claimed(db, row[0], row[1:], now, desk) for row in rows]
+
+
+def _claimed(
+    db: Db, id_: int, row: tuple[int, int, str, str, int], now: float, desk: str
+) -> Telling:
+    sos_id, contact_id, message_id, why, attempts = row
+    until = now + CLAIM
+    db.execute(
+        "UPDATE alarm_message SET claimed_until = ?, claimed_by = ? WHERE id = ?",
+        *(until, db.worker, id_),
+    )
+    ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", sos_id)
+    contact = contacts.named(db, workspace, contact_id)
+    found = sos.named(db, workspace, sos_id)
+    assert found is not None, "its messages go with it"
+    link = ""
+    if not contact_kinds()[contact.kind].signs_in:
+        link = alarm_link.make(db, sos_id, contact.name, message_id, now)
+    told = notice.of(db, found, message_id, why, desk, link)
+    escalates = contact.after > 0 or why == ESCALATED
+    return Telling(id_, sos_id, contact, told, attempts, until, escalates)
+
+
+def settle(db: Db, telling: Telling, result: HandoverResult, now: float) -> str:
+    """Record how it ended, and return what people should know of it. Where the claim has run out
+    meanwhile, another's word counts."""
+    contact, attempts = telling.contact, telling.attempts + 1
+    taken = result.outcome is HandoverOutcome.HANDED
+    wait = delay(
+        attempts,
+        schedule=SOS_SCHEDULE,
+        retry_after=result.retry_after,
+        chance=random.random(),
+    )
+    state = "handed over" if taken else "waiting" if wait is not None else "failed"
+    if not db.execute(
+        # Somebody may have answered meanwhile: what was handed over was, and the rest is over.
+        "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
+        " attempts = ?, not_before = ?, claimed_until = 0"
+        " WHERE id = ? AND claimed_until = ? RETURNING id",
+        *(taken, state, attempts, now + (wait or 0.0), telling.id, telling.claimed_until),
+    ):
+        return ""
+    db.announce(alarm.NEWS)
+    kind = contact_kinds()[contact.kind]
+    whom = f"{contact.name} {kind.by}"
+    contacts.note_end(db, contact.id, "" if taken else result.reason, now)
+    if taken:
+        event = "escalated" if contact.after else "told"
+        handed = f"{whom}: handed over to {kind.service}"
+        sos.note_event(db, telling.sos, event, now, detail=handed)
+        if contact.after:
+            alarm.escalate(db, telling.sos, now)
+        return ""
+    if result.outcome is HandoverOutcome.GONE:
+        contacts.forget(db, contact.id)
+        sos.note_event(db, telling.sos, "not told", now, detail=f"{whom}: {result.reason}")
+        return f"contact {contact.id} ({whom}) is removed: {result.reason}"
+    again = "not tried again" if wait is None else f"tried again in {wait:.0f} s"
+    text = f"{whom}: {result.reason}; {again}"
+    if attempts == 1 or wait is None:
+        sos.note_event(db, telling.sos, "not told", now, detail=text)
+    return f"contact {contact.id}: {text}"
+
+
+async def run(
+    store: Store,
+    senders: Mapping[str, Send],
+    *,
+    clock: Callable[[], float],
+    note_fault: Note,
+    desk: str,
+) -> None:
+    """Tell whoever is due until cancelled; `senders` by the kind of contact."""
+    await _Tellings(store, senders, clock, note_fault, desk).run()
+
+
+@dataclass(slots=True)
+class _Tellings:
+    store: Store
+    senders: Mapping[str, Send]
+    clock: Callable[[], float]
+    note_fault: Note
+    desk: str
+    under_way: int = 0
+    pause: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                news, written = self.store.heard(alarm.NEWS), self.store.heard(ANYTHING)
+                self.pause = trio.CancelScope()
+                soonest = inf
+                if free := AT_ONCE - self.under_way:
+                    soonest, due = await self.due(free)
+                    for each in due:
+                        self.under_way += 1
+                        nursery.start_soon(waits.let_finish, partial(self.carry_out, each))
+                with self.pause:
+                    await idle.until_due(written, soonest - self.clock(), news=news)
+
+    async def due(self, free: int) -> tuple[float, list[Telling]]:
+        """When something is due, and what of it this process may send now."""
+        with told_once():
+            soonest = await self.store.read(next_due)
+            if soonest > self.clock():
+                return soonest, []
+            return soonest, await self.store.commit(
+                lambda db: claim(db, self.clock(), free, self.desk)
+            )
+        return 0.0, []
+
+    async def carry_out(self, telling: Telling) -> None:
+        """Where the hub is killed before its end is written down, it is sent again under the same
+        id."""
+        try:
+            result = await self.send(telling)
+            text = await persist(self.store, lambda db: settle(db, telling, result, self.clock()))
+            if text:
+                log.warning("%s", text)
+        except StoreFailed:
+            raise
+        except Exception as error:
+            self.note_fault(error, f"the end of a message to contact {telling.contact.id}")
+        finally:
+            self.under_way -= 1
+            self.pause.cancel()
+
+    async def send(self, telling: Telling) -> HandoverResult:
+        contact = telling.contact
+        try:
+            return await self.senders[contact.kind](contact.address, telling.notice)
+        except Exception as error:
+            # A mistake of ours: it is made again as if it had not been taken.
+            self.note_fault(error, f"a message to contact {contact.id}")
+            reason = f"it failed in the hub, whose log tells more: {brief(error)}"
+            return HandoverResult(HandoverOutcome.FAILED, reason)

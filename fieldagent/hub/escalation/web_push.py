@@ -1,0 +1,185 @@
+"""Web push: a message to a browser whose page is closed, by its maker's push service.
+
+RFC 8030 (how it is posted), 8291 and 8188 (how it is encrypted: the service reads nothing of it)
+and 8292 (VAPID: by which key the service knows the hub). Needs `cryptography` (extra `push`) alone:
+pywebpush would bring aiohttp and requests besides, and connect wherever a subscription says, where
+the hub's own client connects to public addresses alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from fieldagent.http.client import Opener, RequestFailed, request
+from fieldagent.hub.access.known_devices import signing_key
+from fieldagent.hub.escalation.notice import Notice
+from fieldagent.hub.store.contract import Db
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+from fieldagent.webhook.post import judge
+
+KEY = "web push"
+DEADLINE = 20.0
+"""Seconds for one post."""
+TIME_TO_LIVE = 3_600
+"""Seconds that the push service keeps it for a browser that is off."""
+TOKEN_LASTS = 12 * 3_600
+"""Seconds; RFC 8292 2 allows 24 hours."""
+RECORD = 4_096
+"""Bytes of the one record (RFC 8188 2)."""
+WORDS = 2_000
+"""Characters of what is said: a push service takes 4 096 bytes (RFC 8030 7.2)."""
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Of P-256 (SEC 2, 2.4.2)."""
+_GONE = (404, 410)
+"""The subscription is no more (RFC 8030 7.3)."""
+
+
+class Subscription(NamedTuple):
+    """What a browser gives who may push to it (W3C Push API, 7)."""
+
+    endpoint: str
+    p256dh: str
+    """Its public key, base64url."""
+    auth: str
+    """Its secret of 16 bytes, base64url."""
+
+    def fault(self) -> str:
+        """Return why nothing can be pushed to it, or nothing."""
+        try:
+            secret = _bytes_of(self.auth)
+            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes_of(self.p256dh))
+        except ValueError:
+            return "its keys are not those of a push subscription"
+        if urlsplit(self.endpoint).scheme != "https":
+            return "its endpoint is no https:// address"
+        return "" if len(secret) == 16 else "its secret is not of 16 bytes"
+
+    def as_json(self) -> str:
+        return json.dumps(self._asdict())
+
+
+def hub_key(db: Db) -> ec.EllipticCurvePrivateKey:
+    """Return the hub's own key, by which push services know it; made at its first use."""
+    number = int.from_bytes(signing_key(db, KEY)) % (_ORDER - 1) + 1
+    return ec.derive_private_key(number, ec.SECP256R1())
+
+
+def public_text(key: ec.EllipticCurvePrivateKey) -> str:
+    """Return it as browsers take it for `applicationServerKey`."""
+    return _text_of(_point(key.public_key()))
+
+
+async def send(
+    address: str,
+    notice: Notice,
+    *,
+    key: ec.EllipticCurvePrivateKey,
+    subject: str,
+    clock: Callable[[], float],
+    open_stream: Opener,
+) -> HandoverResult:
+    """Post it to the push service of a subscription in JSON. GONE: there is none any more.
+    `subject` is where the service finds who runs the hub: https: or mailto:."""
+    subscription = Subscription(**json.loads(address))
+    token = vapid_token(key, subscription.endpoint, subject, clock())
+    headers = (
+        ("Content-Type", "application/octet-stream"),
+        ("Content-Encoding", "aes128gcm"),
+        ("TTL", str(TIME_TO_LIVE)),
+        ("Urgency", "high"),
+        ("Authorization", f"vapid t={token}, k={public_text(key)}"),
+    )
+    try:
+        reply = await request(
+            "POST",
+            subscription.endpoint,
+            headers=headers,
+            body=encrypt(_written(notice), subscription),
+            deadline=DEADLINE,
+            max_body=0,
+            open_stream=open_stream,
+        )
+    except RequestFailed as failure:
+        return HandoverResult(HandoverOutcome.FAILED, failure.reason)
+    if reply.status in _GONE:
+        return HandoverResult(HandoverOutcome.GONE, "the browser takes no more push messages")
+    return judge(reply, clock(), "let the browser ask for it anew")
+
+
+def _written(notice: Notice) -> bytes:
+    """What the console's service worker shows. A test has no SOS to open."""
+    told: dict[str, Any] = {"title": notice.subject, "body": notice.said[:WORDS]}
+    if notice.sos:
+        told |= {"sos": notice.sos, "device": notice.device}
+    else:
+        told["body"] = notice.text
+    return json.dumps(told).encode()
+
+
+def vapid_token(key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, now: float) -> str:
+    """Return the signed token of RFC 8292 2 for the push service of that endpoint."""
+    parts = urlsplit(endpoint)
+    claims = {
+        "aud": f"{parts.scheme}://{parts.netloc}",
+        "exp": int(now) + TOKEN_LASTS,
+        "sub": subject,
+    }
+    said = ".".join(
+        _text_of(json.dumps(part, separators=(",", ":")).encode())
+        for part in ({"typ": "JWT", "alg": "ES256"}, claims)
+    )
+    r, s = decode_dss_signature(key.sign(said.encode(), ec.ECDSA(hashes.SHA256())))
+    # RFC 7518 3.4: both numbers, 32 bytes each.
+    return f"{said}.{_text_of(r.to_bytes(32) + s.to_bytes(32))}"
+
+
+def encrypt(
+    text: bytes,
+    subscription: Subscription,
+    *,
+    salt: bytes | None = None,
+    once: ec.EllipticCurvePrivateKey | None = None,
+) -> bytes:
+    """Return the body of RFC 8291 4 in one record; `salt` and the key that is used `once` are new
+    for each message."""
+    salt = os.urandom(16) if salt is None else salt
+    once = ec.generate_private_key(ec.SECP256R1()) if once is None else once
+    theirs = _bytes_of(subscription.p256dh)
+    receiver = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs)
+    ours = _point(once.public_key())
+    shared = once.exchange(ec.ECDH(), receiver)
+    secret = _derive(shared, _bytes_of(subscription.auth), b"WebPush: info\0" + theirs + ours, 32)
+    sealing = _derive(secret, salt, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _derive(secret, salt, b"Content-Encoding: nonce\0", 12)
+    # RFC 8188 2: the byte 2 ends the last record.
+    sealed = AESGCM(sealing).encrypt(nonce, text + b"\2", None)
+    return salt + RECORD.to_bytes(4) + bytes([len(ours)]) + ours + sealed
+
+
+def _derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(hashes.SHA256(), length, salt, info).derive(secret)
+
+
+def _point(key: ec.EllipticCurvePublicKey) -> bytes:
+    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+def _text_of(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes_of(text: str) -> bytes:
+    """Raises ValueError."""
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

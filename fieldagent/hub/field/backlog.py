@@ -1,0 +1,66 @@
+"""How much waits, and since when: counted in slices, so that no look at a long queue takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from fieldagent.hub.records.ledger import WAITS
+from fieldagent.hub.store.contract import Db, Store, marks
+
+SLICE = 2_000
+"""Rows: 5 ms."""
+
+
+class Indexed(NamedTuple):
+    """Rows of `table`, each of an item, along the index whose columns are `key`."""
+
+    table: str
+    key: str
+    which: str
+
+
+DELIVERIES = Indexed("delivery", "device, rank, sequence", f"state IN {WAITS}")
+WEBHOOKS = Indexed("webhook_delivery", "webhook, sender, item", "state = 'waiting'")
+DEAD = Indexed("webhook_delivery", "webhook, item", "state = 'dead'")
+
+
+class Backlog(NamedTuple):
+    rows: int
+    since: float | None
+    """When the oldest of the items came."""
+
+
+async def backlog(store: Store, queue: Indexed) -> Backlog:
+    rows, items = 0, []
+    place: Sequence[Any] | None = ()
+    while place is not None:
+        some, oldest, place = await store.read(partial(count_some, queue=queue, after=place))
+        rows += some
+        items += [] if oldest is None else [oldest]
+    if not items:
+        return Backlog(0, None)
+    # Numbers of items are in the order of their coming.
+    came = await store.read(
+        lambda db: db.execute("SELECT accepted FROM item WHERE id = ?", min(items))
+    )
+    return Backlog(rows, float(came[0][0]) if came else None)
+
+
+def count_some(
+    db: Db, queue: Indexed, after: Sequence[Any]
+) -> tuple[int, int | None, Sequence[Any] | None]:
+    """How many those are, the oldest item, and behind which place there may be more."""
+    table, key, which = queue
+    behind = f"{which} AND ({key}) > ({marks(after)})" if after else which
+    last = db.execute(
+        f"SELECT {key} FROM {table} WHERE {behind} ORDER BY {key} LIMIT 1 OFFSET {SLICE - 1}",
+        *after,
+    )
+    place = last[0] if last else None
+    if place is not None:
+        behind += f" AND ({key}) <= ({marks(place)})"
+    sql = f"SELECT count(*), min(item) FROM {table} WHERE {behind}"
+    ((count, oldest),) = db.execute(sql, *after, *(place or ()))
+    return count, oldest, place

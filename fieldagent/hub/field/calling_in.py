@@ -1,0 +1,207 @@
+"""MT messages on their way to the satellite operators: claimed, called in, and settled.
+
+A message stays until an operator has taken it or nobody needs it any more. What a call failed on
+stands in its row, for whoever pushed what is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from fieldagent.hub.field.mobile_terminated import REACHED, day_of, due
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.operator.failures import Scope, unknown
+from fieldagent.hub.records import operator_trouble, ring_alerts
+from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.credit import credits_for
+from fieldagent.wire.outcome import Outcome
+
+CALL_SECONDS = 120.0
+"""How long a process may keep a message to itself; then another takes it as doubtful."""
+
+BACKOFF = (10.0, 60.0, 300.0, 1800.0)
+"""Seconds before a message is called in again, by how often it was; the last repeats."""
+
+CALLS = 8
+"""Messages called in at one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """One MT message that this process may hand to its operator now."""
+
+    id: int
+    device: int
+    name: str
+    imei: str
+    operator: str
+    body: bytes
+    urgent: bool
+    tries: int
+
+
+def is_due(db: Db, now: float) -> bool:
+    """Whether `pack` or `claim` would find something."""
+    return bool(due(db, now, lock=False) or _callable(db, now, lock=False))
+
+
+def next_due(db: Db) -> float:
+    """When `is_due` may come to hold by itself, at the soonest; 0 for a moment that nobody knows:
+    for what waits until its device is linked no more, or has credits."""
+    return earliest(
+        db,
+        "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"
+        " WHERE delivery.device = device.id AND state = 'waiting' AND satellite_from IS NOT NULL)"
+        f" AS at FROM device WHERE {REACHED} UNION ALL SELECT 0 FROM device WHERE {REACHED}"
+        " AND EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
+        " AND state = 'waiting' AND urgent = 1)"
+        " UNION ALL SELECT CASE WHEN claimed_until > not_before THEN claimed_until"
+        " ELSE not_before END FROM mobile_terminated JOIN device ON device.id = device"
+        f" WHERE {REACHED}) AS times",
+    )
+
+
+def claim(db: Db, now: float) -> list[OperatorCall]:
+    """Take the next message of some devices for this process: one of each, the urgent ones first.
+
+    One that another process took and never settled may have left: it is called in again.
+    """
+    calls = [OperatorCall(*row) for row in _callable(db, now, lock=True)]
+    for call in calls:
+        db.execute(
+            "UPDATE mobile_terminated SET state = 'calling', claimed_until = ?, claimed_by = ?,"
+            " tries = tries + 1 WHERE id = ?",
+            now + CALL_SECONDS,
+            db.worker,
+            call.id,
+        )
+    return calls
+
+
+def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
+    suffix = db.skip_locked.replace("UPDATE", "UPDATE OF m") if lock else ""
+    return db.execute(
+        "SELECT m.id, m.device, device.name, device.imei, device.operator, m.body, m.urgent,"
+        " m.tries FROM mobile_terminated m JOIN device ON device.id = m.device"
+        " WHERE m.claimed_until <= ? AND m.not_before <= ? AND device.imei IS NOT NULL"
+        " AND device.operator IS NOT NULL AND device.disabled IS NULL AND NOT EXISTS"
+        " (SELECT 1 FROM mobile_terminated other WHERE other.device = m.device"
+        " AND other.claimed_until > ?) AND m.id = (SELECT head.id FROM mobile_terminated head"
+        " WHERE head.device = m.device AND (head.trouble <> ? OR head.not_before <= ?)"
+        " ORDER BY head.urgent DESC, head.id LIMIT 1)"
+        f" ORDER BY m.urgent DESC, m.id LIMIT {CALLS}" + suffix,
+        now,
+        now,
+        now,
+        Scope.MESSAGE.value,  # what fails by itself holds up nothing else
+        now,
+    )
+
+
+def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
+    """Record how a call ended; once, however often it is told. Return the alarm that this raised,
+    in words, or nothing."""
+    if verdict.outcome is Outcome.SENT:
+        if (dropped := drop(db, call)) is not None:
+            _book(db, call, now)
+        if dropped is not None and verdict.waiting:
+            items = [item for item, _, _ in dropped]
+            ring_alerts.note_taken(db, call.device, verdict.waiting, items, now)
+        for item, position, count in dropped or ():
+            _mark_sent(db, call.device, item, position, count)
+        operator_trouble.note_account_works(db, call.operator, now)
+        return ""
+    return _keep(db, call, verdict, now)
+
+
+def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
+    """It is called in again, whatever it failed on; why it waits is there for whoever asks."""
+    failure = verdict.failure or unknown("nothing")
+    doubtful = verdict.outcome is Outcome.DOUBTFUL
+    wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
+    rows = db.execute(
+        "UPDATE mobile_terminated SET state = ?, claimed_until = 0, not_before = ?, trouble = ?,"
+        " code = ?, reason = ? WHERE id = ? AND claimed_until > 0 RETURNING pieces",
+        "doubtful" if doubtful else "ready",
+        now + max(wait, failure.again),
+        failure.scope.value,
+        failure.code,
+        failure.text,
+        call.id,
+    )
+    if not rows:
+        return ""
+    if doubtful:
+        _book(db, call, now)
+    own = failure.text if failure.scope is Scope.MESSAGE else ""
+    for item, _, _ in json.loads(rows[0][0]):
+        db.execute(
+            "UPDATE delivery SET reason = ? WHERE item = ? AND device = ? AND state = 'packed'",
+            *(own, item, call.device),
+        )
+    if failure.scope is Scope.ACCOUNT:
+        return operator_trouble.note_account(db, call.operator, call.device, failure.text, now)
+    if failure.scope is not Scope.GATEWAY:
+        operator_trouble.note_account_works(db, call.operator, now)
+    return ""
+
+
+def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
+    """Its pieces, which are none where it holds receipts alone; None: it was dropped before."""
+    rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
+    return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
+
+
+def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
+    if count > 1:
+        db.execute(
+            "INSERT INTO fragment_sent (item, device, count, position) SELECT id, ?, ?, ? FROM item"
+            " WHERE id = ? ON CONFLICT DO NOTHING",
+            device,
+            count,
+            position,
+            item,
+        )
+        ((gone,),) = db.execute(
+            "SELECT count(*) FROM fragment_sent WHERE item = ? AND device = ? AND count = ?",
+            item,
+            device,
+            count,
+        )
+        if gone < count:
+            return
+    db.execute(
+        "UPDATE delivery SET state = 'sent', way = 'satellite', reason = ''"
+        " WHERE item = ? AND device = ? AND state = 'packed'",
+        item,
+        device,
+    )
+
+
+def _book(db: Db, call: OperatorCall, now: float) -> None:
+    db.execute(
+        "INSERT INTO spent (day, device, bytes, credits) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (day, device) DO UPDATE SET bytes = spent.bytes + excluded.bytes,"
+        " credits = spent.credits + excluded.credits",
+        day_of(now),
+        call.device,
+        len(call.body),
+        credits_for(len(call.body)),
+    )
+
+
+def needed(db: Db, call: OperatorCall) -> bool:
+    """Whether something in the message still waits: the IP link may have been quicker."""
+    rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
+    pieces = [piece for (listed,) in rows for piece in json.loads(listed)]
+    return not pieces or any(
+        db.execute(
+            "SELECT 1 FROM delivery WHERE item = ? AND device = ? AND state IN ('packed', 'sent')",
+            item,
+            call.device,
+        )
+        for item, _, _ in pieces
+    )

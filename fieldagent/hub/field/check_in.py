@@ -1,0 +1,203 @@
+"""Until when a device is to be heard of: the hub keeps it, so that a dead kit raises the alarm.
+
+An administrator asks for it, the kit itself, or both: what is due first counts. Any item of a
+device is its check-in. One that is late is told in the log at first; if nothing comes
+for `PATIENCE` more, the alarm is raised: on the list of SOS, and to webhooks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access.directory import note_of_device
+from fieldagent.hub.records import ledger, sos
+from fieldagent.hub.records.audit import ADMINISTRATION
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db, earliest, one_of
+from fieldagent.package.package import SOS_PRIORITY, Message
+from fieldagent.package.writing import clock_time, minutes_in_words
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 900.0
+"""Seconds from the warning to the alarm. Also after a hub was away, as what waited comes then."""
+DAY = 86_400.0
+MINUTE = 60.0
+
+
+NUMBERS_BEFORE = 10_000
+"""A word of the kit with one of so many numbers before its last was overtaken on its way; one with
+any other is of a new journal."""
+
+
+class Rule(NamedTuple):
+    """How often: one of the first two, and what the kit has asked for."""
+
+    every: float | None = None
+    """Seconds after the last item."""
+    by_minute: int | None = None
+    """Once before this minute of each UTC day."""
+    kit_every: float | None = None
+
+    def __str__(self) -> str:
+        words = []
+        if self.every is not None:
+            words.append(f"every {minutes_in_words(int(self.every))}")
+        if self.by_minute is not None:
+            hour, minute = divmod(self.by_minute, 60)
+            words.append(f"by {hour:02}:{minute:02} UTC")
+        if self.kit_every is not None:
+            words.append(f"every {minutes_in_words(int(self.kit_every))}, as the kit asks")
+        return "; ".join(words)
+
+    def first(self, now: float) -> float:
+        """When it is due, as the rule begins."""
+        return min(self._due(now, 0.0))
+
+    def after(self, heard: float) -> float:
+        """When it is due next, as an item came: that was the check-in of its day."""
+        return min(self._due(heard, DAY))
+
+    def _due(self, now: float, later: float) -> list[float]:
+        due = [now + every for every in (self.every, self.kit_every) if every is not None]
+        if self.by_minute is not None:
+            today = now - now % DAY + self.by_minute * MINUTE
+            due.append((today if today > now else today + DAY) + later)
+        return due
+
+
+def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
+    """In place of what an administrator asked for before; when the first is due."""
+    before = _rule_of(db, device)
+    due = _set(db, device, rule._replace(kit_every=before.kit_every), now)
+    note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
+    return due
+
+
+def end(db: Db, device: int, *, now: float) -> None:
+    """End what the kit has asked for, too: it may be lost, and ask for nothing any more."""
+    _set(db, device, Rule(), now)
+    note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
+
+
+def ask(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
+    """The kit asks for it itself, in item number `word`, or for its end. Whatever it asks, it has
+    been heard."""
+    heard(db, device, now)
+    if _overtaken(db, device, word):
+        return
+    db.execute("UPDATE contact SET check_in_word = ? WHERE device = ?", word, device)
+    _set(db, device, _rule_of(db, device)._replace(kit_every=within), now)
+
+
+def _overtaken(db: Db, device: int, word: int) -> bool:
+    """A later word of the kit came before, over another channel."""
+    rows = db.execute("SELECT check_in_word FROM contact WHERE device = ?", device)
+    return any(last is not None and 0 < last - word <= NUMBERS_BEFORE for (last,) in rows)
+
+
+def _rule_of(db: Db, device: int) -> Rule:
+    rows = db.execute("SELECT every, by_minute, kit_every FROM check_in WHERE device = ?", device)
+    return Rule(*rows[0]) if rows else Rule()
+
+
+def _set(db: Db, device: int, rule: Rule, now: float) -> float:
+    if rule == Rule():
+        db.execute("DELETE FROM check_in WHERE device = ?", device)
+        return now
+    due = rule.first(now)
+    db.execute(
+        "INSERT INTO check_in (device, every, by_minute, kit_every, due) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (device) DO UPDATE SET every = excluded.every, due = excluded.due,"
+        " by_minute = excluded.by_minute, kit_every = excluded.kit_every, warned = NULL,"
+        " sos = NULL",
+        device,
+        *rule,
+        due,
+    )
+    return due
+
+
+def heard(db: Db, device: int, now: float) -> None:
+    """An item of the device came, which is its check-in."""
+    rows = db.execute(
+        "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device
+    )
+    for alarm, *rule in rows:
+        db.execute(
+            "UPDATE check_in SET due = ?, warned = NULL, sos = NULL WHERE device = ?",
+            Rule(*rule).after(now),
+            device,
+        )
+        if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
+            sos.note_event(db, alarm, "heard", now)
+
+
+def heard_all(db: Db, devices: Collection[int], now: float) -> None:
+    """As `heard`, of many."""
+    among, these = one_of(db, devices)
+    asked = f"SELECT device FROM check_in WHERE device {among} ORDER BY device"
+    for (device,) in db.execute(asked, *these):
+        heard(db, device, now)
+
+
+def look(db: Db, now: float) -> list[str]:
+    """Warn of those that are late, and raise the alarm for those that stay so; what to log."""
+    rows = db.execute(
+        "SELECT c.device, device.name, device.workspace, device.member, every, by_minute,"
+        " kit_every, warned, latitude, longitude, position_at, contact.at FROM check_in c"
+        " JOIN device ON device.id = c.device LEFT JOIN contact ON contact.device = c.device"
+        " WHERE c.sos IS NULL AND c.due <= ? AND (warned IS NULL OR warned <= ?)"
+        " AND device.disabled IS NULL ORDER BY c.device"
+        + db.skip_locked.replace("UPDATE", "UPDATE OF c"),
+        now,
+        now - PATIENCE,
+    )
+    told = []
+    for device, name, workspace, member, *found in rows:
+        *rule, warned, latitude, longitude, position_at, contact = found
+        text = _words(name, Rule(*rule), latitude, longitude, position_at, contact)
+        if warned is None:
+            db.execute("UPDATE check_in SET warned = ? WHERE device = ?", now, device)
+            told.append(f"{text}; the alarm is raised in {PATIENCE / 60:g} min")
+            continue
+        item = Message(text)
+        posting = Posting(workspace, member, item, int(now), SOS_PRIORITY, sos=True)
+        alarm = ledger.raise_alarm(db, posting, device, now, "overdue")
+        db.execute("UPDATE check_in SET sos = ? WHERE device = ?", alarm, device)
+        told.append(f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`")
+    return told
+
+
+def next_late(db: Db) -> float:
+    """When `look` finds something."""
+    return earliest(
+        db,
+        "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"
+        " JOIN device ON device.id = device WHERE sos IS NULL AND disabled IS NULL",
+        PATIENCE,
+        PATIENCE,
+    )
+
+
+def _words(
+    name: str,
+    rule: Rule,
+    latitude: float | None,
+    longitude: float | None,
+    position_at: float | None,
+    contact: float | None,
+) -> str:
+    since = "ever" if contact is None else f"since {clock_time(contact)}"
+    place = ""
+    if position_at is not None:
+        place = f", last at {latitude} {longitude}, {clock_time(position_at)}"
+    return f"No word from {name} {since}{place} (check-in {rule})"
+
+
+def shown(rule: Rule, due: float, **stages: Any) -> dict[str, Any]:
+    """For who asks how a device stands: `stages` are `warned` and `sos`."""
+    late = "overdue" if stages["sos"] is not None else "late" if stages["warned"] else "in time"
+    return {"rule": str(rule), "due": float(due), "state": late}

@@ -1,0 +1,68 @@
+"""What a push would take on its way to each device, before anything is entered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fieldagent.hub.field.envelope_packing import Waiting, named
+from fieldagent.hub.field.mobile_terminated import allowance, sizes
+from fieldagent.hub.records.account import ACCOUNT, Account, account_of
+from fieldagent.hub.records.lease import IS_LINKED
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db
+from fieldagent.wire.credit import credits_for
+from fieldagent.wire.envelope import Contact, Entry
+
+_ADDRESSED = (
+    f"SELECT device.next_sequence, operator, {IS_LINKED}, introduced.digest, {ACCOUNT} FROM device"
+    " JOIN membership ON membership.member = device.member"
+    " AND membership.workspace = device.workspace LEFT JOIN introduced"
+    " ON introduced.device = device.id AND introduced.member = ?"
+    " WHERE device.workspace = ? AND device.disabled IS NULL AND {whom} ORDER BY device.id"
+)
+
+
+def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
+    """Of each device that is to have it: whether it is linked, when it costs nothing, and what
+    satellite messages with nothing else in them would."""
+    to_one = posting.target is not None
+    rows = db.execute(
+        _ADDRESSED.format(whom="device.member = ?" if to_one else "device.member <> ?"),
+        now,
+        posting.sender,
+        posting.workspace,
+        posting.target if to_one else posting.sender,
+    )
+    digest, name = named(db, posting.sender, posting.workspace)
+    found = []
+    for sequence, operator, linked, known, *row in rows:
+        account = account_of(row)
+        names = [] if known is not None and bytes(known) == digest else [name]
+        reached = account.device.imei is not None and operator is not None
+        over = _over_satellite(db, posting, account, sequence, names, now) if reached else None
+        found.append(
+            {
+                "id": account.device.id,
+                "name": account.device.name,
+                "userId": str(account.device.member),
+                "linked": bool(linked),
+                "satellite": over,
+            }
+        )
+    return found
+
+
+def _over_satellite(
+    db: Db, posting: Posting, account: Account, sequence: int, names: Sequence[Entry], now: float
+) -> dict[str, int | None]:
+    contact = Contact(**json.loads(posting.contact)) if posting.contact else None
+    entry = Entry(sequence, posting.item, posting.time, posting.sos)
+    told = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
+    return {
+        "parts": len(told),
+        "bytes": sum(told),
+        "credits": sum(map(credits_for, told)),
+        "creditsLeft": allowance(db, account, now, urgent=posting.sos),
+    }

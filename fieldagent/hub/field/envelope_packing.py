@@ -1,0 +1,294 @@
+"""What waits for one device, told as the entries of an envelope: items, receipts, introductions.
+
+An envelope holds the items of one sender. Receipts and introductions ride in any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import field, replace
+
+from fieldagent.hub.access.directory import proof_keys_of
+from fieldagent.hub.contract import Device
+from fieldagent.hub.records.ledger import THE_HUB, WAITS, stored_entry
+from fieldagent.hub.store.contract import ROWS, Db, one_of
+from fieldagent.package.package import IncidentWord, Said
+from fieldagent.package.payload import Identity
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.credit import paid_with
+from fieldagent.wire.envelope import (
+    Contact,
+    Content,
+    Entry,
+    Introduction,
+    Receipt,
+    SeenAt,
+    Source,
+    Unproved,
+    encode,
+)
+from fieldagent.wire.incident_proof import prove
+
+LOOK_AT = 64
+"""Items looked at to fill one envelope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One item that waits for a device."""
+
+    item: int
+    sender: int
+    entry: Entry
+    """Under the number it has on air to this device."""
+    source: Source | None = None
+    """Which agent's item it is: a device may have heard it by radio."""
+    unauthenticated: bool = False
+    contact: Contact | None = None
+    """Of a pushed message, where that tells it."""
+    seen_at: SeenAt | None = None
+    """Of an SOS that came over satellite and tells no position; anything else does without what
+    that costs."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The item, and beside it what its receiver is to know of it."""
+        told: list[Content | None] = [self.source, self.contact, self.seen_at]
+        beside = [each for each in told if each is not None]
+        if self.unauthenticated:
+            beside.append(Unproved())
+        return [self.entry, *(Entry(self.entry.sequence, each) for each in beside)]
+
+
+@dataclass(slots=True)
+class Load:
+    """The entries of one envelope, with what they are in the store."""
+
+    origin: int = 0
+    packed: bool = False
+    """Its texts take fewer bytes: its receiver reads those."""
+    entries: list[Entry] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)
+    receipts: list[int] = field(default_factory=list)
+    introduced: list[tuple[int, bytes]] = field(default_factory=list)
+
+    @property
+    def urgent(self) -> bool:
+        return any(entry.sos for entry in self.entries)
+
+    def encode(self, key: bytes | None = None) -> bytes:
+        return encode(self.entries, origin=self.origin, key=key, packed=self.packed)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReceipt:
+    id: int
+    entry: Entry
+    urgent: bool
+    """Of an SOS."""
+    member: int = THE_HUB
+    """Who must be known by name for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes that an envelope may have, without those of its tag."""
+
+    room: int
+    ordinary: int | None = None
+    """All that is no SOS stays within these, or in what the SOS's last credit leaves: the credits
+    that are kept for an SOS pay for nothing else."""
+    tag: int = 0
+
+    def first(self, item: Waiting) -> int:
+        """For what goes first."""
+        return self.room if item.entry.sos else self.beside(Load())
+
+    def beside(self, load: Load) -> int:
+        """For what is no SOS."""
+        if self.ordinary is None or self.ordinary >= self.room:
+            return self.room
+        paid = paid_with(len(load.encode()) + self.tag) - self.tag if load.entries else 0
+        return min(self.room, max(self.ordinary, paid))
+
+
+def waiting(
+    db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
+) -> list[Waiting]:
+    """What waits for `device` and has not expired, the most urgent first. `due` is a condition."""
+    rows = db.execute(
+        "SELECT item.id, delivery.sequence, item.sender, item.body, item.source_device,"
+        " item.source_sequence, item.unauthenticated, item.contact,"
+        " CASE WHEN item.sos = 1 THEN item.estimate END FROM delivery"
+        " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
+        f" AND delivery.state IN {WAITS} AND (delivery.expires IS NULL OR delivery.expires > ?)"
+        f" AND {due} ORDER BY delivery.rank, delivery.sequence LIMIT ?",
+        device,
+        now,
+        *parameters,
+        limit,
+    )
+    return [
+        Waiting(
+            item,
+            sender,
+            replace(stored_entry(body), sequence=sequence),
+            None if station is None else Source(station, number),
+            bool(unauthenticated),
+            Contact(**json.loads(contact)) if contact else None,
+            SeenAt(**json.loads(seen)) if seen else None,
+        )
+        for item, sequence, sender, body, station, number, unauthenticated, contact, seen in rows
+    ]
+
+
+def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
+    """The urgent ones first."""
+    # Who does not tell its journal's number is of before digests, and cannot read one.
+    rows = db.execute(
+        "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END,"
+        " urgent, says, by_name, text"
+        " FROM receipt JOIN device ON device.id = receipt.device WHERE receipt.device = ?"
+        " AND state = 'waiting' ORDER BY urgent DESC, receipt.id LIMIT ?",
+        device,
+        limit,
+    )
+    found = []
+    for id_, sequence, member, at, digest, urgent, says, by, text in rows:
+        if says:
+            word = _proved(db, device, IncidentWord(sequence, Said(says), by=by, text=text))
+            found.append(WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent)))
+        else:
+            receipt = Entry(sequence, Receipt(member, bytes(digest or b"")), int(at))
+            found.append(WaitingReceipt(id_, receipt, bool(urgent), member))
+    return found
+
+
+def _proved(db: Db, device: int, word: IncidentWord) -> IncidentWord:
+    keys = proof_keys_of(db, device)
+    return prove(word, keys[0]) if keys else word
+
+
+def fill(
+    db: Db,
+    device: Device,
+    items: Iterable[Waiting],
+    receipts: Iterable[WaitingReceipt],
+    space: Space,
+    *,
+    packed: bool = False,
+) -> Load:
+    """As many of both as fit, in their order; only items of the first's sender."""
+    load = Load(packed=packed)
+    for each in items:
+        load.origin = load.origin or each.sender
+        mine = each.sender == load.origin
+        room = space.room if each.entry.sos else space.beside(load)
+        if mine and not _add(db, device, load, each.sender, each.entries, room):
+            break
+        if mine:
+            load.items.append(each.item)
+    for receipt in receipts:
+        room = space.room if receipt.urgent else space.beside(load)
+        if not _add(db, device, load, receipt.member, [receipt.entry], room):
+            break
+        load.receipts.append(receipt.id)
+    if load.entries:
+        for member in _unnamed(db, device):
+            _add(db, device, load, member, [], space.beside(load))
+    return load
+
+
+UNNAMED = b""
+"""Stands for what a device was told of somebody who was deleted, until it is told otherwise."""
+
+
+def forget_name(db: Db, member: int) -> None:
+    """Who knows them by name is told that there is none, with the next message."""
+    db.execute("UPDATE introduced SET digest = ? WHERE member = ?", UNNAMED, member)
+
+
+def _unnamed(db: Db, device: Device) -> list[int]:
+    rows = db.execute(
+        "SELECT member FROM introduced WHERE device = ? AND digest = ? LIMIT 4", device.id, UNNAMED
+    )
+    return [member for (member,) in rows]
+
+
+def _add(db: Db, device: Device, load: Load, member: int, added: list[Entry], room: int) -> bool:
+    """Add entries, and before them who `member` is unless the device knows; False: no room."""
+    new = introduction(db, device, member, {known for known, _ in load.introduced})
+    entries = [*load.entries, *(e for _, e in new), *added]
+    if len(encode(entries, origin=load.origin, packed=load.packed)) > room:
+        return False
+    load.entries = entries
+    load.introduced += [mark for mark, _ in new]
+    return True
+
+
+def introduction(
+    db: Db, device: Device, member: int, already: Collection[int] = ()
+) -> list[tuple[tuple[int, bytes], Entry]]:
+    """Who `member` is, as a mark for `mark_introduced` and an entry; empty when that is known."""
+    if member == THE_HUB or member in already:
+        return []
+    digest, entry = named(db, member, device.workspace)
+    known = db.execute(
+        "SELECT digest FROM introduced WHERE device = ? AND member = ?", device.id, member
+    )
+    return [] if known and bytes(known[0][0]) == digest else [((member, digest), entry)]
+
+
+def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
+    """What names `member` to a device, and its digest, by which it is known who was told it."""
+    entry = Entry(member, Introduction(identity_of(db, member, workspace)))
+    return hashlib.blake2b(encode([entry]), digest_size=8).digest(), entry
+
+
+def identity_of(db: Db, member: int, workspace: int) -> Identity:
+    """A member as payloads name them; `account` is the workspace."""
+    rows = db.execute("SELECT type, name, email FROM member WHERE id = ?", member)
+    type_, name, email = rows[0] if rows else ("User", "", "")
+    return Identity(str(member), name, type_, email or "", str(workspace))
+
+
+def journal_of(db: Db, device: int) -> int:
+    rows = db.execute("SELECT journal FROM device WHERE id = ?", device)
+    return int(rows[0][0]) if rows else 0
+
+
+def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
+    """The device has that journal: another was told nothing yet. `anew`: it lacks names."""
+    changed = db.execute(
+        "UPDATE device SET journal = ?, packs_text = 0 WHERE id = ? AND journal <> ? RETURNING id",
+        journal,
+        device,
+        journal,
+    )
+    if changed or anew:
+        db.execute("DELETE FROM introduced WHERE device = ?", device)
+
+
+def note_packed(db: Db, device: int) -> None:
+    """It sent packed text, so it reads that too, until it has another journal: with that it may
+    have an older program."""
+    db.execute("UPDATE device SET packs_text = 1 WHERE id = ? AND packs_text = 0", device)
+
+
+def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:
+    for member, digest in introduced:
+        db.execute(
+            "INSERT INTO introduced (device, member, digest) VALUES (?, ?, ?)"
+            " ON CONFLICT (device, member) DO UPDATE SET digest = excluded.digest",
+            device,
+            member,
+            digest,
+        )
+
+
+def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:
+    for first in range(0, len(receipts), ROWS):
+        among, some = one_of(db, receipts[first : first + ROWS])
+        db.execute(f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {among}", now, *some)

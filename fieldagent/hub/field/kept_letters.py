@@ -1,0 +1,22 @@
+"""What the field sent and nobody could use is taken in, once a device is as it is to be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.contract import Unknown
+from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.store.contract import Db
+
+
+def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int]) -> int:
+    """Each once, of those devices that are in use; how many."""
+    taken = 0
+    for device in devices:
+        try:
+            found = directory.device_of(db, device)
+        except Unknown:  # it is disabled
+            continue
+        taken += mobile_originated.replay(db, found, directory.mo_keys_of(db, device))
+    return taken

@@ -1,0 +1,114 @@
+"""What kits send most of the time, taken in together: items over IP that are about no SOS.
+
+Many kits' messages share one commit, and as many statements as one kit's alone. All else that a
+kit may say goes through `mobile_originated`, a message at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fieldagent.hub.contract import Bearer, Device
+from fieldagent.hub.field import check_in
+from fieldagent.hub.records import contact
+from fieldagent.hub.records.contact import Position
+from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.store.contract import Db, insert
+from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location
+from fieldagent.package.reading import KINDS
+from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.envelope import Entry, Envelope, Source, fingerprint
+
+TOGETHER = 500
+"""Messages by as many statements as one: SQLite takes 32 766 parameters in each."""
+
+
+@dataclass(frozen=True, slots=True)
+class KitItems:
+    """One message of a kit's own items, by its link."""
+
+    device: Device
+    entries: list[Entry]
+
+
+@dataclass(slots=True)
+class TakenIn:
+    """What one message turned out to hold."""
+
+    items: int = 0
+    duplicates: int = 0
+
+
+def only_items(device: Device, envelope: Envelope) -> KitItems | None:
+    """Return the message of this kit's link as one to be taken in with others; None where it holds
+    anything else."""
+    own = envelope.origin in (0, device.id) and not envelope.packed
+    if not own or envelope.not_understood or not all(map(_is_plain, envelope.entries)):
+        return None
+    return KitItems(device, list(envelope.entries))
+
+
+def _is_plain(entry: Entry) -> bool:
+    content = entry.content
+    return isinstance(content, Item) and not isinstance(content, IncidentWord) and not entry.sos
+
+
+def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Posting:
+    """Return what a device sent as it is entered; an SOS does not expire."""
+    return Posting(
+        device.workspace,
+        device.member,
+        item,
+        entry.time,
+        priority=SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1],
+        sos=entry.sos,
+        back=entry.back,
+        expires=None if entry.sos else expires,
+        source=Source(device.id, entry.sequence),
+    )
+
+
+_ARRIVED = ("device", "origin", "sequence", "digest", "at", "sos")
+_Key = tuple[int, int, bytes]
+
+
+def take_in(
+    db: Db, messages: Sequence[KitItems], *, now: float, grace: float, time_to_live: float
+) -> list[TakenIn]:
+    """Enter the items that are new, in the order of each kit."""
+    keys = [
+        [(each.device.id, entry.sequence, fingerprint(entry)) for entry in each.entries]
+        for each in messages
+    ]
+    new = _new(db, [key for each in keys for key in each], now)
+    taken = [TakenIn() for _ in messages]
+    postings: list[Posting] = []
+    positions: dict[int, Position | None] = {each.device.id: None for each in messages}
+    for message, own, result in zip(messages, keys, taken, strict=True):
+        device = message.device
+        for entry, key in zip(message.entries, own, strict=True):
+            if key not in new:
+                result.duplicates += 1
+                continue
+            new.remove(key)  # what came twice is known by the second time
+            result.items += 1
+            content = entry.content
+            assert isinstance(content, Item)
+            postings.append(posting_of(device, entry, content, now + time_to_live))
+            if isinstance(content, Location):
+                found = Position(content.latitude, content.longitude, min(float(entry.time), now))
+                before = positions[device.id]
+                if before is None or before.at <= found.at:
+                    positions[device.id] = found
+    enter_from_kits(db, postings, now=now, grace=grace)
+    contact.note_all(db, positions, Bearer.IP, now)
+    check_in.heard_all(db, {posting.source.station for posting in postings if posting.source}, now)
+    return taken
+
+
+def _new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
+    """Those that have not come before. From now on they have."""
+    rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
+    found = insert(db, "arrived", _ARRIVED, rows, "device, sequence, digest", conflict="DO NOTHING")
+    return {(device, sequence, bytes(digest)) for device, sequence, digest in found}

@@ -1,0 +1,39 @@
+"""What is looked for among the kits now and then: those that were to be heard of, how far an update
+of many has come, and SOS that nobody is there to see."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from fieldagent.hub import idle
+from fieldagent.hub.field import check_in, update_offers
+from fieldagent.hub.records import alarm
+from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.store.persist import told_once
+
+log = logging.getLogger(__name__)
+
+EVERY = 15.0
+"""Seconds between two looks at the least: what is late is not so by a second."""
+WATCHED = (
+    (check_in.next_late, check_in.look),
+    (update_offers.next_due, update_offers.look),
+    (alarm.next_look, alarm.look),
+)
+"""When there is something, and what is done about it; that tells what to warn of."""
+
+
+async def run(store: Store, *, clock: Callable[[], float]) -> None:
+    while True:
+        written = store.heard(ANYTHING)
+        soonest = 0.0
+        with told_once():
+            times = [await store.read(when) for when, _ in WATCHED]
+            for at, (_, look) in zip(times, WATCHED, strict=True):
+                if at <= clock():
+                    for text in await store.commit(partial(look, now=clock())):
+                        log.warning("%s", text)
+            soonest = min(times)
+        await idle.until_due(written, soonest - clock(), beat=EVERY)

@@ -1,0 +1,173 @@
+"""A device's mailbox as its IP link sees it (`hub.Mailbox`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import trio
+
+from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
+from fieldagent.hub.field import update_offers
+from fieldagent.hub.field.envelope_packing import (
+    LOOK_AT,
+    Load,
+    Space,
+    fill,
+    journal_of,
+    mark_introduced,
+    mark_receipts_sent,
+    note_journal,
+    receipts_for,
+    waiting,
+)
+from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.records import contact, kit_report
+from fieldagent.hub.records.ledger import confirm_all, mail_topic
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.kit_note import KitReport, Offer, decode
+
+log = logging.getLogger(__name__)
+
+RECEIPTS = 32
+"""Receipts that ride in one envelope at most."""
+
+
+class IpMailbox:
+    """One link's view: what it has loaded is not loaded again before it is settled.
+
+    An item the satellite operator has taken counts as waiting: over IP it costs next to nothing to
+    make sure, and the agent recognises it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        device: Device,
+        mobile_originated: MobileOriginated,
+        *,
+        clock: Callable[[], float],
+        version: str = "",
+    ) -> None:
+        self.device = device
+        self._store = store
+        self._mobile_originated = mobile_originated
+        self._clock = clock
+        self._version = version
+        self._loads: dict[int, Load] = {}
+        self._next_number = 1
+        self._journal = 0
+        self._offered: set[Offer] = set()
+        """Over this link."""
+
+    async def greeted(self, journal: int) -> None:
+        self._journal = journal
+        now, device = self._clock(), self.device.id
+
+        def meet(db: Db) -> None:
+            note_journal(db, device, journal)
+            contact.note(db, device, Bearer.IP, now)
+            contact.note_version(db, device, self._version)
+
+        await self._store.commit(meet)
+
+    def news(self) -> trio.Event:
+        return self._store.heard(mail_topic(self.device.id))
+
+    async def load(self, room: int) -> OutgoingMessage | None:
+        load = await self._store.read(lambda db: self._fill(db, room))
+        if not load.entries:
+            return None
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._loads[number] = load
+        return OutgoingMessage(number, load.encode())
+
+    def _fill(self, db: Db, room: int) -> Load:
+        loaded = {item for load in self._loads.values() for item in load.items}
+        text = {receipt for load in self._loads.values() for receipt in load.receipts}
+        limit = LOOK_AT + len(loaded)
+        items = waiting(db, self.device.id, self._clock(), due="1 = 1", limit=limit)
+        receipts = receipts_for(db, self.device.id, limit=RECEIPTS + len(text))
+        return fill(
+            db,
+            self.device,
+            (each for each in items if each.item not in loaded),
+            (each for each in receipts if each.id not in text),
+            Space(room),
+        )
+
+    async def stored(self, outgoing: OutgoingMessage) -> None:
+        load = self._loads[outgoing.number]
+        stored = _Stored(self.device.id, self._journal, load, self._clock())
+        await self._store.commit_together(_settle, stored)
+        del self._loads[outgoing.number]
+
+    async def returned(
+        self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
+    ) -> None:
+        del self._loads[outgoing.number]
+
+    async def take_in(self, body: bytes) -> None:
+        await self._mobile_originated.take_in(self.device, body, Bearer.IP)
+
+    async def next_note(self) -> bytes:
+        while True:
+            news = self._store.heard(kit_report.topic(self.device.id))
+            for offer in await self._store.read_together(_offers, self.device.id):
+                if offer not in self._offered:
+                    self._offered.add(offer)
+                    return offer.encode()
+            await news.wait()
+
+    async def take_note(self, body: bytes) -> None:
+        try:
+            report = decode(body)
+        except RemoteProtocolError as error:
+            log.warning("a note of %s cannot be read: %s", self.device.name, error)
+            return
+        if isinstance(report, KitReport):
+            for text in await self._store.commit(lambda db: self._note(db, report)):
+                log.warning("%s", text)
+
+    def _note(self, db: Db, report: KitReport) -> list[str]:
+        """What to warn of."""
+        now = self._clock()
+        kit_report.note(db, self.device.id, report, now)
+        if report.program is None:
+            return []
+        update_offers.note(db, self.device.id, report.program, now)
+        return update_offers.look(db, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What a device has on disk, under the journal of that number."""
+
+    device: int
+    journal: int
+    load: Load
+    at: float
+
+
+def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
+    """Of many devices at one moment."""
+    now = max(each.at for each in stored)
+    pairs = [(item, each.device) for each in stored for item in each.load.items]
+    confirm_all(db, pairs, Bearer.IP, now)
+    for each in stored:
+        if each.load.introduced and journal_of(db, each.device) == each.journal:
+            # A newer link may be of another journal, which was told nothing.
+            mark_introduced(db, each.device, each.load.introduced)
+    mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
+    return [None] * len(stored)
+
+
+def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
+    """What each is to be told of."""
+    kinds: list[dict[int, Offer]] = [
+        {**kit_report.offers(db, devices)},
+        {**update_offers.offers(db, devices)},
+    ]
+    return [[found[device] for found in kinds if device in found] for device in devices]

@@ -1,0 +1,306 @@
+"""Items on their way to devices as MT messages: packed, persisted, claimed, and settled.
+
+A message is on disk before the operator is called. Whatever becomes of a call, the same bytes go
+again until the operator has taken them: the numbers in them make a second delivery harmless.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from fieldagent.hub.field.envelope_packing import (
+    LOOK_AT,
+    Load,
+    Space,
+    Waiting,
+    fill,
+    introduction,
+    mark_introduced,
+    mark_receipts_sent,
+    receipts_for,
+    waiting,
+)
+from fieldagent.hub.operator.failures import Scope
+from fieldagent.hub.records.account import ACCOUNT, Account, account_of
+from fieldagent.hub.records.lease import IS_LINKED
+from fieldagent.hub.store.contract import Db
+from fieldagent.wire.credit import CREDIT_BYTES, credits_for
+from fieldagent.wire.envelope import (
+    Entry,
+    Fragment,
+    Report,
+    derive_key,
+    digest_of_slices,
+    encode,
+)
+from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
+from fieldagent.wire.sbd import MT_BYTES
+from fieldagent.wire.tag import TAG_BYTES
+
+# What is due becomes messages.
+
+
+def pack(db: Db, now: float) -> int:
+    """Turn what may be sent over satellite now into messages; how many those are."""
+    return sum(_pack_for(db, device, now) for device in due(db, now, lock=True))
+
+
+REACHED = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
+"""Of a device: by satellite."""
+
+
+_DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
+
+
+def due(db: Db, now: float, *, lock: bool) -> list[Account]:
+    """With `lock`, only those that no other process packs for at this moment."""
+    rows = db.execute(
+        f"SELECT {ACCOUNT} FROM device"
+        f" WHERE {REACHED}"
+        " AND (EXISTS (SELECT 1 FROM delivery JOIN item ON item.id = delivery.item"
+        f" WHERE delivery.device = device.id AND {_DUE}"
+        " AND (delivery.expires IS NULL OR delivery.expires > ?)"
+        f" AND (item.sos = 1 OR NOT {IS_LINKED}))"
+        " OR (EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
+        f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {IS_LINKED}))"
+        " ORDER BY id" + (db.skip_locked if lock else ""),
+        now,
+        now,
+        now,
+        now,
+        now,
+    )
+    return [account_of(row) for row in rows]
+
+
+def _pack_for(db: Db, account: Account, now: float) -> int:
+    device, packed = account.device, account.packs_text
+    items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
+    if items and _alone(items[0], packed) > MT_BYTES - TAG_BYTES - 1:
+        return _pack_fragments(db, account, items[0], now)
+    receipts = receipts_for(db, device.id, limit=LOOK_AT)
+    answers = any(each.urgent for each in receipts)
+    urgent = answers or (bool(items) and items[0].entry.sos)
+    space = _space(db, account, now, urgent=urgent)
+    load = fill(db, device, items, receipts, space, packed=packed)
+    if items and not load.items and _alone(items[0], packed) <= space.first(items[0]):
+        # It fits, but not beside the name of its sender, which goes ahead.
+        _introduce(db, account, items[0], now)
+        space = _space(db, account, now, urgent=urgent)
+        load = fill(db, device, items, receipts, space, packed=packed)
+    if items and not load.items:
+        _wait_for_credits(db, device.id, items, now)
+    if not load.entries or not (load.items or answers):
+        return 0
+    _persist(db, device.id, load.encode(account.key), _pieces(load), load.urgent, now)
+    _mark_packed(db, device.id, load.items)
+    mark_introduced(db, device.id, load.introduced)
+    mark_receipts_sent(db, load.receipts, now)
+    return 1
+
+
+def _space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
+    """What the credits that are left today are enough for."""
+    ordinary = _room(account, allowance(db, account, now, urgent=False))
+    room = _room(account, allowance(db, account, now, urgent=True)) if urgent else ordinary
+    return Space(room, ordinary, _tag_bytes(account))
+
+
+def _room(account: Account, allowed: int | None) -> int:
+    """Bytes of a message, without its tag, for so many credits."""
+    paid = MT_BYTES if allowed is None else min(MT_BYTES, allowed * CREDIT_BYTES)
+    return paid - _tag_bytes(account)
+
+
+def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int:
+    """One message for each fragment, and before them one that says who the sender is."""
+    device, urgent = account.device, large.entry.sos
+    allowed = allowance(db, account, now, urgent=urgent)
+    bodies = _fragments(large, account.key)
+    if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
+        _wait_for_credits(db, device.id, [large], now)
+        return 0
+    _introduce(db, account, large, now)
+    for position, body in enumerate(bodies):
+        _persist(db, device.id, body, [(large.item, position, len(bodies))], urgent, now)
+    _mark_packed(db, device.id, [large.item])
+    return len(bodies)
+
+
+def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
+    """Bytes of each message that it takes by itself; `names` say who its sender is."""
+    key, packed = account.key, account.packs_text
+    together = encode([*names, *item.entries], origin=item.sender, key=key, packed=packed)
+    if len(together) <= MT_BYTES:
+        return [len(together)]
+    ahead = [encode(names, origin=item.sender, key=key)] if names else []
+    if _alone(item, packed) > MT_BYTES - TAG_BYTES - 1:
+        return [len(each) for each in (*ahead, *_fragments(item, key))]
+    alone = encode(item.entries, origin=item.sender, key=key, packed=packed)
+    return [len(each) for each in (*ahead, alone)]
+
+
+def _alone(item: Waiting, packed: bool) -> int:
+    """Bytes of a message that holds nothing else, without its tag."""
+    return len(encode(item.entries, origin=item.sender, packed=packed))
+
+
+def _tag_bytes(account: Account) -> int:
+    return 0 if account.key is None else TAG_BYTES + 1
+
+
+def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
+    """A message that says who the sender is, where the device does not know."""
+    device = account.device
+    for mark, entry in introduction(db, device, item.sender):
+        body = encode([entry], origin=item.sender, key=account.key)
+        _persist(db, device.id, body, [], item.entry.sos, now)
+        mark_introduced(db, device.id, [mark])
+
+
+def _cut(large: Waiting, key: bytes | None) -> list[Fragment]:
+    """The same at every call, so that a fragment sent later fits those sent before."""
+    whole = encode(large.entries, origin=large.sender)
+    return split(whole, MT_BYTES - (0 if key is None else TAG_BYTES + 1))
+
+
+def _fragments(large: Waiting, key: bytes | None) -> list[bytes]:
+    """A message with each of them."""
+    return [_fragment(large, fragment, key) for fragment in _cut(large, key)]
+
+
+def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
+    return encode([Entry(large.entry.sequence, fragment)], origin=large.sender, key=key)
+
+
+def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
+    """The device lacks fragments of an item: each becomes a message once more. False where the
+    report is of another item that had this number."""
+    rows = db.execute(
+        "SELECT item.id, item.sender, device.air_key FROM delivery"
+        " JOIN item ON item.id = delivery.item JOIN device ON device.id = delivery.device"
+        " WHERE delivery.device = ? AND delivery.sequence = ? AND delivery.state = 'sent'",
+        device,
+        sequence,
+    )
+    for item, _, key in rows:
+        (large,) = waiting(
+            db, device, 0.0, due="delivery.item = ?", parameters=(item,), limit=1
+        ) or (None,)
+        if large is None:
+            continue
+        secret = None if key is None else derive_key(bytes(key), "MT")
+        fragments = _cut(large, secret)
+        arrived = [each.slice for each in fragments if each.index in report.arrived]
+        if len(fragments) != report.count:
+            return False
+        if report.digest and report.digest != digest_of_slices(arrived):
+            return False
+        for each in fragments:
+            if each.index not in report.arrived:
+                pieces = [(item, each.index, report.count)]
+                body = _fragment(large, each, secret)
+                _persist(db, device, body, pieces, large.entry.sos, now)
+    return True
+
+
+def ask_for_fragments(db: Db, now: float) -> int:
+    """Ask devices for what is missing of items whose fragments have stopped to come.
+
+    Each question costs, and what a device withdrew never comes: they become ever rarer, and end.
+    """
+    rows = db.execute(
+        "SELECT slice.device, slice.sequence, slice.count, device.air_key FROM slice"
+        " JOIN device ON device.id = slice.device WHERE origin = 0 AND device.imei IS NOT NULL"
+        " AND device.operator IS NOT NULL GROUP BY slice.device, slice.sequence, slice.count,"
+        " device.air_key HAVING max(slice.at) < ? AND max(slice.at) > ?"
+        " AND ? - max(slice.at) >= ? * (max(slice.asked) - max(slice.at))",
+        now - ASK_AFTER,
+        now - ASK_LAST,
+        now,
+        ASK_RARER,
+    )
+    for device, sequence, count, key in rows:
+        there = db.execute(
+            "UPDATE slice SET asked = ?"
+            " WHERE origin = 0 AND device = ? AND sequence = ? AND count = ?"
+            " RETURNING position, slice",
+            now,
+            device,
+            sequence,
+            count,
+        )
+        slices = {position: bytes(piece) for position, piece in sorted(there)}
+        report = Report(count, frozenset(slices), digest_of_slices(slices.values()))
+        secret = None if key is None else derive_key(bytes(key), "MT")
+        body = encode([Entry(sequence, report, int(now))], key=secret)
+        _persist(db, device, body, [], False, now)
+    return len(rows)
+
+
+def _pieces(load: Load) -> list[tuple[int, int, int]]:
+    return [(item, 0, 1) for item in load.items]
+
+
+def _persist(
+    db: Db,
+    device: int,
+    body: bytes,
+    pieces: Sequence[tuple[int, int, int]],
+    urgent: bool,
+    now: float,
+) -> None:
+    """`pieces` are item, position and count of fragments for each item in the message."""
+    db.execute(
+        "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created)"
+        " VALUES (?, ?, ?, ?, 'ready', ?)",
+        device,
+        body,
+        json.dumps(pieces),
+        int(urgent),
+        now,
+    )
+    db.announce("satellite")
+
+
+def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
+    for item in items:
+        db.execute(
+            "UPDATE delivery SET state = 'packed', reason = '' WHERE item = ? AND device = ?"
+            " AND state = 'waiting'",
+            item,
+            device,
+        )
+
+
+def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
+    """Credits left today, less what waits to be called in; None without a budget."""
+    if account.budget is None:
+        return None
+    id_ = account.device.id
+    spent = db.execute("SELECT credits FROM spent WHERE device = ? AND day = ?", id_, day_of(now))
+    held = db.execute(
+        "SELECT length(body) FROM mobile_terminated WHERE device = ? AND trouble <> ?",
+        *(id_, Scope.MESSAGE.value),
+    )
+    used: int = sum(credit for (credit,) in spent) + sum(credits_for(size) for (size,) in held)
+    return max(0, account.budget - (0 if urgent else account.reserve) - used)
+
+
+def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> None:
+    """What is due is looked at again when the next day begins."""
+    midnight = now - now % 86_400 + 86_400
+    for each in items:
+        db.execute(
+            "UPDATE delivery SET not_before = ?, reason = 'no credits left today'"
+            " WHERE item = ? AND device = ?",
+            midnight,
+            each.item,
+            device,
+        )
+
+
+def day_of(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).date().isoformat()

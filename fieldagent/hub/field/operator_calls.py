@@ -1,0 +1,161 @@
+"""Calls to the satellite operators: MT messages are handed over, and modems rung again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from fieldagent.hub import idle
+from fieldagent.hub.field.calling_in import (
+    CALL_SECONDS,
+    OperatorCall,
+    claim,
+    drop,
+    is_due,
+    needed,
+    next_due,
+    settle,
+)
+from fieldagent.hub.field.mobile_terminated import pack
+from fieldagent.hub.operator.contract import Operator, Verdict
+from fieldagent.hub.operator.failures import no_answer, not_set_up
+from fieldagent.hub.records import operator_trouble, ring_alerts
+from fieldagent.hub.records.ring_alerts import RingAlert
+from fieldagent.hub.store.contract import ANYTHING, Db, Store
+from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system import waits
+from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.system.wording import counted
+from fieldagent.wire.outcome import Outcome
+
+log = logging.getLogger(__name__)
+
+NoteCall = Callable[[str, str, int], None]
+"""The operator, how a call of it ended, and of how many bytes it was."""
+
+
+async def run(
+    store: Store,
+    operators: Mapping[str, Operator],
+    *,
+    clock: Callable[[], float],
+    note_fault: Note = log_fault,
+    note_call: NoteCall = lambda operator, result, size: None,
+) -> None:
+    """Send what is due over satellite until cancelled."""
+    with told_once():
+        await store.commit(operator_trouble.call_again_after_start)
+    while True:
+        news, written = store.heard("satellite"), store.heard(ANYTHING)
+        calls: list[OperatorCall] = []
+        rings: list[RingAlert] = []
+        soonest = 0.0
+        with told_once():
+            found = await store.read(lambda db: _look(db, clock()))
+            if found.calls:
+                await store.commit(lambda db: pack(db, clock()))
+                calls = await store.commit(lambda db: claim(db, clock()))
+            if found.rings:
+                rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
+            soonest = found.soonest
+        async with trio.open_nursery() as nursery:
+            for call in calls:
+                carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
+                nursery.start_soon(waits.let_finish, carried)
+            for ring in rings:
+                nursery.start_soon(ring_again, store, operators, ring, note_fault)
+        if not calls:
+            await idle.until_due(written, soonest - clock(), news=news)
+
+
+class _Found(NamedTuple):
+    calls: bool
+    rings: bool
+    soonest: float
+    """When there may be something by itself; what is there now is past."""
+
+
+def _look(db: Db, now: float) -> _Found:
+    soonest = min(next_due(db), ring_alerts.next_due(db))
+    return _Found(is_due(db, now), ring_alerts.is_due(db, now), soonest)
+
+
+async def carry_out(
+    store: Store,
+    operators: Mapping[str, Operator],
+    call: OperatorCall,
+    clock: Callable[[], float],
+    note_fault: Note = log_fault,
+    note_call: NoteCall = lambda operator, result, size: None,
+) -> None:
+    """Where the hub is killed before its end is written down, the same bytes go again."""
+    try:
+        operator = operators.get(call.operator)
+        if operator is None:
+            verdict = Verdict(Outcome.NOT_SENT, not_set_up(call.operator))
+        elif not await store.read(lambda db: needed(db, call)):
+            await store.commit(lambda db: drop(db, call))
+            return
+        else:
+            verdict = await _call_in(operator, call, note_fault)
+        _tell(call, verdict)
+        note_call(call.operator, verdict.outcome.value, len(call.body))
+        if alarm := await persist(store, lambda db: settle(db, call, verdict, clock())):
+            log.error("%s", alarm)
+    except StoreUnavailable:
+        pass  # the store tells that itself
+    except StoreFull as trouble:
+        log.error("%s", trouble)
+    except StoreFailed:
+        raise
+    except Exception as error:
+        note_fault(error, f"the end of MT message {call.id}")
+
+
+async def ring_again(
+    store: Store, operators: Mapping[str, Operator], ring: RingAlert, note_fault: Note = log_fault
+) -> None:
+    what = f"{ring.name}, for which the operator keeps {counted(ring.waiting, 'MT message')}"
+    try:
+        if (operator := operators.get(ring.operator)) is None:
+            return
+        verdict = await operator.ring(ring.imei)
+        if verdict.outcome is Outcome.SENT:
+            log.info("rung again: %s", what)
+            return
+        log.warning("not rung again: %s: %s", what, verdict.reason)
+        if verdict.outcome is Outcome.REFUSED:
+            await store.commit(lambda db: ring_alerts.stop(db, ring.device))
+    except StoreUnavailable:
+        pass
+    except StoreFull as trouble:
+        log.error("%s", trouble)
+    except StoreFailed:
+        raise
+    except Exception as error:
+        note_fault(error, f"the ring of {ring.name}")
+
+
+async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> Verdict:
+    try:
+        with trio.move_on_after(CALL_SECONDS * 0.9):
+            return await operator.send(call.imei, call.body, number=call.id, priority=call.urgent)
+    except Exception as error:
+        # A mistake of ours, and nobody knows whether the operator has it.
+        note_fault(error, f"MT message {call.id}")
+        reason = f"the call failed in the hub, whose log tells more: {brief(error)}"
+        return Verdict(Outcome.DOUBTFUL, no_answer(reason))
+    return Verdict(Outcome.DOUBTFUL, no_answer("the operator did not answer in time"))
+
+
+def _tell(call: OperatorCall, verdict: Verdict) -> None:
+    what = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
+    if verdict.outcome is Outcome.SENT:
+        log.info("%s: the operator has it", what)
+    else:
+        log.warning("%s: %s; it is called in again", what, verdict.reason)

@@ -1,0 +1,308 @@
+"""A new program for many kits, in waves: the next is told when all of one run it and are well, and
+nobody more once one of them falls back, refuses it, or does not come back in time.
+
+A kit judges by itself whether the program does (docs/operating.md, "Update, and back"), and tells
+over its IP link. What is no kit of the present wave is not told of the offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from fieldagent.hub.records import audit, kit_report, lease
+from fieldagent.hub.store.contract import Db, insert, marks
+from fieldagent.system.wording import counted
+from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
+
+STATES = ("waiting", "trial", "taken", "refused", "back")
+"""What a kit tells of an offer, as of settings. Before it does, it is `planned`, for a later wave,
+or `offered`; one that does not come back is `late`, one that cannot take it `left out`."""
+UNDER_WAY, DONE, STOPPED = "under way", "done", "stopped"
+
+
+class Candidate(NamedTuple):
+    """A kit that an offer may be for."""
+
+    device: int
+    name: str
+    version: str
+    """Of its agent; empty where that never told."""
+    installed: str
+    disabled: float | None
+
+
+class _Row(NamedTuple):
+    device: int
+    name: str
+    state: str
+    why: str
+    since: float | None
+    version: str | None
+    installed: str | None
+    disabled: float | None
+
+
+class _UnderWay(NamedTuple):
+    number: int
+    workspace: int
+    version: str
+    wave: int
+    within: float
+
+
+def cannot(kit: Candidate) -> str:
+    """Why a kit cannot take any; empty where it can, or is not known yet."""
+    if kit.disabled is not None:
+        return "it is disabled"
+    if kit.installed == "package":
+        # Which its own apt fetches, from where it is told to, and trusts by other keys.
+        return "it was installed as a Debian package: `sudo fieldagent update` on the kit"
+    if kit.installed not in ("", ZIPAPP):
+        return "it was not installed as a zipapp, which alone can be replaced"
+    if kit.version and not kit.installed:
+        return "its agent knows no offers: `fieldagent update` on the kit, this once"
+    return ""
+
+
+def candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
+    """All kits: those that are linked first, and of these the one that was heard of last."""
+    rows = db.execute(
+        "SELECT device.id, device.name, coalesce(contact.version, ''),"
+        " coalesce(contact.installed, ''), device.disabled FROM device"
+        " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
+        f" ORDER BY {lease.IS_LINKED} DESC, coalesce(contact.at, 0) DESC, device.id",
+        workspace,
+        now,
+    )
+    return [Candidate(*row) for row in rows]
+
+
+class Planned(NamedTuple):
+    device: int
+    wave: int
+    """From 1; 0 of one that is left out, or runs it already."""
+    state: str
+    why: str = ""
+
+
+def offer(
+    db: Db,
+    workspace: int,
+    version: str,
+    url: str,
+    kits: Sequence[Planned],
+    *,
+    within: float,
+    now: float,
+) -> int:
+    """Its number. The first wave begins at once."""
+    ((last,),) = db.execute("SELECT coalesce(max(number), 0) FROM update_offer")
+    number = max(int(now), int(last) + 1)
+    columns = ("number", "workspace", "version", "url", "within", "wave", "state", "made")
+    row = (number, workspace, version, url, within, 0, UNDER_WAY, now)
+    insert(db, "update_offer", columns, [row])
+    rows = [(number, *kit) for kit in kits]
+    insert(db, "update_offer_kit", ("offer", "device", "wave", "state", "why"), rows)
+    told = f"{number}: {version} for {counted(len(kits), 'kit')}, from {url}"
+    audit.note(db, workspace, audit.ADMINISTRATION, "update offer", told, now)
+    look(db, now)
+    return number
+
+
+def under_way(db: Db, workspace: int) -> int | None:
+    open_ = "SELECT number FROM update_offer WHERE workspace = ? AND state = ?"
+    rows = db.execute(open_, workspace, UNDER_WAY)
+    return int(rows[0][0]) if rows else None
+
+
+def stop(db: Db, workspace: int, now: float) -> int | None:
+    """Nobody more is told; the number of what was offered, None where nothing was."""
+    rows = db.execute(
+        "UPDATE update_offer SET state = ?, why = 'by hand' WHERE workspace = ? AND state = ?"
+        " RETURNING number",
+        STOPPED,
+        workspace,
+        UNDER_WAY,
+    )
+    if not rows:
+        return None
+    audit.note(db, workspace, audit.ADMINISTRATION, "update stop", f"{rows[0][0]}: by hand", now)
+    return int(rows[0][0])
+
+
+def offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
+    """Those that these have not taken yet."""
+    rows = db.execute(
+        "SELECT kit.device, number, version, url FROM update_offer_kit AS kit"
+        " JOIN update_offer ON number = kit.offer"
+        f" WHERE kit.device IN ({marks(devices)}) AND kit.state IN ('offered', 'waiting')"
+        " AND update_offer.state = ?",
+        *devices,
+        UNDER_WAY,
+    )
+    return {device: ProgramOffer(*found) for device, *found in rows}
+
+
+def note(db: Db, device: int, report: OfferReport, now: float) -> None:
+    if report.state in STATES:
+        db.execute(
+            "UPDATE update_offer_kit SET state = ?, why = ?, since = coalesce(since, ?)"
+            " WHERE offer = ? AND device = ?",
+            report.state,
+            report.why,
+            now,
+            report.number,
+            device,
+        )
+
+
+def next_due(db: Db) -> float:
+    """When `look` may find something: at once while one is under way."""
+    found = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
+    return 0.0 if found else inf
+
+
+def look(db: Db, now: float) -> list[str]:
+    """Go on with those that are under way; what to warn of."""
+    rows = db.execute(
+        "SELECT number, workspace, version, wave, within FROM update_offer WHERE state = ?"
+        f" ORDER BY number{db.skip_locked}",
+        UNDER_WAY,
+    )
+    told = [_go_on(db, _UnderWay(*row), now) for row in rows]
+    return [text for text in told if text]
+
+
+def _go_on(db: Db, offer: _UnderWay, now: float) -> str:
+    while True:
+        kits = _of_wave(db, offer, now)
+        for kit in kits:
+            if kit.state in ("back", "refused", "late"):
+                return _stop(db, offer, kit, now)
+        if not all(kit.state in ("taken", "left out") for kit in kits):
+            return ""
+        ((wave,),) = db.execute(
+            "SELECT coalesce(min(wave), 0) FROM update_offer_kit WHERE offer = ? AND wave > ?",
+            offer.number,
+            offer.wave,
+        )
+        if not wave:
+            _end(db, offer, DONE, "", now)
+            return ""
+        offer = offer._replace(wave=wave)
+        _begin(db, offer, now)
+
+
+def _of_wave(db: Db, offer: _UnderWay, now: float) -> list[_Row]:
+    """Its kits as they are now; none before the first."""
+    rows = db.execute(
+        "SELECT kit.device, device.name, kit.state, kit.why, kit.since, contact.version,"
+        " contact.installed, device.disabled FROM update_offer_kit AS kit"
+        " JOIN device ON device.id = kit.device LEFT JOIN contact ON contact.device = kit.device"
+        " WHERE kit.offer = ? AND kit.wave BETWEEN 1 AND ? ORDER BY kit.wave, kit.device",
+        offer.number,
+        offer.wave,
+    )
+    return [_as_it_is(db, offer, _Row(*row), now) for row in rows]
+
+
+def _as_it_is(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
+    state, why = kit.state, kit.why
+    if kit.state == "offered":
+        version = kit.version or ""
+        # Only what was heard of how it is installed: a kit may just have its first link.
+        known = Candidate(
+            kit.device, kit.name, version if kit.installed else "", kit.installed or "",
+            kit.disabled,
+        )  # fmt: skip
+        if version == offer.version:
+            state, why = "taken", "it ran already"
+        elif why := cannot(known):
+            state = "left out"
+    elif kit.state in ("waiting", "trial") and now - (kit.since or now) > offer.within:
+        state, why = "late", f"it has not come back within {offer.within / 60:g} min"
+    if state != kit.state:
+        db.execute(
+            "UPDATE update_offer_kit SET state = ?, why = ?"
+            " WHERE offer = ? AND device = ? AND state = ?",
+            state,
+            why,
+            offer.number,
+            kit.device,
+            kit.state,
+        )
+    return kit._replace(state=state, why=why)
+
+
+def _begin(db: Db, offer: _UnderWay, now: float) -> None:
+    db.execute("UPDATE update_offer SET wave = ? WHERE number = ?", offer.wave, offer.number)
+    rows = db.execute(
+        "UPDATE update_offer_kit SET state = 'offered' WHERE offer = ? AND wave = ?"
+        " AND state = 'planned' RETURNING device",
+        offer.number,
+        offer.wave,
+    )
+    for (device,) in rows:
+        db.announce(kit_report.topic(device))
+    told = f"{offer.number}: wave {offer.wave}, {counted(len(rows), 'kit')}"
+    audit.note(db, offer.workspace, audit.HUB, "update wave", told, now)
+
+
+def _stop(db: Db, offer: _UnderWay, kit: _Row, now: float) -> str:
+    what = {"back": "fell back", "refused": "refused it", "late": "is late"}[kit.state]
+    why = f"{kit.name} {what}: {kit.why}"
+    _end(db, offer, STOPPED, why, now)
+    return f"The update to {offer.version} stopped: {why}; `fieldagent hub update list`"
+
+
+def _end(db: Db, offer: _UnderWay, state: str, why: str, now: float) -> None:
+    db.execute(
+        "UPDATE update_offer SET state = ?, why = ? WHERE number = ?", state, why, offer.number
+    )
+    action = "update stop" if state == STOPPED else "update done"
+    told = f"{offer.number}: {why}" if why else str(offer.number)
+    audit.note(db, offer.workspace, audit.HUB, action, told, now)
+
+
+def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
+    """The newest first."""
+    rows = db.execute(
+        "SELECT number, made, version, state, wave,"
+        " (SELECT max(kit.wave) FROM update_offer_kit AS kit WHERE kit.offer = number),"
+        " (SELECT count(*) FROM update_offer_kit AS kit WHERE kit.offer = number"
+        " AND kit.state = 'taken'),"
+        " (SELECT count(*) FROM update_offer_kit AS kit WHERE kit.offer = number), why, url"
+        " FROM update_offer WHERE workspace = ? ORDER BY number DESC LIMIT ?",
+        workspace,
+        limit,
+    )
+    names = ("number", "made", "version", "state", "wave", "waves", "taken", "kits", "why", "url")
+    return [
+        dict(zip(names, row, strict=True)) | {"made": float(row[1]), "waves": row[5] or 0}
+        for row in rows
+    ]
+
+
+def kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
+    """Of that offer, or of the last, as they are told; none where there is no such offer."""
+    rows = db.execute(
+        "SELECT number, version FROM update_offer WHERE workspace = ? AND number >= ?"
+        " AND number <= ? ORDER BY number DESC LIMIT 1",
+        workspace,
+        number or 0,
+        number or 2**62,
+    )
+    if not rows:
+        return []
+    ((offered, version),) = rows
+    found = db.execute(
+        "SELECT kit.wave, device.name, kit.state, kit.why, coalesce(contact.version, ''),"
+        " contact.at FROM update_offer_kit AS kit JOIN device ON device.id = kit.device"
+        " LEFT JOIN contact ON contact.device = device.id WHERE kit.offer = ?"
+        " ORDER BY CASE kit.wave WHEN 0 THEN 1 ELSE 0 END, kit.wave, kit.device",
+        offered,
+    )
+    names = ("wave", "kit", "state", "why", "runs", "lastContact")
+    return [{"offer": version, **dict(zip(names, row, strict=True))} for row in found]

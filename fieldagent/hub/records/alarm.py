@@ -1,0 +1,132 @@
+"""Whom the hub tells of an SOS beside the console, message by message.
+
+1. As an SOS is raised, each contact of its workspace has a message lined up for when its wait is
+   over. An answer ends those that have not left.
+2. A browser that a dispatcher has asked to ring is told at once, and again at each escalation.
+3. Where no dispatcher can be reached (no console is open, no browser rings, no contact is told at
+   once), that is an alarm by itself: whoever would be told later is told now, webhooks too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from math import inf
+
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.contract import Db, insert
+
+NEWS = "alarm messages"
+"""What is announced when one may be due."""
+PUSH = "push"
+"""The kind of a contact that is a dispatcher's browser."""
+SOON = 2.0
+"""Seconds until somebody is told at once: its words and its position come one after the other."""
+RAISED, ESCALATED = "raised", "escalated"
+"""Why there is a message."""
+
+_MAY_ANSWER = (
+    "EXISTS (SELECT 1 FROM membership JOIN member ON member.id = membership.member"
+    " WHERE membership.member = {0}.member AND membership.workspace = {0}.workspace"
+    " AND role IN ('dispatcher', 'administrator') AND disabled IS NULL)"
+)
+_IN_USE = f"(kind <> '{PUSH}' OR {_MAY_ANSWER.format('alarm_contact')})"
+
+
+def begin(db: Db, id_: int, now: float) -> None:
+    """Line up what its contacts are told of an SOS that was raised now, or raised again."""
+    db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
+    end(db, id_)
+    db.execute("UPDATE alarm_link SET expires = ? WHERE sos = ? AND expires > ?", now, id_, now)
+    _line_up(db, id_, RAISED, now)
+    ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", id_)
+    if reached_until(db, workspace) <= now:
+        _tell_everybody(db, id_, now)
+
+
+def escalate(db: Db, id_: int, now: float) -> None:
+    """Let the dispatchers' browsers ring once more: nobody has answered, and somebody else is told
+    now."""
+    if not db.execute("SELECT 1 FROM sos WHERE id = ? AND state = 'open'", id_):
+        return
+    _line_up(db, id_, ESCALATED, now, f" AND kind = '{PUSH}'")
+
+
+def end(db: Db, id_: int) -> None:
+    """Somebody has answered: whom it would have been told next is told nothing."""
+    db.execute(
+        "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'", id_
+    )
+
+
+def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
+    contacts = db.execute(
+        "SELECT id, after FROM alarm_contact WHERE workspace ="
+        f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{which} ORDER BY id",
+        id_,
+    )
+    columns = ("sos", "contact", "message_id", "why", "state", "not_before")
+    rows = [
+        (id_, contact, str(uuid.uuid4()), why, "waiting", now + max(after * 60, SOON))
+        for contact, after in contacts
+    ]
+    insert(db, "alarm_message", columns, rows)
+    db.announce(NEWS)
+
+
+def reached_until(db: Db, workspace: int) -> float:
+    """Return the Unix time up to which a dispatcher is known to be reached: infinity where
+    somebody is told at once wherever they are, 0 where nobody is there."""
+    told = db.execute(
+        f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND after = 0 AND failing_since IS NULL"
+        f" AND {_IN_USE} LIMIT 1",
+        workspace,
+    )
+    if told:
+        return inf
+    ((until,),) = db.execute(
+        "SELECT max(CASE WHEN console_stream.until IS NULL THEN process.until"
+        " WHEN console_stream.until < process.until THEN console_stream.until"
+        " ELSE process.until END) FROM console_stream JOIN process"
+        " ON process.name = console_stream.process WHERE console_stream.workspace = ?"
+        f" AND {_MAY_ANSWER.format('console_stream')}",
+        workspace,
+    )
+    return 0.0 if until is None else float(until)
+
+
+_UNREACHED = "SELECT id, workspace FROM sos WHERE state = 'open' AND unreached IS NULL"
+
+
+def look(db: Db, now: float) -> list[str]:
+    """Find SOS whose last dispatcher has gone before anybody has answered. The log of incidents
+    tells of it."""
+    for id_, workspace in db.execute(f"{_UNREACHED} ORDER BY id{db.skip_locked}"):
+        if reached_until(db, workspace) <= now:
+            _tell_everybody(db, id_, now)
+    return []
+
+
+def next_look(db: Db) -> float:
+    """When `look` finds something, as far as is known."""
+    workspaces = {workspace for _, workspace in db.execute(_UNREACHED)}
+    return min((reached_until(db, each) for each in workspaces), default=inf)
+
+
+def _tell_everybody(db: Db, id_: int, now: float) -> None:
+    soon = now + SOON
+    db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
+    later = db.execute(
+        "UPDATE alarm_message SET not_before = ? WHERE sos = ? AND state = 'waiting'"
+        " AND not_before > ? RETURNING id",
+        *(soon, id_, soon),
+    )
+    db.execute(
+        "UPDATE webhook_delivery SET not_before = ? WHERE state = 'waiting' AND not_before > ?"
+        " AND attempts = 0 AND webhook IN (SELECT id FROM webhook WHERE after > 0)"
+        " AND item = (SELECT item FROM sos WHERE id = ?)",
+        *(soon, soon, id_),
+    )
+    told = f"{len(later)} who would be told later are told now" if later else ""
+    sos.note_event(db, id_, "nobody reached", now, detail=told)
+    for topic in (NEWS, "webhooks"):
+        db.announce(topic)

@@ -1,0 +1,68 @@
+"""What was heard of each device last: when, how, from what version, and where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fieldagent.hub.store.contract import Db, insert
+from fieldagent.package.package import Location
+
+RADIO = "radio"
+"""Beside the bearers: another device brought what this one sent."""
+
+
+def note(db: Db, device: int, way: str, now: float) -> None:
+    """Write down that a device was heard of; nothing for one that was deleted meanwhile."""
+    db.execute(
+        "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
+        " ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way",
+        now,
+        way,
+        device,
+    )
+
+
+class Position(NamedTuple):
+    latitude: float
+    longitude: float
+    at: float
+    """Unix time."""
+
+
+_LATER = "excluded.position_at >= coalesce(contact.position_at, excluded.position_at)"
+_ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".join(
+    f"{column} = CASE WHEN {_LATER} THEN excluded.{column} ELSE contact.{column} END"
+    for column in ("latitude", "longitude", "position_at")
+)
+
+
+def note_all(db: Db, heard: Mapping[int, Position | None], way: str, now: float) -> None:
+    """Write down that these devices were heard of, and where they were, if they said so. A
+    position that took longer on its way does not replace a later one."""
+    rows = [
+        (device, now, way, *(position or (None, None, None)))
+        for device, position in sorted(heard.items())  # each process locks them in this order
+    ]
+    columns = ("device", "at", "way", "latitude", "longitude", "position_at")
+    insert(db, "contact", columns, rows, conflict=_ALL)
+
+
+def note_version(db: Db, device: int, version: str) -> None:
+    """After `note`."""
+    db.execute("UPDATE contact SET version = ? WHERE device = ?", version, device)
+
+
+def note_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
+    """After `note`. One that took longer on its way does not replace a later one; a date in the
+    future counts as now."""
+    at = min(float(time), now)
+    db.execute(
+        "UPDATE contact SET latitude = ?, longitude = ?, position_at = ? WHERE device = ?"
+        " AND (position_at IS NULL OR position_at <= ?)",
+        position.latitude,
+        position.longitude,
+        at,
+        device,
+        at,
+    )

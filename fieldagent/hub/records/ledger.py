@@ -1,0 +1,536 @@
+"""Every item that came to the hub, and to whom it is delivered: entered once, in one transaction.
+
+An item is addressed when it is entered: one delivery for each device that is to have it, one for
+each webhook. From then on each way does its part on its own.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from typing import NamedTuple
+
+from fieldagent.hub.contract import Bearer, Estimate
+from fieldagent.hub.records import alarm, ring_alerts, sos
+from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
+from fieldagent.package.package import IncidentWord, Item, Message, Said, Waypoint
+from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
+
+THE_HUB = 0
+"""Stands where a member does: the hub itself, and what is behind it."""
+
+WAITS = "('waiting', 'packed', 'sent')"
+"""States of a delivery that the device has not confirmed: `packed` is in a message to the satellite
+operator, `sent` has been taken by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """An item to be entered."""
+
+    workspace: int
+    sender: int
+    item: Item
+    time: int
+    """Unix seconds."""
+    priority: int
+    sos: bool = False
+    unauthenticated: bool = False
+    """An SOS of which nobody has proved that it is its sender's."""
+    back: int = 0
+    """Of an SOS: see `envelope.Entry.back`."""
+    target: int | None = None
+    """The member a message is for; None is everyone in the workspace but the sender."""
+    collapse_key: int | None = None
+    expires: float | None = None
+    source: Source | None = None
+    """Where it came from when an agent posted it."""
+    contact: str = ""
+    """JSON of how the writer of a pushed message is reached: `phone`, `email`, what there is."""
+    estimate: Estimate | None = None
+    """Where the satellite operator saw the sender, for an item that does not say so itself."""
+
+
+WORDS_MAX = 1_000
+"""Characters of an item that are searched."""
+
+
+def words_of(item: Item) -> str:
+    """What is searched in an item, whatever the case; as text that any database takes."""
+    if isinstance(item, Message):
+        text = item.content
+    elif isinstance(item, Waypoint):
+        text = f"{item.name}\n{item.notes or ''}"
+    else:
+        return ""
+    words = text.casefold()[:WORDS_MAX].encode("utf-8", "replace").decode()
+    return words.replace("\0", " ")
+
+
+class Entered(NamedTuple):
+    item: int
+    request_id: str
+    """What a caller asks for it by."""
+
+
+def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
+    """One of an agent goes to webhooks too."""
+    (entered,) = enter_all(db, [posting], now=now, grace=grace)
+    source = posting.source
+    if source is None:
+        return entered
+    raised = None
+    if posting.sos:
+        number = source.sequence - posting.back
+        joined = sos.join(
+            db, posting.workspace, source.station, number, entered.item, posting.time, now
+        )
+        raised = joined.id if joined.rings else None
+    elif isinstance(posting.item, IncidentWord):
+        _note_word(db, posting.item, posting, now)
+    _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=raised is not None)
+    if raised is not None:
+        alarm.begin(db, raised, now)
+    return entered
+
+
+def _note_word(db: Db, word: IncidentWord, posting: Posting, now: float) -> None:
+    """A kit calls its own incident off, or a person there has another kit's."""
+    assert posting.source is not None
+    found = sos.of_kit(db, word.station or posting.source.station, word.incident)
+    if found is None or found.workspace != posting.workspace:
+        return
+    proved = not posting.unauthenticated
+    if word.says is Said.CALLED_OFF and found.device == posting.source.station:
+        sos.note_called_off(db, found, posting.sender, now, proved=proved)
+    elif word.says is Said.SEEN:
+        detail = " ".join(filter(None, [word.by, word.text, "" if proved else "(unauthenticated)"]))
+        sos.note_event(db, found.id, "seen at a kit", now, member=posting.sender, detail=detail)
+
+
+def enter_from_kits(
+    db: Db, postings: Sequence[Posting], *, now: float, grace: float
+) -> list[Entered]:
+    """Enter what agents posted that is about no SOS, for devices and webhooks."""
+    entered = enter_all(db, postings, now=now, grace=grace)
+    _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
+    return entered
+
+
+def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[Entered]:
+    """Store the items with their deliveries to devices, by as many statements for one item and one
+    device as for 100 and 1 000.
+
+    `grace` is how many seconds the IP link has before a satellite message is paid for.
+    """
+    if not postings:
+        return []
+    rows = [
+        (posting, None if posting.source is None else posting.source.station)
+        for posting in postings
+    ]
+    entered = _store(db, rows, now)
+    _deliver_to_devices(db, postings, entered, now, grace)
+    _collapse(db, postings, entered, now)
+    return entered
+
+
+def raise_alarm(db: Db, posting: Posting, device: int, now: float, kind: str) -> int:
+    """Raise the hub's own alarm about a device, which goes to webhooks; return its number."""
+    ((item, _),) = _store(db, [(posting, device)], now)
+    _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
+    raised = sos.raise_of(db, posting.workspace, device, item, now, kind=kind)
+    alarm.begin(db, raised, now)
+    return raised
+
+
+_ITEM = (
+    *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
+    *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),
+    *("unauthenticated", "kind", "words"),
+)
+
+
+def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
+    """With each the device whose item it is, or without a `source`, of which it tells."""
+    rows = [
+        (
+            str(uuid.uuid4()),
+            posting.workspace,
+            posting.sender,
+            posting.target,
+            encode([Entry(0, posting.item, posting.time, posting.sos, posting.back)]),
+            int(posting.sos),
+            posting.priority,
+            posting.collapse_key,
+            now,
+            posting.expires,
+            device,
+            posting.source.sequence if posting.source else None,
+            posting.contact,
+            "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
+            int(posting.unauthenticated),
+            kind_of(posting.item),
+            words_of(posting.item),
+        )
+        for posting, device in postings
+    ]
+    numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
+    db.announce(sos.EVENTS)
+    return [Entered(numbers[row[0]], row[0]) for row in rows]
+
+
+_EVERYBODY = 0
+"""Stands where a member does."""
+_MEMBER = "membership.member = device.member AND membership.workspace = device.workspace"
+_COUNT = (
+    "(SELECT sum(items) FROM counted WHERE counted.workspace = device.workspace"
+    f" AND counted.member IN ({_EVERYBODY}, device.member))"
+)
+"""How many of the items are for a `device`."""
+_DELIVERY = ("item", "device", "rank", "expires", "sequence", "state", "satellite_from")
+
+
+def _deliver_to_devices(
+    db: Db, postings: Sequence[Posting], entered: Sequence[Entered], now: float, grace: float
+) -> None:
+    """Devices are locked as they count on the numbers that items have on air to them, and in the
+    order of their own, so that who locks several does so without a deadlock. No table that grows
+    is looked at: a new one would be looked through, before PostgreSQL knows anything of it."""
+    counted, column, whose = _addressees(postings)
+    table, counts = few_rows(db, "counted", ("workspace", "member", "items"), counted)
+    among, these = one_of(db, whose)
+    numbered = db.execute(
+        f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
+        f" (SELECT id FROM device WHERE {column} {among} AND disabled IS NULL"
+        f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
+        f" ORDER BY id{db.for_update}) RETURNING id, workspace, member, next_sequence,"
+        " CASE WHEN imei IS NULL OR operator IS NULL THEN 0 ELSE 1 END,"
+        f" (SELECT over_satellite FROM membership WHERE {_MEMBER})",
+        *counts,
+        *these,
+    )
+    items: dict[int, list[tuple[Posting, int]]] = {}
+    for posting, (item, _) in zip(postings, entered, strict=True):
+        items.setdefault(posting.workspace, []).append((posting, item))
+    rows = []
+    for device, workspace, member, end, reached, asks in sorted(numbered):
+        own = [each for each in items[workspace] if _is_for(each[0], member)]
+        for sequence, (posting, item) in enumerate(own, end - len(own)):
+            due = _satellite_from(posting, asks, now, grace) if reached else None
+            row = (item, device, -posting.priority, posting.expires, sequence, "waiting", due)
+            rows.append(row)
+        announce_mail(db, device)
+    insert(db, "delivery", _DELIVERY, rows)
+    if any(row[-1] is not None for row in rows):
+        db.announce("satellite")
+
+
+def _addressees(postings: Sequence[Posting]) -> tuple[list[tuple[int, int, int]], str, set[int]]:
+    """Return how many items there are for each member of each workspace, beside those for
+    everybody, of which their sender has none; and the column of `device` with all that count."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for posting in postings:
+        if posting.target is None:
+            counts[posting.workspace, _EVERYBODY] += 1
+            counts[posting.workspace, posting.sender] -= 1
+        else:
+            counts[posting.workspace, posting.target] += 1
+    counted = [(*whose, items) for whose, items in counts.items()]
+    targets = {posting.target for posting in postings if posting.target is not None}
+    if any(posting.target is None for posting in postings):
+        return counted, "workspace", {posting.workspace for posting in postings}
+    return counted, "member", targets
+
+
+def _is_for(posting: Posting, member: int) -> bool:
+    return posting.target == member if posting.target is not None else posting.sender != member
+
+
+def _satellite_from(posting: Posting, asks: int, now: float, grace: float) -> float | None:
+    """When it may be paid for: an SOS at once. What an agent sent is, if its addressee asks for
+    that."""
+    if posting.sos:
+        return now
+    return now + grace if asks or posting.source is None else None
+
+
+_WEBHOOK_DELIVERY = ("webhook", "item", "sender", "state", "not_before")
+
+
+def _deliver_to_webhooks(
+    db: Db, postings: Sequence[Posting], items: Sequence[int], now: float, *, escalates: bool
+) -> None:
+    """One with `after` is told of what raises an SOS alone (`escalates`), so many minutes later,
+    unless somebody answers.
+
+    What has the same `sender` is posted in its order, so an SOS has its own: what a webhook did not
+    take, and gets again in hours, must not hold one up.
+    """
+    among, workspaces = one_of(db, {posting.workspace for posting in postings})
+    webhooks: dict[int, list[tuple[int, int]]] = {}
+    for id_, workspace, after in db.execute(
+        f"SELECT id, workspace, after FROM webhook WHERE workspace {among} AND disabled IS NULL"
+        " AND (after = 0 OR ? = 1) ORDER BY id",
+        *workspaces,
+        int(escalates),
+    ):
+        webhooks.setdefault(workspace, []).append((id_, after))
+    rows = [
+        (id_, item, -item if posting.sos else posting.sender, "waiting", after * 60 + now)
+        for posting, item in zip(postings, items, strict=True)
+        for id_, after in webhooks.get(posting.workspace, ())
+    ]
+    if rows:
+        insert(db, "webhook_delivery", _WEBHOOK_DELIVERY, rows)
+        db.announce("webhooks")
+
+
+def end_escalation(db: Db, item: int) -> None:
+    """Somebody has answered: whom it would have been told next is told nothing."""
+    db.execute(
+        "DELETE FROM webhook_delivery WHERE item = ? AND state = 'waiting' AND webhook IN"
+        " (SELECT id FROM webhook WHERE after > 0)",
+        item,
+    )
+
+
+def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], now: float) -> None:
+    """A newer item takes the place of older ones that have not left yet."""
+    newest = {
+        (posting.workspace, posting.sender, posting.collapse_key): each.item
+        for posting, each in zip(postings, entered, strict=True)
+        if posting.collapse_key is not None
+    }
+    if newest:
+        among, items = one_of(db, newest.values())
+        db.execute(
+            "UPDATE delivery SET state = 'collapsed', ended = ?,"
+            " reason = 'replaced by a newer item' WHERE state = 'waiting' AND item IN"
+            " (SELECT older.id FROM item AS newest"
+            " JOIN item AS older ON older.workspace = newest.workspace"
+            " AND older.sender = newest.sender AND older.collapse_key = newest.collapse_key"
+            f" AND older.id <> newest.id WHERE newest.id {among})",
+            now,
+            *items,
+        )
+
+
+def confirm(db: Db, item: int, device: int, way: Bearer, now: float) -> None:
+    """The device has the item on disk: its delivery has ended, and a sending agent is told so."""
+    confirm_all(db, [(item, device)], way, now)
+
+
+def confirm_all(db: Db, deliveries: Collection[tuple[int, int]], way: Bearer, now: float) -> None:
+    """As `confirm`, of items and the devices that have them."""
+    told = sorted(set(deliveries))
+    for first in range(0, len(told), ROWS):
+        _confirm(db, told[first : first + ROWS], way, now)
+
+
+_RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
+
+
+def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -> None:
+    table, numbers = few_rows(db, "told", ("item", "device"), told)
+    confirmed = db.execute(
+        f"{table} UPDATE delivery SET state = 'stored', way = ?, ended = ?, reason = ''"
+        " WHERE (item, device) IN (SELECT item, device FROM told) AND state <> 'stored'"
+        " RETURNING item, device",
+        *(*numbers, way.value, now),
+    )
+    if not confirmed:
+        return
+    among, devices = one_of(db, {device for _, device in confirmed})
+    ring_alerts.note_confirmed(db, among, devices, now)
+    members = dict(db.execute(f"SELECT id, member FROM device WHERE id {among}", *devices))
+    among, items = one_of(db, {item for item, _ in confirmed})
+    sent = {
+        item: row
+        for item, *row in db.execute(
+            "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body"
+            f" FROM item LEFT JOIN device ON device.id = source_device WHERE item.id {among}",
+            *items,
+        )
+    }
+    owed = []
+    for item, by in sorted(confirmed):
+        sender, source, sequence, urgent, incident, body = sent[item]
+        if sender is not None and sequence is not None:
+            digest = digest_of(replace(stored_entry(body), sequence=sequence))
+            owed.append((sender, sequence, members[by], now, int(urgent), "waiting", digest))
+            if urgent:
+                sos.note_stored(db, item, members[by], now)
+        elif incident is not None and source is None:
+            sos.note_reached(db, item, members[by], now)
+    insert(db, "receipt", _RECEIPT, owed)
+    for sender in {row[0] for row in owed}:
+        _announce_answer(db, sender)
+
+
+def owe_receipt(
+    db: Db, device: int, sequence: int, digest: bytes, member: int, now: float, *, urgent: bool
+) -> None:
+    """An urgent one is worth a satellite message of its own."""
+    row = (device, sequence, member, now, int(urgent), "waiting", digest)
+    insert(db, "receipt", _RECEIPT, [row])
+    _announce_answer(db, device)
+
+
+WORD_MAX = 120
+"""Characters of a word's text on its way to a kit: it fits one satellite message, with the name."""
+NAME_MAX = 40
+
+
+def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
+    """The kit of an incident is to be told what a person here says of it."""
+    if found.number is None:
+        return
+    db.execute(
+        "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, says, by_name,"
+        " text) VALUES (?, ?, ?, ?, 1, 'waiting', ?, ?, ?, ?)",
+        found.device,
+        found.number,
+        THE_HUB,
+        now,
+        b"",
+        says,
+        _cut(by, NAME_MAX),
+        _cut(text, WORD_MAX),
+    )
+    _announce_answer(db, found.device)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _announce_answer(db: Db, device: int) -> None:
+    announce_mail(db, device)
+    db.announce("satellite")
+
+
+ANSWERED_AGAIN = 120.0
+"""Seconds: a repeat that left earlier has met the answer on its way."""
+
+
+def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:
+    """An SOS comes once more that was answered: the answer was lost, and goes again. Ever more
+    rarely: who plays back a recording must not run up costs."""
+    again = db.execute(
+        "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
+        " AND urgent = 1 AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
+        device,
+        sequence,
+        digest,
+        now - ANSWERED_AGAIN,
+        now,
+    )
+    if again:
+        _announce_answer(db, device)
+
+
+def say_again(db: Db, found: sos.Sos, now: float) -> None:
+    """Its kit takes it for open, and a person has it, or has closed it: that word was lost, and
+    goes again, ever more rarely."""
+    again = db.execute(
+        "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND says <> ''"
+        " AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
+        found.device,
+        found.number,
+        now - ANSWERED_AGAIN,
+        now,
+    )
+    if again:
+        _announce_answer(db, found.device)
+
+
+def stored_entry(body: bytes) -> Entry:
+    """The one entry of an item's envelope, under no number yet."""
+    (stored,) = decode(bytes(body)).entries
+    return stored
+
+
+AT_ONCE = 100
+"""Rows that end or go in one transaction: nobody else writes meanwhile."""
+
+
+def expire(db: Db, now: float) -> int:
+    """End some of what outlived its time before it left; how many deliveries that were. More may
+    be there while it is not 0."""
+    return len(
+        db.execute(
+            "UPDATE delivery SET state = 'expired', ended = ?, reason = 'expired'"
+            " WHERE (item, device) IN (SELECT item, device FROM delivery"
+            " WHERE state IN ('waiting', 'packed') AND expires <= ? ORDER BY expires LIMIT ?)"
+            " RETURNING item",
+            now,
+            now,
+            AT_ONCE,
+        )
+    )
+
+
+def next_expiry(db: Db) -> float:
+    """When `expire` finds something."""
+    sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
+    return earliest(db, sql)
+
+
+def forget(db: Db, *, before: float) -> int:
+    """Drop some items that came before then, are on their way to nobody, and are of no SOS that
+    was closed since or is not; how many those were. More may be there while it is not 0."""
+    return len(
+        db.execute(
+            "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
+            " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
+            f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
+            " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
+            " = 'waiting') AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item = item.id"
+            " AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
+            before,
+            before,
+            before,
+            AT_ONCE,
+        )
+    )
+
+
+_REMEMBERED = {
+    "receipt": "id",
+    "idempotency": "credential, member, key",
+    "slice": "device, origin, sequence, count, position",
+    "arrived": "device, origin, sequence, digest",
+}
+"""Tables with what items are recognised and answered by, and the columns of their keys."""
+
+
+def forget_remembered(db: Db, *, before: float) -> int:
+    """Drop some of that; how much. More may be there while it is not 0."""
+    dropped = 0
+    for table, key in _REMEMBERED.items():
+        # Who recorded an SOS may play it back after years.
+        which = " AND sos = 0" if table == "arrived" else ""
+        dropped += len(
+            db.execute(
+                f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table}"
+                f" WHERE at < ?{which} ORDER BY at LIMIT ?) RETURNING at",
+                before,
+                AT_ONCE,
+            )
+        )
+    return dropped
+
+
+def announce_mail(db: Db, device: int) -> None:
+    db.announce(mail_topic(device))
+
+
+def mail_topic(device: int) -> str:
+    """What is announced when something may wait for a device."""
+    return f"device {device}"

@@ -1,0 +1,49 @@
+"""The numbers that items have on their way to devices: each is given once.
+
+A database that was restored from a copy would give again those that it gave after the copy was
+made. A confirmation bears its item's digest and so ends no other item; here the numbers are kept
+apart as well, for kits of before digests.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.store.contract import Db
+
+log = logging.getLogger(__name__)
+
+JUMP = 10_000
+"""Numbers that are left out: more than a device gets between two backups, and in 3 bytes still."""
+
+ONCE_IN = 3600.0
+"""Seconds."""
+
+
+def leave_out(db: Db, now: float) -> int:
+    """The database was restored: no device gets a number that may have been given since the copy,
+    and each hears names anew; how many devices there are."""
+    devices = db.execute("UPDATE device SET next_sequence = next_sequence + ? RETURNING id", JUMP)
+    db.execute("DELETE FROM introduced")
+    note(db, None, ADMINISTRATION, "restored", f"{JUMP} numbers of each device left out", now)
+    return len(devices)
+
+
+def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
+    """A device that has proved who it is confirms what the hub never sent under this number.
+    Whether that shows a restored database; it does so once an hour, whatever devices say."""
+    ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
+    if not following - JUMP <= sequence < following + JUMP:
+        return False
+    if db.execute("SELECT 1 FROM audit WHERE action = 'restored' AND at > ?", now - ONCE_IN):
+        return False
+    count = leave_out(db, now)
+    log.error(
+        "device %d confirms a number that this database has not given to it: it was restored from"
+        " an older copy; %d numbers are left out for each of %d devices, and nothing else is to do",
+        device,
+        JUMP,
+        count,
+    )
+    return True

@@ -1,0 +1,129 @@
+"""Modems that are rung again while what the gateway took for them has not been fetched.
+
+A ring is sent once, when the message comes to the gateway: a modem that was off or without a view
+of the sky then never hears of it. Ringing again is free; the session that follows costs the kit a
+credit, so rings become ever rarer and end. There is one for a modem however many messages wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from fieldagent.hub.store.contract import Db, Store, earliest
+from fieldagent.system.lazy_dataclass import dataclass
+
+PAUSES = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+"""Seconds before each ring, by how many there were; the last repeats."""
+
+GATEWAY_KEEPS = 5 * 86_400.0
+"""Seconds for which the operator's gateway keeps an MT message (SBD Developers Guide)."""
+
+AT_ONCE = 8
+"""Modems rung at one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingAlert:
+    device: int
+    name: str
+    imei: str
+    operator: str
+    waiting: int
+
+
+def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: float) -> None:
+    """The gateway has taken one more for the modem, which makes `waiting`, and has rung it. After
+    `items` have expired nobody needs to be told of them."""
+    expiries = [
+        expires
+        for item in items
+        for (expires,) in db.execute("SELECT expires FROM item WHERE id = ?", item)
+    ]
+    until = now + GATEWAY_KEEPS
+    if expiries and None not in expiries:
+        until = min(until, max(expiries))
+    db.execute(
+        "INSERT INTO ring_alert (device, waiting, rung, due, until) VALUES (?, ?, 0, ?, ?)"
+        " ON CONFLICT (device) DO UPDATE SET waiting = excluded.waiting, rung = 0,"
+        " due = excluded.due, until = CASE WHEN ring_alert.until > excluded.until"
+        " THEN ring_alert.until ELSE excluded.until END",
+        device,
+        waiting,
+        now + PAUSES[0],
+        until,
+    )
+
+
+def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
+    """The modem had a session, in which the gateway gave it a message, or had none for it."""
+    if fetched:
+        db.execute(
+            "UPDATE ring_alert SET waiting = waiting - 1, rung = 0, due = ? WHERE device = ?",
+            now + PAUSES[0],
+            device,
+        )
+        db.execute("DELETE FROM ring_alert WHERE device = ? AND waiting <= 0", device)
+    else:
+        stop(db, device)
+
+
+async def note_session_of(
+    store: Store, imei: str, *, fetched: bool, clock: Callable[[], float]
+) -> None:
+    """`operator.NoteSession`. Most sessions are of modems that are not to be rung."""
+    whose = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"
+    for (device,) in await store.read(lambda db: db.execute(whose, imei)):
+        await store.commit(partial(note_session, device=device, fetched=fetched, now=clock()))
+
+
+def note_confirmed(db: Db, among: str, devices: Sequence[Any], now: float) -> None:
+    """These devices have stored something, maybe over IP: one is rung no more where that was all.
+    `among` stands behind a column."""
+    db.execute(
+        f"DELETE FROM ring_alert WHERE device {among} AND NOT EXISTS (SELECT 1 FROM delivery"
+        " WHERE delivery.device = ring_alert.device AND state = 'sent'"
+        " AND (expires IS NULL OR expires > ?))",
+        *devices,
+        now,
+    )
+
+
+def stop(db: Db, device: int) -> None:
+    db.execute("DELETE FROM ring_alert WHERE device = ?", device)
+
+
+_DUE = (
+    " FROM ring_alert r JOIN device ON device.id = r.device WHERE r.due <= ? AND r.until > ?"
+    " AND device.imei IS NOT NULL AND device.operator IS NOT NULL AND device.disabled IS NULL"
+)
+
+
+def is_due(db: Db, now: float) -> bool:
+    return bool(db.execute(f"SELECT 1{_DUE} LIMIT 1", now, now))
+
+
+def next_due(db: Db) -> float:
+    """When `is_due` may come to hold by itself, at the soonest."""
+    return earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
+
+
+def claim(db: Db, now: float) -> list[RingAlert]:
+    """Modems that this process is to ring now. The next ring is set before: one that fails, or
+    that we die in, is one that was missed."""
+    suffix = db.skip_locked.replace("UPDATE", "UPDATE OF r")
+    rows = db.execute(
+        "SELECT r.device, device.name, device.imei, device.operator, r.waiting, r.rung"
+        f"{_DUE} ORDER BY r.due LIMIT {AT_ONCE}{suffix}",
+        now,
+        now,
+    )
+    for device, *_, rung in rows:
+        db.execute(
+            "UPDATE ring_alert SET rung = ?, due = ? WHERE device = ?",
+            rung + 1,
+            now + PAUSES[min(rung + 1, len(PAUSES) - 1)],
+            device,
+        )
+    return [RingAlert(*row[:-1]) for row in rows]

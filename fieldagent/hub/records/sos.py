@@ -1,0 +1,249 @@
+"""Incidents: each SOS of a kit from its raising to its end, and the alarm that one is overdue.
+
+`open` becomes `seen` and `closed`, or `closed` at once. What its kit sends while it is open joins
+it: the kit names it by a number of its own. It opens again only where the kit says something that
+is younger than its end, or names it as open while the hub does not know it (a restored database).
+Each step is an event of its timeline, and what people say goes to the kit as a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Said
+
+EVENTS = "events"
+"""What is announced when something happened to one, or an item came."""
+
+
+class SosState(StrEnum):
+    OPEN = "open"
+    SEEN = "seen"
+    CLOSED = "closed"
+
+
+class Who(NamedTuple):
+    """A person who does something about one."""
+
+    member: int | None
+    """None of a contact, who has no account here."""
+    name: str
+
+
+class Sos(NamedTuple):
+    """A row; members by their numbers."""
+
+    id: int
+    workspace: int
+    device: int
+    item: int | None
+    kind: str
+    state: str
+    raised: float
+    seen: float | None
+    seen_by: int | None
+    closed: float | None
+    number: int | None
+    """By which its kit names it; None of an alarm."""
+    seen_as: str
+    """The name of a contact who has it, and is no member."""
+
+
+_SOS = (
+    "SELECT id, workspace, device, item, kind, state, raised, seen, seen_by, closed, number,"
+    " seen_as FROM sos WHERE "
+)
+
+
+def raise_of(
+    db: Db,
+    workspace: int,
+    device: int,
+    item: int | None,
+    now: float,
+    *,
+    kind: str = "sos",
+    number: int | None = None,
+) -> int:
+    """Open an incident of that device by its first item, or by an alarm that it is overdue; return
+    its id. Without an item its kit has named it, and the hub has lost what it said."""
+    ((sos,),) = db.execute(
+        "INSERT INTO sos (workspace, device, item, kind, state, raised, number)"
+        " VALUES (?, ?, ?, ?, 'open', ?, ?) RETURNING id",
+        workspace,
+        device,
+        item,
+        kind,
+        now,
+        number,
+    )
+    note_event(db, sos, "raised", now, detail="" if item else "named by its kit: words are lost")
+    belongs(db, item, sos)
+    return int(sos)
+
+
+class Joined(NamedTuple):
+    id: int
+    rings: bool
+    """It was raised by this, or opened again."""
+
+
+def join(
+    db: Db, workspace: int, device: int, number: int, item: int, said: float, now: float
+) -> Joined:
+    """Let an item that its kit said at `said` (Unix time) join the incident of that number, or
+    raise it."""
+    found = of_kit(db, device, number, locked=True)
+    if found is None:
+        return Joined(raise_of(db, workspace, device, item, now, number=number), True)
+    belongs(db, item, found.id)
+    if found.closed is None or said <= found.closed:
+        note_event(db, found.id, "item", now)
+        return Joined(found.id, False)
+    db.execute(
+        "UPDATE sos SET state = 'open', seen = NULL, seen_by = NULL, seen_as = '',"
+        " closed = NULL, item = ? WHERE id = ?",
+        item,
+        found.id,
+    )
+    note_event(db, found.id, "raised", now, detail="again")
+    return Joined(found.id, True)
+
+
+def belongs(db: Db, item: int | None, sos: int) -> None:
+    """Let an item be of that incident."""
+    db.execute("UPDATE item SET incident = ? WHERE id = ?", sos, item)
+
+
+def of_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
+    """Return the incident that its kit names so. `locked`: nobody else changes it meanwhile."""
+    sql = _SOS + "device = ? AND number = ?" + (db.for_update if locked else "")
+    rows = db.execute(sql, device, number)
+    return Sos(*rows[0]) if rows else None
+
+
+def note_event(
+    db: Db,
+    sos: int,
+    event: str,
+    now: float,
+    *,
+    member: int | None = None,
+    name: str = "",
+    detail: str = "",
+) -> None:
+    """Who did it is a member, or a contact of that name."""
+    db.execute(
+        "INSERT INTO sos_event (sos, at, event, member, name, detail) VALUES (?, ?, ?, ?, ?, ?)",
+        *(sos, now, event, member, name, detail),
+    )
+    db.announce(EVENTS)
+
+
+def note_stored(db: Db, item: int, member: int, now: float) -> None:
+    """Write down that the agent of this member has an item of it."""
+    for found in of_item(db, item):
+        note_event(db, found.id, "heard by", now, member=member)
+
+
+def note_reached(db: Db, item: int, member: int, now: float) -> None:
+    """Write down that the kit of this member has words that somebody here wrote about one."""
+    for (id_,) in db.execute(
+        "SELECT incident FROM item WHERE id = ? AND incident IS NOT NULL AND source_device IS NULL",
+        item,
+    ):
+        note_event(db, id_, "answer on the kit", now, member=member)
+
+
+def note_called_off(db: Db, found: Sos, member: int, now: float, *, proved: bool) -> None:
+    """Its kit says that it is over. Whether that is so, a person finds out: it may have been said
+    under duress, or by another who has the kit."""
+    doubt = "" if proved else "unauthenticated"
+    note_event(db, found.id, Said.CALLED_OFF, now, member=member, detail=doubt)
+
+
+def called_off(db: Db, id_: int) -> float | None:
+    """Return when its own kit has called it off, for the last time; None where it has not."""
+    ((at,),) = db.execute(
+        "SELECT max(at) FROM sos_event WHERE sos = ? AND event = 'called off' AND detail = ''", id_
+    )
+    return None if at is None else float(at)
+
+
+def of_item(db: Db, item: int) -> list[Sos]:
+    """Return the incident that this item belongs to; empty where it belongs to none."""
+    sql = _SOS + "item = ? OR id = (SELECT incident FROM item WHERE id = ?)"
+    return [Sos(*row) for row in db.execute(sql, item, item)]
+
+
+def items_of(db: Db, id_: int, limit: int) -> list[int]:
+    """Return the newest of its items, oldest first."""
+    sql = "SELECT id FROM item WHERE incident = ? ORDER BY id DESC LIMIT ?"
+    return [item for (item,) in db.execute(sql, id_, limit)][::-1]
+
+
+def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
+    """`locked`: nobody else changes it meanwhile."""
+    sql = _SOS + "id = ? AND workspace = ?" + (db.for_update if locked else "")
+    rows = db.execute(sql, id_, workspace)
+    return Sos(*rows[0]) if rows else None
+
+
+def of_event(db: Db, number: int) -> Sos | None:
+    """The one whose timeline has it."""
+    rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", number)
+    return Sos(*rows[0]) if rows else None
+
+
+_SAYS = (
+    " AND (EXISTS (SELECT 1 FROM item WHERE item.incident = sos.id AND words LIKE ? ESCAPE '!')"
+    " OR EXISTS (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id"
+    " AND lower(detail) LIKE ? ESCAPE '!')"
+    " OR EXISTS (SELECT 1 FROM device JOIN member ON member.id = device.member"
+    " WHERE device.id = sos.device AND (lower(device.name) LIKE ? ESCAPE '!'"
+    " OR lower(member.name) LIKE ? ESCAPE '!')))"
+)
+
+
+def listing(
+    db: Db, workspace: int, state: str | None, before: int, limit: int, text: str = ""
+) -> Sequence[Sos]:
+    """Return the last first; with `text` those that hold it, in what was said or done, or in the
+    name of device or user."""
+    which = "" if state is None else " AND state = ?"
+    pattern = text.casefold()
+    for special in "!%_":
+        pattern = pattern.replace(special, f"!{special}")
+    rows = db.execute(
+        f"{_SOS}workspace = ?{which} AND id < ?{_SAYS if text else ''} ORDER BY id DESC LIMIT ?",
+        workspace,
+        *(() if state is None else (state,)),
+        before,
+        *([f"%{pattern}%"] * 4 if text else []),
+        limit,
+    )
+    return [Sos(*row) for row in rows]
+
+
+def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
+    """Numbers and dates of what happened next."""
+    rows = db.execute(
+        "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
+        " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",
+        place,
+        workspace,
+        limit,
+    )
+    return [(number, float(at)) for number, at in rows]
+
+
+def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
+    sql = "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ? WHERE id = ?"
+    db.execute(sql, now, who.member, "" if who.member else who.name, sos)
+
+
+def set_closed(db: Db, sos: int, now: float) -> None:
+    db.execute("UPDATE sos SET state = 'closed', closed = ? WHERE id = ?", now, sos)

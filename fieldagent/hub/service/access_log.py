@@ -1,0 +1,184 @@
+"""The access log: a line for each call that changes something, links or is refused, for the end of
+each link and for each post to a webhook; and what the figures say of calls.
+
+A line holds no header, no query and nothing of a body. Of those who are refused there are so many
+lines a minute at most, and then one that says how many there were.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from fieldagent.http.address import Network
+from fieldagent.http.message import Admission, Handler, Judge, Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.hub.access.caller import Caller, address_of
+from fieldagent.hub.service.figures import Figures
+
+log = logging.getLogger(__name__)
+
+Write = Callable[[dict[str, Any]], None]
+
+REFUSED_A_MINUTE = 60
+PATH_MAX = 80
+"""Characters."""
+
+WHY = {
+    400: "malformed",
+    401: "credentials",
+    403: "not allowed",
+    404: "not found",
+    409: "conflict",
+    413: "too large",
+    422: "content",
+    426: "no upgrade",
+    429: "too often",
+    500: "mistake of ours",
+    503: "not now",
+    507: "disk full",
+}
+"""What the figures call a refusal; any other status is `other`."""
+
+_CALLS = {
+    "/api/package": "push",
+    "/link": "link",
+    "/healthz": "probe",
+    "/livez": "probe",
+    "/metrics": "probe",
+}
+
+
+_LINKS = "/answer/"
+_ADMINISTRATION = (
+    "audit",
+    "contacts",
+    "dead-letters",
+    "keys",
+    "tokens",
+    "webhook-failures",
+    "webhooks",
+)
+
+
+def call_of(path: str, method: str) -> str:
+    """What the figures call a call."""
+    if path.startswith(("/console", _LINKS)):
+        return "console"
+    if path.startswith("/operator/"):
+        return "operator"
+    subject = path.removeprefix("/api/").partition("/")[0] if path.startswith("/api/") else ""
+    if subject in _ADMINISTRATION or (subject in ("devices", "users") and method != "GET"):
+        return "administration"
+    return _CALLS.get(path, "read" if path.startswith("/api/") else "other")
+
+
+def _without_secret(path: str) -> str:
+    """The link of a contact is theirs alone, until it was used."""
+    return f"{_LINKS}…" if path.startswith(_LINKS) else path
+
+
+def to_log(line: dict[str, Any]) -> None:
+    log.info("%s", " ".join(f"{name}={_shown(value)}" for name, value in line.items()))
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or " " in text else text
+
+
+def as_json(emit: Callable[[str], None], clock: Callable[[], float]) -> Write:
+    """Each line is a JSON object, with its time in Unix seconds."""
+    return lambda line: emit(json.dumps({"at": round(clock(), 3), **line}, ensure_ascii=False))
+
+
+class AccessLog:
+    """`write` takes each line."""
+
+    def __init__(self, write: Write, figures: Figures, *, trusted: Sequence[Network] = ()) -> None:
+        self._write = write
+        self.figures = figures
+        self._trusted = trusted
+        self._minute = 0
+        self._refused = 0
+
+    def watch(self, judge: Judge) -> Judge:
+        """The same routes, and each call is noted once it has its answer."""
+
+        async def watched(head: Request) -> Admission:
+            began = trio.current_time()
+            try:
+                admission = await judge(head)
+            except Problem as problem:
+                self._note(head, began, problem.status, why=problem.detail)
+                raise
+            handler = self._watched(admission.handler, began, admission.caller)
+            return admission._replace(handler=handler)
+
+        return watched
+
+    def _watched(self, handler: Handler, began: float, caller: Any) -> Handler:
+        async def handled(request: Request) -> Response:
+            try:
+                response = await handler(request)
+            except Problem as problem:
+                self._note(request, began, problem.status, caller, why=problem.detail)
+                raise
+            self._note(request, began, response.status, caller)
+            return response
+
+        return handled
+
+    def _note(
+        self, request: Request, began: float, status: int, caller: Any = None, *, why: str = ""
+    ) -> None:
+        call, seconds = call_of(request.path, request.method), trio.current_time() - began
+        self.figures.measure("call_seconds", seconds, call=call)
+        refused = status >= 400 and call != "probe"
+        if refused:
+            self.figures.count("refusals", call=call, reason=WHY.get(status, "other"))
+        reading = request.method in ("GET", "HEAD", "OPTIONS") and call != "link"
+        if (reading and not refused) or (refused and not self._count_refusal()):
+            return
+        line: dict[str, Any] = {
+            "event": call,
+            "from": address_of(request, self._trusted),
+            "method": request.method,
+            "path": _without_secret(request.path)[:PATH_MAX],
+            "status": status,
+            "ms": round(seconds * 1000),
+        }
+        if isinstance(caller, Caller):
+            line |= {"user": caller.member, "key": caller.key_name}
+        self._write({**line, "why": why} if why else line)
+
+    def _count_refusal(self) -> bool:
+        """Whether it may have a line of its own."""
+        minute = int(trio.current_time() // 60)
+        if minute != self._minute:
+            if (more := self._refused - REFUSED_A_MINUTE) > 0:
+                self._write({"event": "refusals left out", "times": more})
+            self._minute, self._refused = minute, 0
+        self._refused += 1
+        return self._refused <= REFUSED_A_MINUTE
+
+    def note_link(self, device: str, seconds: float, why: str) -> None:
+        """Write the line of a link that has ended."""
+        self._write(
+            {"event": "link ended", "device": device, "seconds": round(seconds), "why": why}
+        )
+
+    def note_post(
+        self, webhook: int, post: str, items: int, result: str, seconds: float, why: str
+    ) -> None:
+        """Write the line of a post that has ended; `items` are in it, each its own or as a batch
+        of which `post` is the id."""
+        self.figures.count("webhook_posts", result=result)
+        self.figures.measure("webhook_seconds", seconds)
+        named = {"item": post} if items == 1 else {"batch": post, "items": items}
+        line = {"event": "webhook", "webhook": webhook, **named, "result": result}
+        self._write({**line, "ms": round(seconds * 1000), **({"why": why} if why else {})})

@@ -1,0 +1,85 @@
+"""What one process of the hub has counted since it began. Every label has few values."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import field
+from itertools import accumulate
+
+from fieldagent.http.openmetrics import Family, Sample
+from fieldagent.hub.operator.known import OPERATORS
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.webhook.delivery import HandoverOutcome
+from fieldagent.wire.outcome import Outcome
+
+BOUNDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
+"""Seconds. What is above the last is more than a caller waits for."""
+
+COUNTED = {
+    "refusals": "Calls that were refused, by why.",
+    "webhook_posts": "Posts to webhooks, by how they ended.",
+    "operator_calls": "MT messages called in to the satellite operator, by how that ended.",
+    "carried_bytes": "Envelopes to and from kits.",
+}
+MEASURED = {
+    "call_seconds": "From the head of a call to its answer.",
+    "webhook_seconds": "From the beginning of a post to a webhook to its end.",
+}
+
+AT_ZERO = {
+    "refusals": [
+        {"call": call, "reason": reason}
+        for call in ("push", "link")
+        for reason in ("credentials", "too often")
+    ],
+    "webhook_posts": [{"result": outcome.value} for outcome in HandoverOutcome],
+    "operator_calls": [
+        {"operator": operator, "result": outcome.value}
+        for operator in OPERATORS
+        for outcome in Outcome
+    ],
+}
+"""Told before they happen: an alert rule sees no increase in what was not there before."""
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class _Histogram:
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    seconds: float = 0.0
+
+
+class Figures:
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[_Labels]] = {name: Counter() for name in COUNTED}
+        for name, labelled in AT_ZERO.items():
+            for labels in labelled:
+                self.count(name, 0, **labels)
+        self._times: dict[str, dict[_Labels, _Histogram]] = {name: {} for name in MEASURED}
+
+    def count(self, name: str, by: int = 1, **labels: str) -> None:
+        self._counts[name][tuple(labels.items())] += by
+
+    def measure(self, name: str, seconds: float, **labels: str) -> None:
+        found = self._times[name].setdefault(tuple(labels.items()), _Histogram())
+        found.counts[bisect_left(BOUNDS, seconds)] += 1
+        found.seconds += seconds
+
+    def families(self) -> Iterator[Family]:
+        for name, about in COUNTED.items():
+            samples = [Sample(count, dict(key)) for key, count in self._counts[name].items()]
+            yield Family(name, "counter", about, samples, "bytes" if "bytes" in name else "")
+        for name, about in MEASURED.items():
+            times = [each for key, found in self._times[name].items() for each in _rows(key, found)]
+            yield Family(name, "histogram", about, times, "seconds")
+
+
+def _rows(key: _Labels, found: _Histogram) -> Iterator[Sample]:
+    labels = dict(key)
+    for bound, below in zip((*BOUNDS, "+Inf"), accumulate(found.counts), strict=True):
+        yield Sample(below, {**labels, "le": str(bound)}, "_bucket")
+    yield Sample(sum(found.counts), labels, "_count")
+    yield Sample(round(found.seconds, 3), labels, "_sum")

@@ -1,0 +1,195 @@
+"""How the hub is: whether it lives, whether work may be sent to it, and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+import trio
+
+from fieldagent.http import openmetrics
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.openmetrics import Family, Sample
+from fieldagent.http.routes import Route
+from fieldagent.hub.field import dead_letters
+from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, backlog
+from fieldagent.hub.not_now import REASON
+from fieldagent.hub.records import lease, operator_trouble
+from fieldagent.hub.service.figures import Figures
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.supervisor import Supervisor
+
+ANSWERS = 1.5
+"""Seconds in which the database of a hub that is ready takes a write, where it has taken none just
+before. A balancer asks every few seconds."""
+NO_ROOM = "the disk is full: make room on it; nothing goes on before"
+FIGURES = 10.0
+"""Seconds for the figures: they count rows. Prometheus waits no longer."""
+
+
+class Health:
+    """`counters` are figures of other parts, by a name that stands below; `clock` is Unix time.
+    Once `stopping` is set, no new work is to be sent here."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float],
+        supervisor: Supervisor,
+        counters: Callable[[], Mapping[str, float]],
+        figures: Figures,
+        stopping: trio.Event,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._supervisor = supervisor
+        self._counters = counters
+        self._figures = figures
+        self._stopping = stopping
+
+    def routes(self, *, figures: bool = True) -> list[Route]:
+        probes = [
+            Route("GET", "/healthz", self.readiness),
+            Route("GET", "/livez", self.liveness),
+        ]
+        return [*probes, Route("GET", "/metrics", self.metrics)] if figures else probes
+
+    async def liveness(self, request: Request) -> Response:
+        """That this answers is all: a restart mends no database."""
+        return json_response({"status": "UP"})
+
+    async def readiness(self, request: Request) -> Response:
+        trouble = await self._trouble()
+        if trouble is None:
+            return json_response({"status": "UP"})
+        return json_response({"status": "DOWN", "reason": trouble}, 503)
+
+    async def _trouble(self) -> str | None:
+        if self._stopping.is_set():
+            return "the hub is stopping"
+        return await self._trouble_of_writes() or self._supervisor.trouble()
+
+    async def _trouble_of_writes(self) -> str | None:
+        with trio.move_on_after(ANSWERS):
+            try:
+                await self._store.prove()
+            except StoreFull:
+                return NO_ROOM
+            except (StoreFailed, StoreUnavailable):
+                return REASON
+            return None
+        return REASON
+
+    async def metrics(self, request: Request) -> Response:
+        """What the process knows by itself is told whether the database answers or not."""
+        read: dict[str, float] = {}
+        failing: Mapping[tuple[str, str, str], int] = {}
+        trouble = await self._trouble_of_writes()
+        began = trio.current_time()
+        with trio.move_on_after(FIGURES if trouble != REASON else 0.0):
+            with suppress(StoreFailed, StoreUnavailable):
+                await self._store.read(lambda db: db.execute("SELECT 1"))
+                took = trio.current_time() - began
+                read = await _figures(self._store, self._clock())
+                failing = await self._store.read(operator_trouble.figures)
+                read["database_answer_seconds"] = took
+        here = {"database_up": int(bool(read)), "disk_full": int(trouble == NO_ROOM)}
+        values = {**here, **read, **self._counters()}
+        families = [*_families(values), *self._figures.families()]
+        faults = [
+            Sample(times, {"part": part}) for part, times in self._supervisor.counts().items()
+        ]
+        names = ("operator", "scope", "code")
+        waits = [Sample(n, dict(zip(names, of, strict=True))) for of, n in failing.items()]
+        families.append(Family("satellite_messages_failing", "gauge", _FAILING, waits))
+        families.append(Family("faults", "counter", "Failures by a mistake of ours.", faults))
+        text = openmetrics.text("fieldagent_hub", families)
+        return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
+
+
+_FAILING = "MT messages whose last call failed, by operator, what that holds for, and code."
+GAUGES = {
+    "database_up": "1 while the database answers and takes what is written.",
+    "disk_full": "1 while the database has no room for what is written.",
+    "database_answer_seconds": "What the database took to answer this time.",
+    "items": "Items that are kept: at most, some between them may have been deleted.",
+    "deliveries_waiting": "Items that a kit has not confirmed, for each kit.",
+    "oldest_delivery_seconds": "Age of the oldest of them; 0 where none waits.",
+    "satellite_messages_waiting": "MT messages that the operator has not taken.",
+    "oldest_satellite_message_seconds": "Age of the oldest of them.",
+    "webhook_deliveries_waiting": "Items that a webhook has not taken.",
+    "oldest_webhook_delivery_seconds": "Age of the oldest of them.",
+    "webhook_deliveries_dead": "Items that no webhook will be given again by itself.",
+    "webhooks_disabled": "Webhooks that are given nothing any more.",
+    "imeis_contested": "IMEIs that two workspaces say are theirs.",
+    "sos_open": "SOS that nobody has seen.",
+    "sos_unreached": "Those of them that no dispatcher could be told of.",
+    "sos_seen": "SOS that a person has seen, and nobody closed.",
+    "oldest_unseen_sos_seconds": "Age of the oldest SOS that nobody has seen; 0 where none is.",
+    "check_ins_late": "Kits that were not heard of when they were to be.",
+    "devices_linked": "Kits with an IP link, at all hubs of the database.",
+    "links": "Those at this one.",
+    "dead_letters_kept": "Messages of kits that cannot be used.",
+}
+COUNTERS = {
+    "dead_letters": "Such messages, since the database began.",
+    "dead_letters_dropped": "Those not kept.",
+    "pushes_accepted": "Since this hub began.",
+    "pushes_refused": "Since this hub began.",
+    "confirmations_refused": "Confirmations of another item than ours.",
+    "satellite_sent_bytes": "MT messages that the operator has taken, since the database began.",
+}
+
+
+def _families(values: Mapping[str, float]) -> Iterator[Family]:
+    """Those that are known at this moment."""
+    for kind, named in (("gauge", GAUGES), ("counter", COUNTERS)):
+        for name, about in named.items():
+            if name in values:
+                unit = next((each for each in ("seconds", "bytes") if name.endswith(each)), "")
+                yield Family(name, kind, about, [Sample(values[name])], unit)
+
+
+_FEW = {
+    # A count takes a second for ten million: their numbers are in the order of their coming.
+    "items": "SELECT coalesce((SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1, 0)",
+    "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
+    "sos_open": "SELECT count(*) FROM sos WHERE state = 'open'",
+    "sos_unreached": "SELECT count(*) FROM sos WHERE state = 'open' AND unreached IS NOT NULL",
+    "sos_seen": "SELECT count(*) FROM sos WHERE state = 'seen'",
+    "check_ins_late": "SELECT count(*) FROM check_in WHERE warned IS NOT NULL",
+    "webhooks_disabled": "SELECT count(*) FROM webhook WHERE disabled IS NOT NULL",
+    "imeis_contested": "SELECT count(*) FROM imei_claim",
+    "satellite_sent_bytes": "SELECT coalesce(sum(bytes), 0) FROM spent",
+}
+
+
+async def _figures(store: Store, now: float) -> dict[str, float]:
+    found = await store.read(partial(few, now=now))
+    for name, queue in (("delivery", DELIVERIES), ("webhook_delivery", WEBHOOKS)):
+        waiting = await backlog(store, queue)
+        found[f"{name[:-1]}ies_waiting"] = waiting.rows
+        found[f"oldest_{name}_seconds"] = _age(waiting.since, now)
+    found["webhook_deliveries_dead"] = (await backlog(store, DEAD)).rows
+    return found
+
+
+def few(db: Db, now: float) -> dict[str, float]:
+    """What is few, however long the hub has worked."""
+    found = {name: float(db.execute(sql)[0][0]) for name, sql in _FEW.items()}
+    ((oldest,),) = db.execute("SELECT min(created) FROM mobile_terminated")
+    ((unseen,),) = db.execute("SELECT min(raised) FROM sos WHERE state = 'open'")
+    return {
+        **found,
+        "oldest_unseen_sos_seconds": _age(unseen, now),
+        "oldest_satellite_message_seconds": _age(oldest, now),
+        **dead_letters.figures(db),
+        "devices_linked": lease.linked(db, now),
+    }
+
+
+def _age(since: float | None, now: float) -> float:
+    return 0.0 if since is None else max(0.0, now - float(since))

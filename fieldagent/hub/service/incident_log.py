@@ -1,0 +1,91 @@
+"""Writes each step of an incident into the hub's log at WARNING."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Any, NamedTuple, NoReturn
+
+from fieldagent.hub import idle
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.api.event_stream import UNSETTLED, Follower
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.persist import told_once
+
+log = logging.getLogger(__name__)
+
+MANY = 1_000
+"""Steps of the last half minute that a hub which begins now does not log again."""
+SILENT = ("item", "answer on the kit")
+"""Steps that are told by what they bring: a position each minute is no news."""
+
+
+async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
+    """Log what happens from now on, until cancelled. `clock` is Unix time."""
+    follower, rest = None, 0.0
+    while True:
+        news = store.heard(sos.EVENTS)
+        lines: list[str] = []
+        with told_once():
+            if follower is None:
+                follower = await _begun(store, clock())
+            steps = await store.read(partial(_behind, place=follower.place, room=follower.room))
+            fresh = follower.fresh([(each.number, each.at) for each in steps], clock())
+            lines = [each.line for each in steps if each.number in fresh]
+        for line in filter(None, lines):
+            log.warning("%s", line)
+        if not lines:
+            await idle.until_due(news, rest)
+            rest = inf
+
+
+class _Step(NamedTuple):
+    number: int
+    at: float
+    line: str
+    """Empty where nothing is to be said."""
+
+
+async def _begun(store: Store, now: float) -> Follower:
+    """Stand behind all that is there now. Another hub may yet bring a lower number than the last:
+    it gives them out before it commits."""
+    unsettled = UNSETTLED if store.shared else 0.0
+    sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
+    ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
+    follower, room = Follower(int(place), unsettled), MANY
+    steps = await store.read(partial(_behind, place=follower.place, room=room))
+    follower.fresh([(each.number, each.at) for each in steps], now)
+    return follower
+
+
+def _behind(db: Db, place: int, room: int) -> list[_Step]:
+    rows = db.execute(
+        "SELECT sos_event.id, at, device.name FROM sos_event JOIN sos ON sos.id = sos_event.sos"
+        " JOIN device ON device.id = sos.device WHERE sos_event.id > ? ORDER BY sos_event.id"
+        " LIMIT ?",
+        place,
+        room,
+    )
+    return [_Step(number, float(at), _line(db, number, device)) for number, at, device in rows]
+
+
+def _line(db: Db, number: int, device: str) -> str:
+    found, event = sos.of_event(db, number), sos_desk.event_of(db, number)
+    if found is None or event["event"] in SILENT:
+        return ""
+    what = "overdue" if found.kind == "overdue" else "SOS"
+    line = f"{what} {found.id} of {device}: {event['event']}{_by(event)}"
+    if event["event"] == "raised" and not sos_desk.dispatchers(db, found.workspace):
+        line += (
+            "; nobody here may acknowledge it: make somebody a dispatcher with `fieldagent hub user"
+            f" role`, or `fieldagent hub sos acknowledge {found.id} --by USER`"
+        )
+    return line
+
+
+def _by(event: dict[str, Any]) -> str:
+    who = f" by {event['by']['name']}" if event["by"] and event["by"]["name"] else ""
+    return f"{who}: {event['detail']}" if event["detail"] else who

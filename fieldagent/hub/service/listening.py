@@ -1,0 +1,58 @@
+"""Where people, kits and proxies come to a hub."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from fieldagent.http.address import source_of
+from fieldagent.http.listeners import open_listeners, open_unix_listener
+from fieldagent.http.pace import CpuPace
+from fieldagent.hub.access import sessions
+from fieldagent.hub.access.caller import address_of
+from fieldagent.hub.access.known_devices import KnownDevices
+from fieldagent.hub.settings import HubSettings
+
+
+class Listeners(NamedTuple):
+    direct: list[socket.socket]
+    by_socket: list[socket.socket]
+    """A proxy on this machine."""
+    by_proxy: list[socket.socket]
+    """Proxies that say for whom they come."""
+
+
+def listeners(settings: HubSettings) -> Listeners:
+    """Raises ListenFailed."""
+    with ExitStack() as opened:
+
+        def opening(made: list[socket.socket]) -> list[socket.socket]:
+            for each in made:
+                opened.callback(each.close)
+            return made
+
+        direct = opening(open_listeners(settings.port, settings.listen, allow_remote=True))
+        by_proxy: list[socket.socket] = []
+        if settings.proxy_listen is not None:
+            host, port = settings.proxy_listen
+            by_proxy = opening(open_listeners(port, [host], allow_remote=True))
+        path = settings.socket_listen
+        by_socket = [] if path is None else opening([open_unix_listener(path)])
+        opened.pop_all()
+    return Listeners(direct, by_socket, by_proxy)
+
+
+PROBES = ("/healthz", "/livez")
+
+
+def pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
+    """What each of those who come may cost."""
+    proxies = settings.trusted_proxies
+    return CpuPace(
+        cookie=sessions.COOKIE,
+        probes=PROBES,
+        proxies=proxies,
+        source=lambda head: source_of(address_of(head, proxies)),
+        voucher=devices.voucher,
+    )

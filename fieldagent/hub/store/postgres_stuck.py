@@ -1,0 +1,92 @@
+"""Why PostgreSQL does not come to the end of what it was asked, in words, by its own views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fieldagent.hub.store.postgres_connections import LOOK, Connection, Connections
+
+_WAITS = (
+    "SELECT pid, wait_event_type, wait_event, pg_blocking_pids(pid) FROM pg_stat_activity"
+    " WHERE pid = ANY (%s) AND state = 'active'"
+    " AND query_start < clock_timestamp() - make_interval(secs => %s)"
+)
+_WHAT = (
+    "SELECT relation::regclass::text FROM pg_locks WHERE pid = %s AND relation IS NOT NULL"
+    " AND (NOT granted OR locktype = 'tuple') ORDER BY granted"
+)
+_HOLDERS = (
+    "SELECT locks.pid, application_name, usename, locks.virtualtransaction FROM pg_locks AS locks"
+    " JOIN pg_stat_activity AS activity ON activity.pid = locks.pid"
+    " WHERE locks.pid = ANY (%s) AND locktype = 'virtualxid' AND granted"
+)
+_THERE = "SELECT 1 FROM pg_locks WHERE virtualtransaction = ANY (%s) LIMIT 1"
+
+
+class Stuck(NamedTuple):
+    """What somebody waits for in vain."""
+
+    why: str
+    behind: tuple[str, ...] = ()
+    """The transactions that hold what it waits for, as PostgreSQL calls them (virtual ids)."""
+    waiting: tuple[int, ...] = ()
+    """The processes of PostgreSQL's that wait for it on our behalf."""
+
+
+def why_stuck(
+    connections: Connections,
+    late: Sequence[Connection],
+    writer: Connection | None,
+    seconds: float,
+) -> Stuck | None:
+    """Look why these do not end. None where none of them has waited so long for a lock, nor the
+    `writer` for one statement: it may have many. Raises psycopg.Error."""
+    pids = [each.info.backend_pid for each in late if not each.closed]
+    writes = 0 if writer is None or writer.closed else writer.info.backend_pid
+    with connections.connect() as connection, connections.bounded(connection, LOOK):
+        rows = connection.execute(_WAITS, (pids, seconds)).fetchall()
+        if blocked := [row for row in rows if row[1] == "Lock"]:
+            pid, _, _, blocking = blocked[0]
+            waiting = tuple(row[0] for row in blocked)
+            return _locked(connection, pid, blocking)._replace(waiting=waiting)
+    for kind, event in [row[1:3] for row in rows if row[0] == writes]:
+        if event == "SyncRep":
+            return Stuck("no standby has confirmed it: see to those of synchronous_standby_names")
+        what = f"waits for {kind} {event}" if kind else "is busy"
+        return Stuck(f"its server {what}: see how its disk and its processors do")
+    return None
+
+
+def _locked(connection: Connection, pid: int, blocking: Sequence[int]) -> Stuck:
+    what = [name for (name,) in connection.execute(_WHAT, (pid,)).fetchall()]
+    holders = connection.execute(_HOLDERS, ([*blocking],)).fetchall()
+    names = ", ".join(
+        _called(holder, application or user) for holder, application, user, _ in holders
+    )
+    text = (
+        f"it waits for {what[0] if what else 'what'}, which is locked by"
+        f" {names or 'a transaction that is prepared'}: let that come to its end, or end it"
+    )
+    return Stuck(text, tuple(row[3] for row in holders))
+
+
+def _called(pid: int, name: str) -> str:
+    return f"session {pid} ({name})"
+
+
+def end_sessions(connections: Connections, stuck: Stuck) -> None:
+    """End those that wait: PostgreSQL looks for nobody at their other end before they have what
+    they wait for, and they keep locked what they have. Raises psycopg.Error."""
+    if stuck.waiting:
+        with connections.connect() as connection, connections.bounded(connection, LOOK):
+            ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s) AS pid"
+            connection.execute(ended, ([*stuck.waiting],))
+
+
+def still_there(connection: Connection, stuck: Stuck) -> bool:
+    """Return whether what it waited for is still held by who held it."""
+    found: list[Any] = []
+    if stuck.behind:
+        found = connection.execute(_THERE, ([*stuck.behind],)).fetchall()
+    return bool(found)

@@ -1,0 +1,385 @@
+"""What waits for webhooks, in the store: what is due, claimed for one process, and how it ended.
+
+A claim takes what one sender has for one webhook from the oldest on (`flow.Lane`), so that no other
+process posts anything of it meanwhile (`records.claims`).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from fieldagent.hub.api.sos_desk import for_a_pager, note_posted
+from fieldagent.hub.escalation import alarm_link
+from fieldagent.hub.field.envelope_packing import identity_of
+from fieldagent.hub.records.audit import HUB, note
+from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.store.contract import Db, marks, one_of
+from fieldagent.hub.webhook.flow import Lane
+from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
+from fieldagent.package.package import Item, recorded
+from fieldagent.package.payload import Identity, estimated_position, payload_json
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
+from fieldagent.webhook.post import DEADLINE
+from fieldagent.webhook.schedule import RETRY_AFTER_MAX, SCHEDULE, SOS_SCHEDULE, delay
+
+CLAIM = 3 * DEADLINE
+"""Seconds after which what nobody has settled is posted again."""
+RUN_MOST = 100
+"""Posts in a run."""
+BATCH_BYTES = 1_000_000
+"""Of items, as they are stored, in one array."""
+PATIENCE = 5 * 86_400.0
+"""Seconds without a success after which a webhook is disabled."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPost:
+    """What this process may post now: one item, or a batch."""
+
+    webhook: Webhook
+    items: tuple[int, ...]
+    delivery: Delivery
+    """Of a batch, its body is the array."""
+    claimed_until: float
+    """By this the claim is known as its own."""
+    raises: bool
+    """Whether it raises an incident, whose timeline tells who has taken it."""
+    early: bool
+    """Whether it is a probe before its time, which does not count as one of its tries."""
+
+
+class End(NamedTuple):
+    """How a post ended, and what follows from that."""
+
+    post: WebhookPost
+    result: HandoverResult
+    now: float
+    left: Sequence[WebhookPost] = ()
+    """What was claimed with it and is not posted now."""
+    up_again: bool = False
+    """The webhook was down: what waits for its time goes at once."""
+
+
+_FIRST = (
+    "WITH RECURSIVE whose (webhook, sender) AS (SELECT id, (SELECT min(d.sender)"
+    " FROM webhook_delivery d WHERE d.webhook = webhook.id AND d.state = 'waiting')"
+    " FROM webhook WHERE disabled IS NULL UNION ALL SELECT webhook, (SELECT min(d.sender)"
+    " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.state = 'waiting'"
+    " AND d.sender > whose.sender) FROM whose WHERE sender IS NOT NULL),"
+    # Materialized: a later SQLite than 3.40 would look for it once for each row that waits.
+    " first (webhook, item) AS MATERIALIZED (SELECT webhook, (SELECT min(d.item)"
+    " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.sender = whose.sender"
+    " AND d.state = 'waiting') FROM whose WHERE sender IS NOT NULL)"
+    " SELECT d.webhook, d.item, d.sender, d.not_before, d.claimed_until, d.attempts FROM first"
+    " CROSS JOIN webhook_delivery d WHERE d.webhook = first.webhook AND d.item = first.item"
+    " ORDER BY d.sender >= 0, d.item"
+)
+"""The oldest that waits, of each sender and webhook, and each SOS, which goes first and has a
+`sender` of its own. It steps along the index from one to another: what waits behind the first,
+where a webhook was down for days, is not looked at."""
+
+
+def look(db: Db) -> list[Lane]:
+    return [Lane(*row) for row in db.execute(_FIRST)]
+
+
+def failing(db: Db) -> dict[int, float]:
+    """Return the webhooks that have taken nothing since a failure, and until when each wants to be
+    left alone (Unix time)."""
+    rows = db.execute(
+        "SELECT id, quiet_until FROM webhook WHERE failing_since IS NOT NULL AND disabled IS NULL"
+    )
+    return dict(rows)
+
+
+def claim(
+    db: Db, lanes: Iterable[Lane], now: float, *, desk: str = ""
+) -> list[tuple[WebhookPost, ...]]:
+    """Return the run of each lane, for this process alone, without lanes that another process has
+    claimed meanwhile. `desk` is the console's address, for who is told of an SOS."""
+    runs: list[tuple[WebhookPost, ...]] = []
+    by_webhook: dict[int, list[Lane]] = {}
+    for lane in lanes:
+        by_webhook.setdefault(lane.webhook, []).append(lane)
+    for id_, own in by_webhook.items():
+        sql = f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND disabled IS NULL"
+        for row in db.execute(sql, id_):
+            runs += _runs(db, webhook_of(row), own, now, desk)
+    return runs
+
+
+class _Batch(NamedTuple):
+    number: int
+    items: list[int]
+
+
+def _runs(
+    db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float, desk: str
+) -> list[tuple[WebhookPost, ...]]:
+    among, items = one_of(db, [lane.item for lane in lanes])
+    # Who holds the lock of the oldest has the lane.
+    heads = db.execute(
+        f"SELECT item, sender, batch, not_before FROM webhook_delivery WHERE webhook = ?"
+        f" AND item {among} AND state = 'waiting' AND claimed_until <= ?"
+        f" ORDER BY sender >= 0, item{db.skip_locked}",
+        webhook.id,
+        *items,
+        now,
+    )
+    batches: dict[int, _Batch] = {}
+    early: set[int] = set()
+    for head, sender, number, not_before in heads:
+        found = _members(db, webhook, head, sender, number, now)
+        if webhook.batch and not number:
+            db.execute(
+                f"UPDATE webhook_delivery SET batch = ? WHERE webhook = ?"
+                f" AND item IN ({marks(found)})",
+                *(head, webhook.id, *found),
+            )
+        batches[head] = _Batch(head, found)
+        if not_before > now:
+            early.update(found)
+    if not batches:
+        return []
+    among, items = one_of(db, [item for batch in batches.values() for item in batch.items])
+    db.execute(
+        f"UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ? WHERE webhook = ?"
+        f" AND item {among}",
+        *(now + CLAIM, db.worker, webhook.id, *items),
+    )
+    rows = db.execute(
+        "SELECT item.id, item.request_id, item.sender, item.workspace, item.body, item.accepted,"
+        " item.estimate, item.unauthenticated, (SELECT kind FROM sos WHERE sos.item = d.item),"
+        " item.incident, d.attempts FROM webhook_delivery d JOIN item ON item.id = d.item"
+        f" WHERE d.webhook = ? AND d.item {among}",
+        webhook.id,
+        *items,
+    )
+    writer = _Writer(db, webhook, now, desk, early)
+    posts = {row[0]: writer.post(row) for row in rows}
+    runs = [tuple(posts[item] for item in batch.items) for batch in batches.values()]
+    return [(_together(run),) if webhook.batch else run for run in runs]
+
+
+def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float) -> list[int]:
+    """Return what goes with the oldest of a lane, in order: the very batch that it was in before,
+    or what waits behind it."""
+    rows = db.execute(
+        "SELECT d.item, d.batch, d.not_before, d.claimed_until, length(item.body)"
+        " FROM webhook_delivery d JOIN item ON item.id = d.item WHERE d.webhook = ?"
+        " AND d.sender = ? AND d.state = 'waiting' AND d.item >= ? ORDER BY d.item LIMIT ?",
+        *(webhook.id, sender, head, webhook.batch or RUN_MOST),
+    )
+    found: list[int] = []
+    size = 0
+    for item, of, not_before, claimed_until, length in rows:
+        size += length
+        again = batch and of == batch
+        fresh = not batch and not of and not_before <= now and size <= BATCH_BYTES
+        if item != head and (claimed_until > now or not (again or fresh)):
+            break
+        found.append(item)
+    return found
+
+
+def _together(run: Sequence[WebhookPost]) -> WebhookPost:
+    """Make one post of a run. The same items have the same id whenever they go together."""
+    first = run[0]
+    ids = [each.delivery.request_id for each in run]
+    id_ = ids[0] if len(ids) == 1 else str(uuid.uuid5(uuid.UUID(ids[0]), " ".join(ids)))
+    body = f"[{','.join(each.delivery.body for each in run)}]"
+    whole = first.delivery
+    return WebhookPost(
+        first.webhook,
+        tuple(item for each in run for item in each.items),
+        Delivery(id_, whole.lane, body, whole.received, whole.attempts),
+        first.claimed_until,
+        first.raises,
+        first.early,
+    )
+
+
+class _Writer:
+    """Writes what a webhook is posted."""
+
+    def __init__(self, db: Db, webhook: Webhook, now: float, desk: str, early: set[int]) -> None:
+        self._db = db
+        self._webhook = webhook
+        self._now = now
+        self._desk = desk
+        self._early = early
+        self._identities: dict[tuple[int, int], Identity] = {}
+
+    def post(self, row: Sequence[Any]) -> WebhookPost:
+        item, request_id, sender, workspace, body, accepted, *rest = row
+        estimate, unproved, raises, incident, attempts = rest
+        db, webhook, link = self._db, self._webhook, ""
+        if raises or webhook.after:
+            own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
+            if raises and incident is not None:
+                link = alarm_link.make(db, incident, webhook.called(), own_id, self._now)
+            if webhook.after:
+                # An escalation is a message of its own: a pager takes the same id for the same
+                # page.
+                request_id = own_id
+        entry = stored_entry(body)
+        content = entry.content
+        assert isinstance(content, Item), "the ledger holds items alone"
+        moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
+        extra: dict[str, Any] = {}
+        if estimate:
+            extra["estimatedPosition"] = estimated_position(**json.loads(estimate))
+        if unproved:
+            extra["unauthenticated"] = True
+        if raises and raises != "sos":
+            extra[raises] = True
+        if incident is not None:
+            extra["incident"] = for_a_pager(db, incident, self._desk, link)
+        who = self._identity(sender, workspace)
+        text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
+        delivery = Delivery(request_id, str(sender), text, accepted, attempts)
+        claimed_until, early = self._now + CLAIM, item in self._early
+        return WebhookPost(webhook, (item,), delivery, claimed_until, bool(raises), early)
+
+    def _identity(self, sender: int, workspace: int) -> Identity:
+        if (sender, workspace) not in self._identities:
+            self._identities[sender, workspace] = identity_of(self._db, sender, workspace)
+        return self._identities[sender, workspace]
+
+
+def settle(db: Db, ends: Sequence[End]) -> list[str]:
+    """Record how posts ended; what people should know of each, or nothing.
+
+    Where the claim has run out meanwhile, another's word counts.
+    """
+    taken = [end for end in ends if end.result.outcome is HandoverOutcome.HANDED]
+    for (webhook, claimed_until), same in groupby(sorted(taken, key=_claim_of), _claim_of):
+        _note_handed(db, webhook, claimed_until, [*same])
+    return [
+        "" if end.result.outcome is HandoverOutcome.HANDED else _note_failed(db, end)
+        for end in ends
+    ]
+
+
+def _claim_of(end: End) -> tuple[int, float]:
+    return end.post.webhook.id, end.post.claimed_until
+
+
+def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]) -> None:
+    among, items = one_of(db, [item for end in ends for item in end.post.items])
+    now = ends[0].now
+    rows = db.execute(
+        "UPDATE webhook_delivery SET state = 'handed', attempts = attempts + 1, not_before = ?,"
+        f" claimed_until = 0, reason = '' WHERE webhook = ? AND item {among}"
+        " AND state = 'waiting' AND claimed_until = ? RETURNING item",
+        *(now, webhook, *items, claimed_until),
+    )
+    if not rows:
+        return
+    noted = {item for (item,) in rows}
+    for end in ends:
+        if end.post.raises and noted.intersection(end.post.items):
+            note_posted(db, end.post.items[0], webhook, end.now)
+    db.execute(
+        "UPDATE webhook SET failing_since = NULL, quiet_until = 0 WHERE id = ?"
+        " AND failing_since IS NOT NULL",
+        webhook,
+    )
+    if any(end.up_again for end in ends):
+        # What was never tried waits for nobody but, of an SOS, for its time.
+        db.execute(
+            "UPDATE webhook_delivery SET not_before = 0 WHERE webhook = ? AND state = 'waiting'"
+            " AND attempts > 0",
+            webhook,
+        )
+        db.announce("webhooks")
+
+
+def _note_failed(db: Db, end: End) -> str:
+    post, result, now = end.post, end.result, end.now
+    webhook, attempts = post.webhook.id, post.delivery.attempts + 1
+    schedule = SOS_SCHEDULE if post.delivery.sos else SCHEDULE
+    asked = min(result.retry_after, RETRY_AFTER_MAX)
+    wait = delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
+    gone = result.outcome is HandoverOutcome.GONE
+    dead = (wait is None or result.outcome is HandoverOutcome.REFUSED) and not gone
+    give_back(db, end.left)
+    change: str
+    values: list[str | float]
+    apart = dead and len(post.items) > 1
+    if apart:
+        # One of them may be what it does not take: each has a last try, as an array of its own.
+        dead = False
+        change = "batch = item, attempts = ?, not_before = ?"
+        values = [attempts, now]
+    elif post.early and not dead:
+        # A probe: its own time stays, unless the receiver asks for more.
+        change = "not_before = CASE WHEN not_before < ? THEN ? ELSE not_before END"
+        values = [now + asked, now + asked]
+    else:
+        change = "state = ?, attempts = ?, not_before = ?"
+        values = ["dead" if dead else "waiting", attempts, now + (wait or 0.0)]
+    among, items = one_of(db, post.items)
+    db.announce("webhooks")
+    if not db.execute(
+        f"UPDATE webhook_delivery SET {change}, claimed_until = 0, reason = ? WHERE webhook = ?"
+        f" AND item {among} AND state = 'waiting' AND claimed_until = ? RETURNING item",
+        *(*values, result.reason, webhook, *items, post.claimed_until),
+    ):
+        return ""
+    ((since,),) = db.execute(
+        "UPDATE webhook SET failing_since = coalesce(failing_since, ?),"
+        " quiet_until = CASE WHEN quiet_until < ? THEN ? ELSE quiet_until END WHERE id = ?"
+        " RETURNING failing_since",
+        *(now, now + asked, now + asked, webhook),
+    )
+    if gone or now - since >= PATIENCE:
+        return _disable(db, webhook, result.reason, now)
+    if dead:
+        # By the item's own id it is found again; an escalation was posted under another.
+        ((request_id,),) = db.execute("SELECT request_id FROM item WHERE id = ?", post.items[0])
+        return (
+            f"webhook {webhook} did not take {request_id}: {result.reason};"
+            f" `fieldagent hub webhook replay {request_id}` posts it again"
+        )
+    if apart:
+        return (
+            f"webhook {webhook} did not take {len(post.items)} items together: {result.reason};"
+            " each is tried by itself now"
+        )
+    return "" if post.early else f"webhook {webhook}: {result.reason}; tried again in {wait:.0f} s"
+
+
+def give_back(db: Db, posts: Sequence[WebhookPost]) -> None:
+    """End the claim of what is not posted now: whoever looks next may claim it."""
+    for post in posts:
+        among, items = one_of(db, post.items)
+        db.execute(
+            f"UPDATE webhook_delivery SET claimed_until = 0 WHERE webhook = ? AND item {among}"
+            " AND state = 'waiting' AND claimed_until = ?",
+            *(post.webhook.id, *items, post.claimed_until),
+        )
+    if posts:
+        db.announce("webhooks")
+
+
+def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
+    disabled = db.execute(
+        "UPDATE webhook SET disabled = ?, reason = ? WHERE id = ? AND disabled IS NULL"
+        " RETURNING workspace",
+        now,
+        reason,
+        webhook,
+    )
+    if not disabled:
+        return ""
+    notice = f"webhook {webhook} is disabled: {reason}"
+    note(db, disabled[0][0], HUB, "webhook disable", notice, now)
+    return f"{notice}; `fieldagent hub webhook enable {webhook}` goes on with what waits"

@@ -1,0 +1,86 @@
+"""Where the hub may connect for others: not to itself, and not into the networks behind it.
+
+A workspace's webhook names any URL it likes. Its name is looked up once, every address is checked,
+and a checked address is the one that is connected to: what the name says a moment later is nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+import trio
+
+from fieldagent.http.address import Network
+from fieldagent.http.client import Opener, RequestFailed
+from fieldagent.hub.webhook.special_purpose import MULTICAST, NETWORKS
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""RFC 6052 2.1."""
+_UNICAST: dict[int, Network] = {
+    4: ipaddress.IPv4Network("0.0.0.0/0"),
+    6: ipaddress.IPv6Network("2000::/3"),
+}
+"""What IANA has given out for the public internet (RFC 4291 2.4)."""
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+"""RFC 4291 2.5.5.1."""
+
+
+def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
+    """Whether it is in the public internet, or in one of the `allowed` networks."""
+    given = ipaddress.ip_address(address.partition("%")[0])
+    return all(_is_public(each, allowed) for each in _meant(given))
+
+
+def _is_public(address: Address, allowed: Sequence[Network]) -> bool:
+    if any(address in network for network in allowed):
+        return True
+    if address not in _UNICAST[address.version]:
+        return False
+    return not any(address in network for network in (*NETWORKS, *MULTICAST))
+
+
+def _meant(address: Address) -> list[Address]:
+    """The address, or the IPv4 addresses that an IPv6 one leads to."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    if address.sixtofour is not None:
+        return [address, address.sixtofour]
+    if address.teredo is not None:
+        return [address, *address.teredo]
+    inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if address in _NAT64:
+        return [inner]
+    return [address, inner] if address in _COMPATIBLE else [address]
+
+
+def open_public(allowed: Sequence[Network] = ()) -> Opener:
+    """Connects like `trio.open_tcp_stream`, or raises RequestFailed for what leads elsewhere."""
+
+    async def open_stream(host: str, port: int) -> trio.SocketStream:
+        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        for address in addresses:
+            if not is_public(address, allowed):
+                named = host if host == address else f"{host} ({address})"
+                raise RequestFailed(
+                    f"{named} is no public address: webhook-allow in the hub's settings lets"
+                    " private networks in"
+                )
+        return await _first_that_answers(addresses, port)
+
+    return open_stream
+
+
+async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.SocketStream:
+    for address in addresses[:-1]:
+        try:
+            return await trio.open_tcp_stream(address, port)
+        except OSError:
+            continue
+    return await trio.open_tcp_stream(addresses[-1], port)

@@ -1,0 +1,51 @@
+"""A workspace's webhook, as it stands in its row."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+from urllib.parse import urlsplit
+
+from fieldagent.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    id: int
+    url: str
+    secrets: tuple[str, ...] = ()
+    username: str | None = None
+    password: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    failing_since: float | None = None
+    after: int = 0
+    """Minutes for which nobody answered an SOS, of which alone it is told; 0: of all, at once."""
+
+    batch: int = 0
+    """Items in one post at most, which is an array then; 0: each item is a post of its own."""
+
+    def called(self) -> str:
+        """What people know it by."""
+        return f"webhook {self.id} ({urlsplit(self.url).hostname})"
+
+    def extra(self) -> tuple[tuple[str, str], ...]:
+        """The headers that go along with every post."""
+        extra = tuple(self.headers.items())
+        if self.username is None:
+            return extra
+        pair = base64.b64encode(f"{self.username}:{self.password or ''}".encode()).decode()
+        return (*extra, ("Authorization", f"Basic {pair}"))
+
+
+COLUMNS = (
+    "webhook.id, url, secrets, username, webhook.password, headers, failing_since, after,"
+    " webhook.batch"
+)
+
+
+def webhook_of(row: Sequence[Any]) -> Webhook:
+    id_, url, secrets, username, password, headers, *rest = row
+    return Webhook(id_, url, tuple(secrets.split()), username, password, json.loads(headers), *rest)

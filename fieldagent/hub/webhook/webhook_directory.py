@@ -1,0 +1,182 @@
+"""Which webhooks a workspace has, and what they did not take.
+
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
+from fieldagent.system.properties import WrongProperty
+from fieldagent.system.properties import url as read_url
+from fieldagent.webhook.signature import PREFIX, read_secrets
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
+"""Of a header, RFC 9110 5.1 and 5.5, in ASCII."""
+_VISIBLE = re.compile(r"[!-~]+")
+_OURS = {
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+}
+
+
+AFTER_MAX = 10_080
+"""Minutes: a week."""
+BATCH_MAX = 100
+"""Items in one array."""
+
+
+def new(
+    url: str,
+    secret: str = "",
+    *,
+    unsigned: bool = False,
+    username: str | None = None,
+    password: str | None = None,
+    headers: Mapping[str, str] = {},
+    after: int = 0,
+    batch: int = 0,
+) -> Webhook:
+    """One that is to be tried and added; with a secret of its own, where none is given. Raises
+    WrongProperty."""
+    where = read_url(url)
+    if not _VISIBLE.fullmatch(where) or urlsplit(where).username is not None:
+        raise WrongProperty("must be a URL of visible ASCII, without a user or password in it")
+    if not secret and not unsigned:
+        secret = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    signing = read_secrets(secret)
+    return Webhook(0, where, signing, username, password, headers, after=after, batch=batch)
+
+
+def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
+    """Its number; `webhook.id` counts for nothing. Raises Refused for headers of another kind."""
+    for name, value in webhook.headers.items():
+        can_be = _NAME.fullmatch(name) and _VALUE.fullmatch(value)
+        if not can_be or name.lower() in _OURS:
+            raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
+    ((id_,),) = db.execute(
+        "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created, after,"
+        " batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        workspace,
+        webhook.url,
+        " ".join(webhook.secrets),
+        webhook.username,
+        webhook.password,
+        json.dumps(dict(webhook.headers)),
+        now,
+        webhook.after,
+        webhook.batch,
+    )
+    note(db, workspace, by, "webhook add", f"{id_} {webhook.url}", now)
+    return int(id_)
+
+
+def named(db: Db, workspace: int, webhook: int) -> Webhook:
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND workspace = ?", webhook, workspace
+    )
+    _must_be(rows, webhook)
+    return webhook_of(rows[0])
+
+
+def listing(db: Db, workspace: int) -> list[Row]:
+    names = (
+        *("id", "url", "signed", "after", "batch", "failingSince"),
+        *("disabled", "reason", "waiting", "dead"),
+    )
+    rows = db.execute(
+        "SELECT id, url, secrets, after, batch, failing_since, disabled, reason, (SELECT count(*)"
+        " FROM webhook_delivery WHERE webhook = webhook.id AND state = 'waiting'), (SELECT"
+        " count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'dead')"
+        " FROM webhook WHERE workspace = ? ORDER BY id",
+        workspace,
+    )
+    return [dict(zip(names, (*row[:2], bool(row[2]), *row[3:]), strict=True)) for row in rows]
+
+
+def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
+    _must_be(
+        db.execute(
+            "UPDATE webhook SET disabled = NULL, failing_since = NULL, quiet_until = 0,"
+            " reason = ''"
+            " WHERE id = ? AND workspace = ? RETURNING id",
+            webhook,
+            workspace,
+        ),
+        webhook,
+    )
+    db.execute(
+        # What was never tried waits for nobody but, of an SOS, for its time.
+        "UPDATE webhook_delivery SET not_before = 0, attempts = 0 WHERE webhook = ?"
+        " AND state = 'waiting' AND attempts > 0",
+        webhook,
+    )
+    note(db, workspace, by, "webhook enable", str(webhook), now)
+    db.announce("webhooks")
+
+
+def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
+    """With all that waits for it."""
+    gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
+    _must_be(db.execute(gone, webhook, workspace), webhook)
+    note(db, workspace, by, "webhook remove", str(webhook), now)
+
+
+_OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
+
+
+def dead_letters(db: Db, workspace: int) -> list[Row]:
+    rows = db.execute(
+        "SELECT d.webhook, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
+        f" JOIN item ON item.id = d.item WHERE d.state = 'dead' AND d.webhook IN ({_OF_WORKSPACE})"
+        " ORDER BY d.webhook, d.item",
+        workspace,
+    )
+    names = ("webhook", "requestId", "accepted", "attempts", "reason")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def replay(
+    db: Db, workspace: int, request_id: str | None, *, now: float, by: str = ADMINISTRATION
+) -> int:
+    """Post a dead letter again, or (None) all of them; how many those are."""
+    one = "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"
+    rows = db.execute(
+        "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"
+        f" WHERE state = 'dead' AND webhook IN ({_OF_WORKSPACE}){one} RETURNING item",
+        workspace,
+        *([] if request_id is None else [request_id]),
+    )
+    if not rows:
+        raise Refused("no such dead letter; `fieldagent hub webhook dead` shows them")
+    note(db, workspace, by, "webhook replay", f"{len(rows)} deliveries", now)
+    db.announce("webhooks")
+    return len(rows)
+
+
+def _must_be(rows: Sequence[Any], webhook: int) -> None:
+    if not rows:
+        raise Refused(
+            f"there is no webhook {webhook} in that workspace; `fieldagent hub webhook list`"
+            " shows them"
+        )

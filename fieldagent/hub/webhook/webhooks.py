@@ -1,0 +1,204 @@
+"""What agents send, on its way to a workspace's webhooks.
+
+In order for each sender; whoever is slow or broken holds up nobody else. `flow` says how much goes
+at once, `deliveries` what the store knows of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from datetime import UTC, datetime
+from functools import partial
+
+import trio
+
+from fieldagent.http.client import KeptConnections, Opener
+from fieldagent.hub import idle
+from fieldagent.hub.store.contract import ANYTHING, Db, Store
+from fieldagent.hub.store.persist import persist, persist_together, told_once
+from fieldagent.hub.webhook.deliveries import (
+    End,
+    WebhookPost,
+    claim,
+    failing,
+    give_back,
+    look,
+    settle,
+)
+from fieldagent.hub.webhook.flow import Flows, Lane
+from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.package.package import Message
+from fieldagent.package.payload import Identity, payload_json
+from fieldagent.store.group import StoreFailed
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
+from fieldagent.webhook.post import post
+
+log = logging.getLogger(__name__)
+
+TURN = 5.0
+"""Seconds after which a run begins no further post: others have their turn."""
+REMEDY = "correct the URL with `fieldagent hub webhook`"
+
+
+async def run(
+    store: Store,
+    *,
+    clock: Callable[[], float],
+    open_stream: Opener,
+    note_fault: Note = log_fault,
+    note_post: NotePost = lambda post, result, seconds: None,
+    desk: str = "",
+) -> None:
+    """Post what is due until cancelled. `desk`: see `deliveries.claim`."""
+    await _Posts(store, clock, open_stream, note_fault, note_post, desk).run()
+
+
+NotePost = Callable[[WebhookPost, HandoverResult, float], None]
+"""How a post ended, after how many seconds."""
+
+
+@dataclass(slots=True)
+class _Posts:
+    store: Store
+    clock: Callable[[], float]
+    open_stream: Opener
+    note_fault: Note
+    note_post: NotePost
+    desk: str
+    flows: Flows = field(default_factory=Flows)
+    kept: KeptConnections = field(default_factory=KeptConnections)
+    stopping: bool = False
+    pause: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    async def run(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                try:
+                    await self.begin_runs(nursery)
+                finally:
+                    self.stopping = True
+        finally:
+            self.kept.close()
+
+    async def begin_runs(self, nursery: trio.Nursery) -> None:
+        while True:
+            news, written = self.store.heard("webhooks"), self.store.heard(ANYTHING)
+            self.pause = trio.CancelScope()
+            soonest = 0.0
+            runs: list[tuple[WebhookPost, ...]] = []
+            with told_once():
+                soonest, runs = await self.due()
+            for posts in runs:
+                self.count(posts[0], 1)
+                nursery.start_soon(waits.let_finish, partial(self.carry_out, posts))
+            with self.pause:
+                await idle.until_due(written, soonest - self.clock(), news=news)
+
+    async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
+        """When something falls due, and the runs that this process has claimed."""
+        now = self.clock()
+        lanes, down = await self.store.read(lambda db: (look(db), failing(db)))
+        chosen, soonest = self.flows.choose(lanes, now, down)
+        if not chosen:
+            return soonest, []
+        runs = await self.store.commit(partial(self.claim, chosen=chosen, now=now))
+        return soonest, runs
+
+    def claim(self, db: Db, chosen: list[Lane], now: float) -> list[tuple[WebhookPost, ...]]:
+        return claim(db, chosen, now, desk=self.desk)
+
+    def count(self, post: WebhookPost, runs: int) -> None:
+        if not post.delivery.sos:
+            self.flows.to(post.webhook.id).under_way += runs
+
+    async def carry_out(self, posts: Sequence[WebhookPost]) -> None:
+        """Post one after another until one fails. Where the hub is killed before the end of a post
+        is written down, it is posted again under the same id."""
+        until = trio.current_time() + TURN
+        try:
+            async with trio.open_nursery() as nursery:
+                for at, each in enumerate(posts):
+                    result = await self.post_one(each)
+                    taken = result.outcome is HandoverOutcome.HANDED
+                    left = posts[at + 1 :]
+                    end = self.end(each, result, () if taken else left)
+                    nursery.start_soon(self.write_down, end)
+                    if not taken:
+                        break
+                    if left and (self.stopping or trio.current_time() > until):
+                        nursery.start_soon(self.give_back, left)
+                        break
+        finally:
+            self.count(posts[0], -1)
+            self.pause.cancel()
+
+    def end(self, each: WebhookPost, result: HandoverResult, left: Sequence[WebhookPost]) -> End:
+        """What the end of a post is to the store; the flow to its webhook knows it then."""
+        flow, now = self.flows.to(each.webhook.id), self.clock()
+        if result.outcome is HandoverOutcome.HANDED:
+            return End(each, result, now, up_again=flow.handed())
+        flow.failed(now, random.random())
+        return End(each, result, now, left)
+
+    async def write_down(self, end: End) -> None:
+        try:
+            # With what others have to write down at this moment.
+            text = await persist_together(self.store, settle, end)
+        except StoreFailed:
+            raise
+        except Exception as error:
+            self.note_fault(error, f"the end of a post to webhook {end.post.webhook.id}")
+        else:
+            if text:
+                log.warning("%s", text)
+
+    async def give_back(self, left: Sequence[WebhookPost]) -> None:
+        await persist(self.store, lambda db: give_back(db, left))
+
+    async def post_one(self, each: WebhookPost) -> HandoverResult:
+        webhook, began = each.webhook, trio.current_time()
+        try:
+            result = await post(
+                webhook.url,
+                each.delivery,
+                secrets=webhook.secrets,
+                clock=self.clock,
+                extra=webhook.extra(),
+                open_stream=self.open_stream,
+                remedy=REMEDY,
+                kept=self.kept,
+            )
+        except Exception as error:
+            # A mistake of ours: it is made again as if the receiver had not taken it.
+            self.note_fault(error, f"a post to webhook {webhook.id}")
+            reason = f"the post failed in the hub, whose log tells more: {brief(error)}"
+            result = HandoverResult(HandoverOutcome.FAILED, reason)
+        self.note_post(each, result, trio.current_time() - began)
+        return result
+
+
+async def test_call(
+    webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener
+) -> HandoverResult:
+    """Post a message that says what it is."""
+    request_id = str(uuid.uuid4())
+    now = datetime.fromtimestamp(clock(), UTC)
+    hub = Identity("0", "fieldagent hub", "Integration")
+    body = payload_json(request_id, hub, Message("A test of this webhook"), now)
+    delivery = Delivery(request_id, "0", f"[{body}]" if webhook.batch else body, clock())
+    return await post(
+        webhook.url,
+        delivery,
+        secrets=webhook.secrets,
+        clock=clock,
+        extra=webhook.extra(),
+        open_stream=open_stream,
+        remedy=REMEDY,
+    )

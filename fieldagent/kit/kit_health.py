@@ -1,0 +1,116 @@
+"""Whether the agent of this kit works as it did before something was changed: what an update and
+settings from afar are judged by. Nothing here sends anything."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from fieldagent.agent.settings import load
+from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.system.lazy_dataclass import dataclass
+
+AGENT = "fieldagent.service"
+OTHERS = ("fieldagent-track.service", "fieldagent-hub.service")
+ANSWERS = 10.0
+"""Seconds in which a living agent answers."""
+SILENT = 120.0
+"""Seconds after which an agent that does not answer is taken for one that does not start."""
+LOOK = 1.0
+BOOTS = 3
+"""So often a kit may start while something is on trial, before that is held to be its fault."""
+WORKS = {"ready": 2, "busy": 2, "no service": 1}
+"""Of a channel's states, those in which it works; a higher one is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What must be so again."""
+
+    settings: Path
+    channels: Mapping[str, str] = field(default_factory=dict)
+    """Those that worked, each with its state."""
+    version: str = ""
+    """Of the agent; empty is any."""
+    minutes: float = 15.0
+    """In which all must work again."""
+    steady: float = 30.0
+    """Seconds that the agent must have run in one piece."""
+
+
+def systemctl(*arguments: str) -> None:
+    """Raises OSError."""
+    command = ["systemctl", *arguments]
+    if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
+        raise OSError(f"`{' '.join(command)}` failed: its message is above")
+
+
+def restart_others() -> None:
+    """What else runs from the program's file, where it runs: it has kept the one of before."""
+    for unit in OTHERS:
+        with suppress(OSError):
+            systemctl("try-restart", "--no-block", unit)
+
+
+def leave_at_work() -> None:
+    """After what failed already: with whatever program and settings there are."""
+    with suppress(OSError):
+        systemctl("start", "--no-block", AGENT)
+
+
+def watched(wanted: Wanted, boots: int) -> str:
+    """Start the agent, and see why it does not work; empty where it does. `boots` is how often the
+    kit has started meanwhile."""
+    if boots > BOOTS:
+        return f"the kit was started {BOOTS} times while it was on trial"
+    systemctl("start", "--no-block", AGENT)
+    began = time.monotonic()
+    answered = False
+    while True:
+        found = status(wanted.settings)
+        answered = answered or found is not None
+        why = _unfit(found, wanted)
+        waited = time.monotonic() - began
+        if not why or waited > 60 * wanted.minutes or (waited > SILENT and not answered):
+            return why
+        time.sleep(LOOK)
+
+
+def _unfit(found: Mapping[str, Any] | None, wanted: Wanted) -> str:
+    if found is None:
+        return f"no agent answers; `journalctl -u {AGENT}` may tell why"
+    if wanted.version and found["version"] != wanted.version:
+        return f"what answers is {found['version']}"
+    for name, before in wanted.channels.items():
+        channel = found["channels"][name]
+        if WORKS.get(channel["state"], 0) < WORKS[before]:
+            why = f" ({channel['reason']})" if channel["reason"] else ""
+            return f"{name} was {before}, and is {channel['state']}{why}"
+    if found["uptime"] < wanted.steady:
+        return f"it does not run for {wanted.steady:g} s in one piece"
+    return ""
+
+
+def status(settings: Path) -> dict[str, Any] | None:
+    """None where no agent answers, or one that is not well."""
+    port = load(settings).api_port
+    try:
+        call(port, "GET", "/api/health", timeout=ANSWERS)
+        found: dict[str, Any] = call(port, "GET", "/api/status", timeout=ANSWERS).body
+    except CallFailed:
+        return None
+    return found
+
+
+def working_channels(port: int) -> dict[str, str] | None:
+    """The state of each that works now; None where no agent answers."""
+    try:
+        found = call(port, "GET", "/api/status", timeout=ANSWERS).body["channels"]
+    except CallFailed:
+        return None
+    return {name: each["state"] for name, each in found.items() if each["state"] in WORKS}

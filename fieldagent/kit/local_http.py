@@ -1,0 +1,93 @@
+"""Calls to the agent on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from http.client import HTTPConnection, HTTPException
+from typing import Any, NamedTuple
+
+from fieldagent.http.exchange import exchange
+from fieldagent.system.exit_codes import REFUSED, UNAVAILABLE
+from fieldagent.system.terminal import escaped, escaped_lines
+from fieldagent.system.wording import reason_of
+
+TIMEOUT = 150.0
+"""Seconds; longer than a session, for whose end a cancel call waits."""
+
+
+class CallFailed(Exception):
+    """A call had no success; `code` is how the command ends."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any
+
+
+def call(
+    port: int,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    *,
+    timeout: float = TIMEOUT,
+) -> Answer:
+    """Ask the agent. Raises CallFailed where there is none, or where it refuses."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
+    content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
+    headers = {"Content-Type": "application/json"} if content is not None else {}
+    try:
+        reply = exchange(connection, method, path, content, headers)
+    except (OSError, HTTPException) as error:
+        raise CallFailed(
+            f"no agent answers on 127.0.0.1:{port} ({reason_of(error)}); start one with"
+            " `fieldagent run` or `fieldagent demo`, or name its port with --port",
+            UNAVAILABLE,
+        ) from None
+    answer = Answer(reply.status, _parsed(reply.body))
+    if answer.status >= 400:
+        raise CallFailed(
+            _told(answer.status, answer.body), UNAVAILABLE if answer.status >= 500 else REFUSED
+        )
+    return answer
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text or b"null")
+    except ValueError:
+        raise CallFailed(
+            "what answers there is no fieldagent: its answer is not JSON", UNAVAILABLE
+        ) from None
+
+
+def explain(status: int, body: bytes) -> str:
+    """What a problem document says, for people; what else a server may answer, too."""
+    try:
+        return _told(status, json.loads(body or b"null"))
+    except ValueError:
+        return f"HTTP {status}"
+
+
+def _told(status: int, document: Any) -> str:
+    problem = document if isinstance(document, dict) else {}
+    lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
+    lines += [
+        escaped(f"  {fault['pointer']}: {fault['detail']}") for fault in problem.get("errors", [])
+    ]
+    return "\n".join(lines)
+
+
+def report(failed: CallFailed) -> int:
+    print(f"fieldagent: {escaped_lines(str(failed))}", file=sys.stderr)
+    return failed.code
+
+
+def show(given: argparse.Namespace, value: Any, text: str) -> None:
+    print(json.dumps(value) if given.json else escaped_lines(text))

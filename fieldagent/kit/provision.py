@@ -1,0 +1,116 @@
+"""`fieldagent provision`: the settings that somebody put on the card at a laptop, taken by the kit.
+
+A laptop of any system reads a card's boot partition, so that is where the file waits for the first
+boot (and for any later one). Power may fail at any point: what was begun is done at the next boot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fieldagent.agent.settings import INSTALLED, keys_of, parse
+from fieldagent.system.exit_codes import IO_FAILED, OK, SETTINGS
+from fieldagent.system.folder import put_file, rename_file, sync_folder
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import InvalidSettings, read, read_file
+from fieldagent.system.wording import reason_of
+
+BOOT = (Path("/boot/firmware"), Path("/boot"))
+"""Where Raspberry Pi OS and Debian have the boot partition."""
+NAME = "fieldagent.properties"
+NAMES = (NAME, f"{NAME}.txt")
+"""Windows' Notepad adds the second ending, and hides it."""
+RESULT = "fieldagent-result.txt"
+TAKEN = "fieldagent.taken"
+GROUP = "fieldagent"
+"""The unit's, which reads the settings."""
+
+
+def provision(given: argparse.Namespace) -> int:
+    try:
+        for folder in [given.card] if given.card else BOOT:
+            _erase(folder / TAKEN)
+            for name in NAMES:
+                if (folder / name).is_file():
+                    return _take(folder / name, given.config or INSTALLED, given.json)
+    except OSError as error:
+        complain(f"the settings on the card were not taken: {reason_of(error)}")
+        return IO_FAILED
+    _say(given.json, None, [])
+    return OK
+
+
+def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
+    """What was set, and where; no value, of which some are secret."""
+    if as_json:
+        print(json.dumps({"settings": None if target is None else str(target), "set": names}))
+    elif target is None:
+        print("no settings wait on the card")
+    else:
+        print(f"{target}: {', '.join(names)}")
+
+
+def _take(card: Path, target: Path, as_json: bool) -> int:
+    try:
+        text = read_file(card, required=True).removeprefix("\ufeff")
+        parse(text, card)
+        _, pairs, _ = read(text, card, keys_of(text))
+        if not pairs:
+            raise InvalidSettings(card, ["it sets nothing"])
+    except InvalidSettings as wrong:
+        kept = "Nothing was taken, and the kit goes on with the settings that it has."
+        again = f"Correct {card.name} on the card, and start the kit again."
+        complain(f"{wrong}\n{kept} {again}")
+        put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
+        return SETTINGS
+    _put(text, target)
+    rename_file(card, card.with_name(TAKEN))
+    names = sorted(pairs)
+    told = f"The kit has taken what was set: {', '.join(names)}."
+    told += " The file itself was erased: it held keys.\n"
+    put_file(card.with_name(RESULT), told.encode())
+    _erase(card.with_name(TAKEN))
+    _say(as_json, target, names)
+    return OK
+
+
+def _put(text: str, target: Path) -> None:
+    """What was there is kept beside it once, as `.before`."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    before = target.read_bytes() if target.exists() else b""
+    # After a power cut they may be there already: what was there before them stays kept.
+    if before and before != text.encode():
+        put_file(target.with_name(f"{target.name}.before"), before, mode=0o640, group=GROUP)
+    put_file(target, text.encode(), mode=0o640, group=GROUP)
+
+
+def _erase(path: Path) -> None:
+    """Overwritten first: a deleted file can be read back from a card by anyone."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        file.write(b"#" * path.stat().st_size)
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink()
+    sync_folder(path.parent)
+
+
+def card_text(pairs: Sequence[tuple[str, str]]) -> str:
+    """What `provision` takes from a card. Raises InvalidSettings."""
+    text = "".join(f"{name}={value}\n" for name, value in pairs)
+    parse(text, Path(NAME))
+    return text
+
+
+def write_card(folder: Path, text: str) -> Path:
+    """Raises OSError: a file that is there stays."""
+    card = folder / NAME
+    if card.exists():
+        raise FileExistsError(f"{card} is there already: remove it, or name another folder")
+    put_file(card, text.encode())
+    return card

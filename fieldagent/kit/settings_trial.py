@@ -1,0 +1,225 @@
+"""Settings that came over the link are on trial: what root's unit does of them, and what the power
+may cut anywhere.
+
+    offer    what the agent has left is verified: the operator's signature, this kit, a number that
+             was not there before, settings that may be set from afar and are right together
+    switch   the file of before is kept, the new one put in its place
+    watch    the agent must answer, be linked to the hub, and bring up each channel as before
+    back     only where it does not: the file before, unless somebody has changed it meanwhile
+
+Each step can be taken again from its beginning, and is on disk before the next begins. An offer is
+removed once its trial is on disk, or once it is told why it is none.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, field, replace
+from pathlib import Path
+
+from fieldagent.agent import outcomes
+from fieldagent.agent.from_afar import NotForThisKit, changed
+from fieldagent.agent.outcomes import OFFER
+from fieldagent.agent.settings import Settings, load
+from fieldagent.kit import kit_health
+from fieldagent.kit.kit_health import Wanted
+from fieldagent.kit.provision import GROUP
+from fieldagent.kit.root_units import alone, read_left, read_trial, remove_left
+from fieldagent.system.exit_codes import ERROR, OK, REFUSED
+from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.log_lines import complain
+from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.kit_note import SettingsOffer, decode
+from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsTrial:
+    number: int
+    settings: str
+    """The file."""
+    channels: dict[str, str] = field(default_factory=dict)
+    """Those that are to work again, each with its state before."""
+    minutes: float = 15.0
+    steady: float = 30.0
+    phase: str = "switch"
+    boots: int = 0
+    why: str = ""
+    """Why it goes back."""
+
+
+class SettingsPlace:
+    """Root's folder, which updates use too: one of them at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.trial = folder / "settings.json"
+        self.new = folder / "settings-new.properties"
+        self.before = folder / "settings-before.properties"
+        self.number = folder / "settings-number"
+        """Of the last that was on trial: no earlier one, and not it again."""
+        self.result = folder / outcomes.SETTINGS
+
+
+def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float) -> int:
+    """Take the steps that are left, then what the agent has left. Raises OSError: at the next start
+    they are taken again, and the agent goes on meanwhile."""
+    with alone(place.folder):
+        try:
+            ended = _take_steps(place)
+            _clean(place)
+            offered = load(settings).state_directory / OFFER
+            if (offer := read_left(offered)) is None:
+                return ended
+            refused = _begin(place, offer, settings, key, minutes=minutes, steady=steady)
+            remove_left(offered)
+            return REFUSED if refused else _take_steps(place)
+        except OSError:
+            kit_health.leave_at_work()
+            raise
+
+
+def _begin(
+    place: SettingsPlace,
+    offer: bytes,
+    settings: Path,
+    key: Path,
+    *,
+    minutes: float,
+    steady: float,
+) -> str:
+    """Put its trial on disk; or tell why it is none, and return that."""
+    number = 0
+    try:
+        text, signature = _parts(offer)
+        number = read_change(text).number
+        change = _verified(text, signature, key)
+        if change.number == (last := _last_number(place)):
+            complain(again := f"settings {last} were here before: nothing is done")
+            return again
+        if change.number < last:
+            raise NotForThisKit(f"later ones were here before, number {last}")
+        before = settings.read_text(encoding="utf-8")
+        after, meant = changed(before, change, settings)
+    except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:
+        complain(f"settings {number or ''} were refused, nothing was changed: {wrong}")
+        outcomes.leave(place.result, number, "refused", str(wrong))
+        return str(wrong)
+    put_file(place.before, before.encode())
+    put_file(place.new, after.encode())
+    channels = _to_work_again(meant)
+    trial = SettingsTrial(change.number, str(settings), channels, minutes=minutes, steady=steady)
+    _write(place, trial)
+    return ""
+
+
+def _parts(offer: bytes) -> tuple[str, str]:
+    try:
+        found = decode(offer)
+    except RemoteProtocolError as error:
+        raise NotAChange(str(error)) from None
+    if not isinstance(found, SettingsOffer):
+        raise NotAChange("what the agent has left is no offer")
+    return found.text, found.signature
+
+
+def _verified(text: str, signature: str, key: Path) -> SettingsChange:
+    try:
+        keys = read_keys(key.read_text())
+    except FileNotFoundError:
+        raise NotSigned(f"{key} is not there: put the operator's minisign key in it") from None
+    verify(text.encode(), read_signature(signature), keys)
+    return read_change(text)
+
+
+def _last_number(place: SettingsPlace) -> int:
+    try:
+        return int(place.number.read_text())
+    except (FileNotFoundError, ValueError):
+        # What the last result tells, where it cannot be read.
+        told = outcomes.of_offer(place.result)
+        return 0 if told is None or told.state == "refused" else told.number
+
+
+def _to_work_again(meant: Settings) -> dict[str, str]:
+    """Those that work now and are still configured; the hub's link in any case."""
+    configured = {"Satellite": meant.satellite_port, "Radio": meant.radio_port}
+    now = kit_health.working_channels(meant.api_port) or {}
+    return {name: now[name] for name in now if configured.get(name)} | {"Cellular": "ready"}
+
+
+def _take_steps(place: SettingsPlace) -> int:
+    while place.trial.exists():
+        trial = read_trial(place.trial, SettingsTrial)
+        match trial.phase:
+            case "switch":
+                outcomes.leave(place.result, trial.number, "trial")
+                _switch(place, trial)
+                _write(place, replace(trial, phase="watch"))
+            case "watch":
+                trial = replace(trial, boots=trial.boots + 1)
+                _write(place, trial)
+                why = _watched(trial)
+                if not why:
+                    _end(place, trial)
+                    return OK
+                complain(f"settings {trial.number} are taken back: {why}")
+                _write(place, replace(trial, phase="back", why=why))
+            case _:
+                _go_back(place, trial)
+                _end(place, trial)
+                return ERROR
+    return OK
+
+
+def _switch(place: SettingsPlace, trial: SettingsTrial) -> None:
+    settings = Path(trial.settings)
+    put_file(
+        settings.with_name(f"{settings.name}.before"),
+        place.before.read_bytes(),
+        mode=0o640,
+        group=GROUP,
+    )
+    put_file(settings, place.new.read_bytes(), mode=0o640, group=GROUP)
+    kit_health.systemctl("stop", kit_health.AGENT)
+
+
+def _watched(trial: SettingsTrial) -> str:
+    wanted = Wanted(
+        Path(trial.settings), trial.channels, minutes=trial.minutes, steady=trial.steady
+    )
+    try:
+        return kit_health.watched(wanted, trial.boots)
+    except InvalidSettings as wrong:
+        return str(wrong)
+
+
+def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
+    settings = Path(trial.settings)
+    if settings.read_bytes() == place.new.read_bytes():
+        put_file(settings, place.before.read_bytes(), mode=0o640, group=GROUP)
+    else:
+        complain(f"{settings} was changed by somebody meanwhile, and stays")
+    kit_health.systemctl("stop", kit_health.AGENT)
+    kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+
+
+def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
+    put_file(place.number, str(trial.number).encode())
+    outcomes.leave(place.result, trial.number, "back" if trial.why else "taken", trial.why)
+    # First, as the way back needs the others for as long as it is there.
+    place.trial.unlink(missing_ok=True)
+    sync_folder(place.folder)
+    _clean(place)
+
+
+def _clean(place: SettingsPlace) -> None:
+    for each in (place.new, place.before):
+        each.unlink(missing_ok=True)
+
+
+def _write(place: SettingsPlace, trial: SettingsTrial) -> None:
+    put_file(place.trial, json.dumps(asdict(trial)).encode())

@@ -1,0 +1,207 @@
+"""A new program is on trial: the part of an update that outlives whoever ordered it, and the power.
+
+    switch   the agent stops, its journal is copied, the new program is put in place
+    watch    the agent must answer, and bring up each channel that worked before
+    back     only where it does not: the program before, and its journal where the new one's is
+             of a later version, with all that the new one has accepted
+    end      how it ended is left for the agent, and what was kept for the way back is removed
+
+Each step can be taken again from its beginning, and is on disk before the next begins. The program
+before takes them all: it is known to work. Nothing here sends anything, but for the reason of a way
+back, which costs no credit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, field, replace
+from pathlib import Path
+
+from fieldagent.agent import outcomes
+from fieldagent.agent.settings import load
+from fieldagent.kit import debian_packages, kit_health, root_units, trial_journal
+from fieldagent.kit.debian_packages import NotInstalled
+from fieldagent.kit.kit_health import Wanted
+from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.kit.root_units import alone
+from fieldagent.system.exit_codes import ERROR, OK
+from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import InvalidSettings
+
+UNIT = "fieldagent-update.service"
+IN_WORDS = {
+    "switch": "the new program is put in place",
+    "watch": "the new program is on trial",
+    "back": "it does not work: the program before is put back",
+    "end": "it has ended: what was kept for the way back is removed",
+}
+
+
+class Place:
+    """The folder of an update: root's alone. The agent reads how it ended, for the hub."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.new = folder / "new.pyz"
+        self.previous = folder / "previous.pyz"
+        """Which takes the steps."""
+        self.packages = folder / "packages"
+        """Of both versions, where the program came as Debian packages."""
+        self.trial = folder / "trial.json"
+        self.result = folder / outcomes.UPDATE
+        self.offered = folder / outcomes.PROGRAM
+        """What came of what the hub has offered."""
+
+    def tell(self, offer: int, state: str, why: str = "") -> None:
+        """Of what the hub has offered; nothing of what came by hand."""
+        if offer:
+            outcomes.leave(self.offered, offer, state, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    version: str
+    previous_version: str
+    program: str
+    """The file that is put in place, where no packages are installed."""
+    settings: str
+    channels: dict[str, str] = field(default_factory=dict)
+    """Those that worked, each with its state."""
+    journal_version: int = 0
+    """Of the journal before; 0 where there was none."""
+    minutes: float = 15.0
+    """In which all must work again."""
+    steady: float = 30.0
+    """Seconds that the agent must have run in one piece."""
+    phase: str = "switch"
+    boots: int = 0
+    why: str = ""
+    """Why it goes back."""
+    offer: int = 0
+    """Number of the hub's; 0 where none of its brought this."""
+    package: str = ""
+    """Version of the packages that are installed; empty where a file is put in place."""
+    previous_package: str = ""
+
+
+def read(place: Place) -> Trial:
+    """Raises OSError."""
+    return root_units.read_trial(place.trial, Trial)
+
+
+def write(place: Place, trial: Trial) -> None:
+    put_file(place.trial, json.dumps(asdict(trial)).encode())
+
+
+def phase(place: Place) -> str:
+    """Empty where nothing is on trial."""
+    try:
+        return read(place).phase
+    except FileNotFoundError:
+        return ""
+
+
+def go_on(place: Place) -> int:
+    """Take the steps that are left. Raises OSError, InvalidSettings: at the next start they are
+    taken again, and the agent goes on meanwhile, with the program that is there."""
+    with alone(place.folder):
+        try:
+            return _take_steps(place)
+        except (OSError, InvalidSettings):
+            kit_health.leave_at_work()
+            raise
+
+
+def _take_steps(place: Place) -> int:
+    while place.trial.exists():
+        trial = read(place)
+        match trial.phase:
+            case "switch":
+                place.tell(trial.offer, "trial")
+                write(place, _switched(place, trial))
+            case "watch":
+                trial = replace(trial, boots=trial.boots + 1)
+                write(place, trial)
+                why = kit_health.watched(_wanted(trial), trial.boots)
+                if why:
+                    complain(f"{trial.version} does not work: {why}")
+                write(place, replace(trial, phase="back" if why else "end", why=why))
+            case "back":
+                _go_back(place, trial)
+                write(place, replace(trial, phase="end"))
+            case _:
+                _end(place, trial)
+                return ERROR if trial.why else OK
+    return OK
+
+
+def _wanted(trial: Trial) -> Wanted:
+    return Wanted(Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady)
+
+
+def _switched(place: Place, trial: Trial) -> Trial:
+    kit_health.systemctl("stop", kit_health.AGENT)
+    trial_journal.keep(_state(trial), trial.journal_version)
+    try:
+        _put(place, trial, place.new, trial.package)
+    except NotInstalled as failed:
+        return replace(trial, phase="back", why=str(failed))
+    return replace(trial, phase="watch")
+
+
+def _put(place: Place, trial: Trial, program: Path, package: str) -> None:
+    if package:
+        debian_packages.install(place.packages, package)
+    else:
+        put_file(Path(trial.program), program.read_bytes(), mode=0o644)
+
+
+def _go_back(place: Place, trial: Trial) -> None:
+    kit_health.systemctl("stop", kit_health.AGENT)
+    _put(place, trial, place.previous, trial.previous_package)
+    lost = trial_journal.put_back(_state(trial), trial.journal_version, trial.version)
+    if lost:
+        complain(lost)
+    kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+    _tell_the_hub(trial, lost)
+
+
+def _tell_the_hub(trial: Trial, lost: str) -> None:
+    """As a message of this kit's, over IP alone; it waits there like any other."""
+    began = time.monotonic()
+    while (status := kit_health.status(Path(trial.settings))) is None:
+        if time.monotonic() - began > kit_health.SILENT:
+            complain(
+                f"{trial.previous_version} does not answer: `journalctl -u {kit_health.AGENT}`"
+            )
+            return
+        time.sleep(kit_health.LOOK)
+    if not status["channels"]["Cellular"]["configured"]:
+        return
+    text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
+    body = {
+        "message": {"content": f"{text} {trial.why}{lost and f'; {lost}'}"},
+        "channels": ["Cellular"],
+    }
+    port = load(Path(trial.settings)).api_port
+    try:
+        call(port, "POST", "/api/package/async", body, timeout=kit_health.ANSWERS)
+    except CallFailed as failed:
+        complain(f"the hub was not told: {failed}")
+
+
+def _end(place: Place, trial: Trial) -> None:
+    put_file(place.result, json.dumps(asdict(trial)).encode(), mode=0o644)
+    place.tell(trial.offer, "back" if trial.why else "taken", trial.why)
+    kit_health.restart_others()
+    place.new.unlink(missing_ok=True)
+    trial_journal.forget(_state(trial))
+    place.trial.unlink()
+    sync_folder(place.folder)
+
+
+def _state(trial: Trial) -> Path:
+    return load(Path(trial.settings)).state_directory

@@ -1,0 +1,113 @@
+"""The agent's journal while a new program is on trial: kept as it was, and put back.
+
+It is the agent's user's, and so is whatever lies beside it: all of this is done as them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from fieldagent.agent.journal.carry_over import carry_over
+from fieldagent.store.sqlite import copy_whole
+from fieldagent.system.as_owner import as_owner
+from fieldagent.system.folder import rename_file, sync_folder
+
+T = TypeVar("T")
+NAME = "journal.sqlite3"
+BEFORE = f"{NAME}.before"
+"""A copy of it as it was, for the way back."""
+NEW = f"{NAME}.before-new"
+
+
+def version(state: Path) -> int:
+    """Return the version of its tables, 0 where there is none. Raises OSError."""
+    return _there(_version, state)
+
+
+def keep(state: Path, expected: int) -> None:
+    """Copy it for the way back, with what is still in its log. One that is not of the version
+    `expected` any more has been copied before. Raises OSError."""
+    _there(partial(_keep, expected=expected), state)
+
+
+def put_back(state: Path, before: int, program: str) -> str:
+    """Put a journal of version `before` back where the new `program` has brought it beyond that,
+    with all that the new one's holds. Return what people are to be told of what this journal cannot
+    take over; "" where there is nothing. Raises OSError."""
+    return _there(partial(_put_back, before=before, program=program), state)
+
+
+def forget(state: Path) -> None:
+    """Remove the copy. Raises OSError."""
+    _there(_forget, state)
+
+
+def _there(work: Callable[[Path], T], state: Path) -> T:
+    def do() -> T:
+        try:
+            return work(state)
+        except sqlite3.Error as error:
+            raise OSError(f"{state / NAME}: {error}") from None
+
+    return as_owner(state, do)
+
+
+def _version(state: Path) -> int:
+    journal = state / NAME
+    try:
+        mode = journal.stat().st_mode
+    except FileNotFoundError:
+        return 0
+    if not stat.S_ISREG(mode):
+        raise OSError(f"{journal} is no file: move it away")
+    with closing(_opened(journal)) as reader:
+        ((found,),) = reader.execute("PRAGMA user_version")
+    return int(found)
+
+
+def _opened(journal: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{journal.absolute().as_uri()}?mode=rw", uri=True)
+
+
+def _keep(state: Path, expected: int) -> None:
+    # Where power failed later on, the new program may have begun: the copy of before stays.
+    if not expected or _version(state) != expected:
+        return
+    with closing(_opened(state / NAME)) as source:
+        copy_whole(source, state / NEW)
+    (state / NEW).rename(state / BEFORE)
+    sync_folder(state)
+
+
+def _put_back(state: Path, before: int, program: str) -> str:
+    if not before or _version(state) <= before:
+        return ""
+    journal = state / NAME
+    kept = journal.with_name(f"{NAME}.of-{program}")
+    with closing(_opened(journal)) as writer:
+        # All of it into the one file: its log would be taken for the other's.
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    made = journal.with_name(f"{NAME}.restored")
+    with closing(_opened(state / BEFORE)) as source:
+        copy_whole(source, made)
+    lost = ""
+    try:
+        carry_over(journal, made)
+    except sqlite3.Error as error:
+        lost = f"what was accepted meanwhile is in {kept} alone ({error})"
+    kept.unlink(missing_ok=True)
+    os.link(journal, kept)
+    rename_file(made, journal)
+    return lost
+
+
+def _forget(state: Path) -> None:
+    for each in (BEFORE, NEW):
+        (state / each).unlink(missing_ok=True)

@@ -1,0 +1,373 @@
+"""`fieldagent update`: a signed program takes the place of this one, and gives it back where it
+does not work.
+
+Here it is read, verified and asked whether it understands the kit; nothing that runs is touched.
+What follows is `trial.py`'s, in a unit of its own: it outlives this command, and the link that
+somebody is logged in by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fieldagent.agent.settings import load
+from fieldagent.kit import debian_packages, kit_health, root_units, trial, trial_journal
+from fieldagent.kit.debian_packages import NotAtHand
+from fieldagent.kit.settings_trial import SettingsPlace
+from fieldagent.kit.trial import Place, Trial
+from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK, REFUSED, TAKEN
+from fieldagent.system.folder import put_file
+from fieldagent.system.lived_time import EARLIEST
+from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.signed_release import program_of
+from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.wording import reason_of
+from fieldagent.wire.kit_note import ProgramOffer
+
+MOST_BYTES = 20_000_000
+FETCH = 60.0
+"""Seconds without a byte after which a download is given up."""
+STARTS = 120.0
+"""Seconds in which the new program is to have said who it is, and to have checked the kit."""
+LOOK = 0.5
+"""Seconds between two looks at how far it is."""
+
+
+class NotTaken(Exception):
+    """Nothing was changed; the text says why, and what to do."""
+
+    def __init__(self, text: str, code: int = REFUSED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ServerAway(NotTaken):
+    """Another time it may be: a network, or whoever serves the program, was away."""
+
+
+def update(given: argparse.Namespace) -> int:
+    place = Place(given.state)
+    try:
+        if given.go_on:
+            return trial.go_on(place)
+        if given.last:
+            return _last(place, given.json)
+        offered = begin(given, place)
+    except NotTaken as refused:
+        complain(f"nothing was changed: {escaped_lines(str(refused))}")
+        return refused.code
+    except InvalidSettings as wrong:
+        return refuse_settings(wrong)
+    except OSError as error:
+        complain(f"the update stopped: {reason_of(error)}{_as_root(error)}")
+        return IO_FAILED
+    return follow(place, offered, as_json=given.json)
+
+
+def _tell(text: str) -> None:
+    """How far it is; what has become of it goes to standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _as_root(error: OSError) -> str:
+    return "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
+
+
+def begin(given: argparse.Namespace, place: Place, offer: ProgramOffer | None = None) -> Trial:
+    """`offer` is the hub's that brings it. Raises NotTaken, OSError."""
+    if place.trial.exists():
+        version = trial.read(place).version
+        raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
+    if SettingsPlace(given.state).trial.exists():
+        raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
+    root_units.make(place.folder)
+    programs = _programs(given, place)
+    # Readable: what each `check` finds, it finds as the agent's user.
+    put_file(place.new, programs.new, mode=0o644)
+    put_file(place.previous, programs.now, mode=0o644)
+    now, next_ = _version(place.previous), _version(place.new)
+    if offer is not None and offer.version != next_:
+        raise NotTaken(f"{given.what} is {next_}, and {offer.version} was offered")
+    if programs.signed_as not in ("", next_):
+        raise NotTaken(f"{given.what} is {next_}, and was signed as {programs.signed_as}")
+    _is_newer(now, next_, older_too=given.older)
+    faults = [each for each in _faults(place.new, given.config) if each]
+    known = set(_faults(place.previous, given.config)) if faults else set()
+    if new := [each for each in faults if each not in known]:
+        raise NotTaken(f"{next_} finds faults that {now} does not:\n" + "\n".join(new))
+    try:
+        settings = load(given.config)
+    except InvalidSettings as wrong:
+        raise NotTaken(f"{wrong}\nCorrect the settings first") from None
+    offered = Trial(
+        version=next_,
+        previous_version=now,
+        program=str(given.program),
+        settings=str(given.config),
+        channels=_channels(settings.api_port),
+        journal_version=trial_journal.version(settings.state_directory),
+        minutes=given.within,
+        steady=given.steady,
+        offer=0 if offer is None else offer.number,
+        package=programs.package,
+        previous_package=programs.previous_package,
+    )
+    place.result.unlink(missing_ok=True)
+    trial.write(place, offered)
+    _start_unit(place)
+    _tell(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
+    return offered
+
+
+def _start_unit(place: Place) -> None:
+    start = ["systemctl", "start", "--no-block", trial.UNIT]
+    if subprocess.run(start, stdin=subprocess.DEVNULL).returncode != 0:
+        place.trial.unlink()
+        raise NotTaken(
+            f"{trial.UNIT} cannot be started: run systemd/install of this version again,"
+            " or `sudo apt install --reinstall fieldagent`"
+        )
+
+
+class Programs(NamedTuple):
+    """Each as one file that Python starts."""
+
+    new: bytes
+    now: bytes
+    package: str = ""
+    """Version of the Debian packages that bring the new one; empty where none do."""
+    previous_package: str = ""
+    signed_as: str = ""
+    """The version that the signature names; empty of Debian packages, whose list apt verifies."""
+
+
+def _programs(given: argparse.Namespace, place: Place) -> Programs:
+    program: Path = given.program
+    if program.is_file():
+        given.what = given.what or load(given.config).update_address
+        if not given.what:
+            raise NotTaken(
+                "name the program, a file or an address: `fieldagent update FILE|URL`"
+                " (or set update-address)"
+            )
+        new, version = _verified(given.what, given.key)
+        return Programs(new, program.read_bytes(), signed_as=version)
+    if not (program.parent / "__main__.py").exists():
+        raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
+    try:
+        return _packaged(given.what, place.packages)
+    except NotAtHand as missing:
+        raise NotTaken(str(missing)) from None
+
+
+def _packaged(version: str | None, folder: Path) -> Programs:
+    """Raises NotAtHand, OSError."""
+    if version and ("/" in version or version.endswith((".deb", ".pyz"))):
+        raise NotAtHand(
+            "fieldagent is here as Debian packages, and apt's repositories alone are trusted with"
+            " those: name a version, or nothing (`build/repository` makes one, on a stick too)"
+        )
+    now = debian_packages.installed()
+    next_ = version or debian_packages.newest()
+    if not version and next_ == now:
+        raise NotAtHand(f"apt has nothing newer than {now}: `sudo apt update` fetches its lists")
+    debian_packages.fetch(folder, next_)
+    try:
+        debian_packages.fetch(folder, now)
+    except NotAtHand as missing:
+        raise NotAtHand(
+            f"{missing}. The way back needs them: put them into {folder}, or"
+            f" `sudo apt install {debian_packages.NAMES[-1]}` updates without one"
+        ) from None
+    debian_packages.keep_only(folder, now, next_)
+    debian_packages.change_alone(folder, next_)
+    new, before = (debian_packages.content(folder, each) for each in (next_, now))
+    if debian_packages.UNIT not in new:
+        raise NotAtHand(f"{next_} has no {trial.UNIT}, which could bring {now} back")
+    packed = debian_packages.as_zipapp
+    return Programs(packed(new), packed(before), next_, now)
+
+
+def _verified(what: str, key: Path) -> tuple[bytes, str]:
+    """Return the program and the version as which it was signed. Raises NotTaken."""
+    try:
+        keys = read_keys(key.read_text())
+    except FileNotFoundError:
+        raise NotTaken(
+            f"{key} is not there: put minisign's public key of who builds your programs in it"
+        ) from None
+    except (NotSigned, UnicodeDecodeError) as wrong:
+        raise NotTaken(f"{key}: {wrong}") from None
+    content = fetched(what)
+    signature = f"{what}.minisig"
+    try:
+        comment = verify(content, read_signature(fetched(signature).decode()), keys)
+        release = program_of(comment, time.time())
+    except UnicodeDecodeError:
+        raise NotTaken(f"{signature}: it is no signature of minisign's") from None
+    except NotSigned as wrong:
+        raise NotTaken(f"{signature}: {wrong}") from None
+    except FileNotFoundError:
+        raise NotTaken(
+            "openssl is missing, which verifies signatures: apt install openssl"
+        ) from None
+    _tell(f"signed: {comment}")
+    if time.time() < EARLIEST:
+        _tell("this kit's clock is not set: nobody can tell here whether it has expired")
+    return content, release.version
+
+
+def fetched(what: str) -> bytes:
+    """Raises NotTaken, ServerAway."""
+    try:
+        if not what.startswith(("https://", "http://")):
+            return Path(what).read_bytes()
+        with urllib.request.urlopen(what, timeout=FETCH) as answer:
+            content: bytes = answer.read(MOST_BYTES + 1)
+    except urllib.error.HTTPError as error:
+        away = ServerAway if error.code >= 500 else NotTaken
+        raise away(f"{what} cannot be read: {error}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ServerAway(f"{what} cannot be read: {reason_of(error)}") from None
+    except ValueError as error:
+        raise NotTaken(f"{what} cannot be read: {error}") from None
+    if len(content) > MOST_BYTES:
+        raise NotTaken(f"{what} is larger than {MOST_BYTES:,} bytes: it is no program of ours")
+    return content
+
+
+def _version(program: Path) -> str:
+    done = _run(program, "--version")
+    words = done.stdout.split()
+    if done.returncode != 0 or len(words) != 2 or words[0] != "fieldagent":
+        last = (done.stderr.strip().splitlines() or ["it is no fieldagent"])[-1]
+        raise NotTaken(f"the new program does not start here: {last}")
+    return words[1]
+
+
+def _is_newer(now: str, next_: str, *, older_too: bool) -> None:
+    if older_too or order(next_) > order(now):
+        return
+    what = "is what runs" if next_ == now else f"is older than {now}, which runs"
+    raise NotTaken(f"{next_} {what}: --older takes it all the same")
+
+
+STAGES = ("dev", "a", "b", "rc", None)
+"""Before a release, in their order (PEP 440)."""
+
+
+def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
+    """By which versions compare: 0.2.0.dev1 is before 0.2.0, and 0.2.0+1.g1a2b3c4d, a commit after
+    it, behind. Raises NotTaken."""
+    form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
+    read = re.match(form, version, re.ASCII)
+    if read is None:
+        raise NotTaken(f"{version!r} is no version: is this a fieldagent?")
+    release, stage, number, since = read.groups()
+    numbers = tuple(int(each) for each in release.split("."))
+    return numbers, STAGES.index(stage), int(number or 0), int(since or 0)
+
+
+def _faults(program: Path, settings: Path) -> list[str]:
+    done = _run(program, "check", "--json", "--config", str(settings))
+    try:
+        found = json.loads(done.stdout)["findings"]
+        return [str(each["text"]) for each in found if not each["good"]]
+    except (ValueError, KeyError, TypeError):
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return [f"its check of the settings fails: {last}"]
+
+
+def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            [sys.executable, program, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=STARTS,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotTaken(f"{program} {arguments[0]} did not end within {STARTS:g} s") from None
+
+
+def _channels(port: int) -> dict[str, str]:
+    """How each that works does now; none where no agent runs."""
+    found = kit_health.working_channels(port)
+    if found is None:
+        _tell("no agent runs: it is tried whether the new one does")
+    return found or {}
+
+
+def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
+    """Until the unit has ended, which does not need us."""
+    until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENT
+    phase = ""
+    try:
+        # The result is there a moment before the trial is gone, so that power may fail between.
+        while place.trial.exists() or not place.result.exists():
+            if time.monotonic() > until:
+                complain(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
+                return ERROR
+            now = trial.phase(place) or phase
+            if now != phase:
+                _tell(trial.IN_WORDS[now])
+            phase = now
+            time.sleep(LOOK)
+    except KeyboardInterrupt:
+        _tell("It goes on without you: `fieldagent update --last` tells how it ended.")
+        raise
+    return _last(place, as_json)
+
+
+def _last(place: Place, as_json: bool) -> int:
+    if as_json:
+        return _last_as_json(place)
+    if now := trial.phase(place):
+        print(f"under way: {trial.IN_WORDS[now]}")
+        return OK
+    if (result := _result(place)) is None:
+        print("nothing was updated yet")
+        return OK
+    if not result["why"]:
+        print(f"{result['version']} runs (before: {result['previous_version']})")
+        return OK
+    complain(
+        f"{result['version']} did not work, and {result['previous_version']} runs again:"
+        f" {escaped_lines(result['why'])}"
+    )
+    return ERROR
+
+
+def _result(place: Place) -> dict[str, Any] | None:
+    """None where there is none that can be read."""
+    try:
+        found: dict[str, Any] = json.loads(place.result.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found
+
+
+def _last_as_json(place: Place) -> int:
+    """`phase` where it is under way; `why` where it went back."""
+    found = {"phase": trial.phase(place) or None, "version": None, "before": None, "why": None}
+    if not found["phase"] and (result := _result(place)) is not None:
+        found |= {
+            "version": result["version"],
+            "before": result["previous_version"],
+            "why": result["why"] or None,
+        }
+    print(json.dumps(found))
+    return ERROR if found["why"] else OK

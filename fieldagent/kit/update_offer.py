@@ -1,0 +1,93 @@
+"""`fieldagent update --offered`: root's unit takes the program that the hub has offered, or tells
+why not.
+
+An offer is a version and an address. What lies there must bear the signature of who builds this
+kit's programs, be of that version, and newer than what runs: a hub that somebody has broken into
+can bring nothing else. It is removed once its trial is on disk, or once it is told why it is none;
+power may fail anywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from fieldagent.agent import outcomes
+from fieldagent.agent.outcomes import PROGRAM_OFFER
+from fieldagent.agent.settings import load
+from fieldagent.kit import update
+from fieldagent.kit.root_units import alone, read_left, remove_left
+from fieldagent.kit.settings_trial import SettingsPlace
+from fieldagent.kit.trial import Place
+from fieldagent.kit.update import NotTaken, ServerAway
+from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
+from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.wording import reason_of
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.kit_note import ProgramOffer, decode
+
+LOOK = 5.0
+"""Seconds between two looks whether another change is over."""
+PAUSES = (30.0, 120.0, 600.0)
+"""Seconds before each further try to fetch it."""
+
+
+def take(given: argparse.Namespace) -> int:
+    place = Place(given.state)
+    others = (place.trial, SettingsPlace(given.state).trial)
+    try:
+        while True:
+            with alone(place.folder):
+                # After a power cut their own units go on with these first.
+                if not any(each.exists() for each in others):
+                    return _take_left(given, place)
+            time.sleep(LOOK)
+    except InvalidSettings as wrong:
+        return refuse_settings(wrong)
+    except OSError as error:
+        complain(f"what the hub has offered waits: {reason_of(error)}")
+        return IO_FAILED
+
+
+def _take_left(given: argparse.Namespace, place: Place) -> int:
+    left = load(given.config).state_directory / PROGRAM_OFFER
+    if (body := read_left(left)) is None:
+        return OK
+    number, refused = _taken(given, place, body)
+    if refused:
+        complain(f"nothing was changed: {escaped_lines(refused)}")
+        outcomes.leave(place.offered, number, "refused", refused)
+    remove_left(left)
+    return REFUSED if refused else OK
+
+
+def _taken(given: argparse.Namespace, place: Place, body: bytes) -> tuple[int, str]:
+    """The number of what was offered, and why it is not taken."""
+    try:
+        offer = decode(body)
+    except RemoteProtocolError as error:
+        return 0, str(error)
+    if not isinstance(offer, ProgramOffer):
+        return 0, "what the agent has left offers no program"
+    last = outcomes.of_offer(place.offered)
+    if last is not None and last.number == offer.number:
+        return offer.number, ""
+    try:
+        _begin(argparse.Namespace(**{**vars(given), "what": offer.url}), place, offer)
+    except NotTaken as refused:
+        return offer.number, str(refused)
+    return offer.number, ""
+
+
+def _begin(given: argparse.Namespace, place: Place, offer: ProgramOffer) -> None:
+    """Raises NotTaken, OSError."""
+    for pause in PAUSES:
+        try:
+            update.begin(given, place, offer)
+            return
+        except ServerAway as away:
+            complain(f"{away}; it is tried again in {pause:g} s")
+            time.sleep(pause)
+    update.begin(given, place, offer)

@@ -1,0 +1,97 @@
+"""Canned words: what is said most often around an SOS, in one or two bytes on the air.
+
+People read and write the words; a number stands for them between kits and hub alone
+(`docs/on-air.md`, "Canned words"). What has a number keeps it for ever.
+"""
+
+from __future__ import annotations
+
+import re
+
+NUMBERS = {
+    0: "SOS",
+    1: "injury",
+    2: "medical",
+    3: "lost",
+    4: "vehicle",
+    5: "fire",
+    6: "avalanche",
+    7: "stuck",
+    8: "person missing",
+    9: "yes",
+    10: "no",
+    11: "understood",
+    12: "on our way to you",
+    13: "we stay where we are",
+    14: "we can walk",
+    15: "we cannot walk",
+    16: "it is getting worse",
+    17: "help is on its way",
+    18: "stay where you are",
+    19: "call us",
+    20: "how many are injured?",
+    21: "can you walk?",
+    22: "send your position",
+    23: "make yourselves seen",
+    24: "nobody is injured",
+    25: "one is injured",
+    26: "two are injured",
+    27: "three are injured",
+    28: "more than three are injured",
+    29: "unconscious",
+    30: "bleeding",
+    31: "cold and wet",
+    32: "no water or food",
+    33: "we see you",
+    34: "we hear you",
+    35: "battery is low",
+    36: "a helicopter can land here",
+    37: "no helicopter can land here",
+    38: "what has happened?",
+    39: "are all of you together?",
+    40: "can a helicopter land?",
+    41: "a helicopter is coming",
+    42: "a team is coming on foot",
+    43: "no helicopter in this weather",
+    44: "help needs more than an hour",
+    45: "help needs until tomorrow",
+    46: "go to shelter",
+    47: "go down",
+    48: "keep warm and dry",
+    49: "save your battery",
+    50: "is it still an emergency?",
+}
+"""The words by their numbers: up to 23 one byte, up to 255 two."""
+
+
+def _words(*numbers: int) -> tuple[str, ...]:
+    return tuple(NUMBERS[number] for number in numbers)
+
+
+RAISED = _words(*range(1, 9))
+"""What has happened, in a word."""
+FROM_KIT = _words(9, 10, 11, *range(13, 17), *range(24, 38))
+"""What the people in distress answer."""
+FROM_HELPERS = _words(12, 17, 18, 11, 33, 34, 20, 21, 22, 23)
+"""What a person at another kit says to them."""
+FROM_DESK = _words(*range(17, 24), *range(38, 51), 11)
+"""What a dispatcher says to them."""
+
+LAST = 255
+_BY_WORDS = {words: number for number, words in NUMBERS.items()}
+_LATER = re.compile(r"canned words (\d{1,3})", re.ASCII)
+
+
+def number_of(words: str) -> int | None:
+    """Return the number that stands for these very words; None where none does."""
+    known = _BY_WORDS.get(words)
+    if known is None and (later := _LATER.fullmatch(words)):
+        number = int(later[1])
+        # As `words_of` writes it, so that what it is stays the same when it is passed on.
+        known = number if number <= LAST and words == words_of(number) else None
+    return known
+
+
+def words_of(number: int) -> str:
+    """Return what a number stands for. One of a later version is told by its number."""
+    return NUMBERS.get(number, f"canned words {number}")

@@ -1,0 +1,40 @@
+"""Objects that settings name: by a name of our own, or by where they are in Python,
+`package.module:NAME`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+from fieldagent.system.properties import WrongProperty
+
+T = TypeVar("T")
+
+
+def known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
+    """Import the object of this `kind` that `known` has under this name, or a third party's.
+
+    Raises WrongProperty, in words that follow the setting which names it.
+    """
+    if name not in known and ":" not in name:
+        raise WrongProperty(
+            f"must be {', '.join(known)} or package.module:NAME of one of your own, not {name!r}"
+        )
+    return named_object(known.get(name, name), kind)
+
+
+def named_object(place: str, kind: type[T]) -> T:
+    """Import the object of this `kind` from there. Raises WrongProperty, in words that follow the
+    setting which names it."""
+    module, colon, name = place.partition(":")
+    if not colon:
+        raise WrongProperty(f"must be package.module:NAME, not {place!r}")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
+        raise WrongProperty(f"names {place}, which cannot be loaded: {error}") from None
+    if not isinstance(found, kind):
+        of = f"{kind.__module__}.{kind.__qualname__}"
+        raise WrongProperty(f"names {place}, which is no {of}")
+    return found

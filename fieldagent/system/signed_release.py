@@ -1,0 +1,59 @@
+"""The signed text beside a program, minisign's trusted comment, as `build/sign` writes it:
+
+    fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
+
+It binds what was signed, in which version and until when, to the signature of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from typing import NamedTuple
+
+from fieldagent.system.lived_time import EARLIEST
+from fieldagent.system.minisign import NotSigned
+
+PROGRAM = "program"
+_FORM = re.compile(
+    r"fieldagent ([a-z]+) ([0-9a-zA-Z.+~-]+),"
+    r" signed (\d{4}-\d\d-\d\d), expires (\d{4}-\d\d-\d\d)",
+    re.ASCII,
+)
+
+
+class Release(NamedTuple):
+    kind: str
+    version: str
+    signed: date
+    expires: date
+    """The last day, in UTC, on which it may be taken."""
+
+
+def read_release(comment: str) -> Release:
+    """Raises NotSigned."""
+    found = _FORM.fullmatch(comment)
+    if found is None:
+        raise NotSigned(
+            "its signed text does not say kind, version and expiry: build/sign writes it"
+        )
+    kind, version, *days = found.groups()
+    try:
+        signed, expires = map(date.fromisoformat, days)
+    except ValueError as wrong:
+        raise NotSigned(f"its signed text names no day: {wrong}") from None
+    return Release(kind, version, signed, expires)
+
+
+def program_of(comment: str, now: float) -> Release:
+    """Return what it says of a program that may be taken at `now`, in Unix time. A kit that is in
+    1970 cannot tell whether it has expired. Raises NotSigned."""
+    release = read_release(comment)
+    if release.kind != PROGRAM:
+        raise NotSigned(f"it signs a {release.kind} of fieldagent's, and no program")
+    if now >= EARLIEST and datetime.fromtimestamp(now, UTC).date() > release.expires:
+        raise NotSigned(
+            f"it expired on {release.expires}: ask for a newer one where it is from; whoever builds"
+            " it signs it again by build/sign (or is this machine's date wrong?)"
+        )
+    return release

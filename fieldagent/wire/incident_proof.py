@@ -1,0 +1,45 @@
+"""Proves that a word about an incident is said by its own kit or by the hub.
+
+Both hold a secret that nobody else has: the device's `satellite-key`, or else its link token, of
+which the hub keeps the SHA-256. Neighbours that carry the word, and whoever holds `radio-key`,
+cannot make such a proof (`docs/on-air.md`, "Incidents").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import replace
+
+import cbor2
+
+from fieldagent.package.package import IncidentWord
+from fieldagent.wire.envelope import derive_key
+from fieldagent.wire.tag import TAG_BYTES
+
+
+def proof_key(secret: bytes) -> bytes:
+    """Return the key for proofs. `secret` is a device's 32-byte master key (`satellite-key`), or
+    the `token_digest` of its link token."""
+    return derive_key(secret, "SOS")
+
+
+def token_digest(token: str) -> bytes:
+    """Return the 32 bytes that the hub keeps of a link token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def prove(word: IncidentWord, key: bytes) -> IncidentWord:
+    """Return the word with its proof."""
+    return replace(word, proof=_proof(word, key))
+
+
+def is_proved(word: IncidentWord, keys: Iterable[bytes]) -> bool:
+    """Return whether a holder of one of the keys has said this word, of this incident."""
+    return any(hmac.compare_digest(_proof(word, key), word.proof) for key in keys)
+
+
+def _proof(word: IncidentWord, key: bytes) -> bytes:
+    said = cbor2.dumps([word.incident, word.says.value, word.by, word.text])
+    return hmac.digest(key, said, "sha256")[:TAG_BYTES]

@@ -1,0 +1,239 @@
+"""What brings a modem back that answers no more: when, how often, and what is done to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.agent.channels import gpio, healing_steps
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.healing import (
+    HOUR,
+    PAUSE,
+    ROUND_PAUSE,
+    SILENT,
+    STEPS_AN_HOUR,
+    Healing,
+    HealingLadder,
+    HealingStep,
+    read_steps,
+)
+from fieldagent.agent.channels.healing_steps import Healer, check_step
+from fieldagent.system.properties import WrongProperty
+from tests.breaking import Put, environment, until
+from tests.machine import tool
+from tests.processes import MODULE, agent, sky
+
+DTR, PIN, USB, COMMAND = read_steps("dtr gpio:17,usb command")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [*("gpio", "gpio:", "gpio:x", "gpio:99999", "dtr:1", "command:reboot"), "usb:../..", "usb:a"],
+)
+def test_a_step_that_is_none_is_refused_with_what_is_right(value: str) -> None:
+    with pytest.raises(WrongProperty, match="gpio:17") as told:
+        read_steps(f"dtr {value}")
+    assert repr(value) in str(told.value)
+
+
+def test_steps_are_read_in_their_order() -> None:
+    assert read_steps("none") == ()
+    assert [str(step) for step in (DTR, PIN, USB, COMMAND)] == ["dtr", "gpio:17", "usb", "command"]
+    assert read_steps("usb:1-1.2 gpio:gpiochip4/5") == (
+        HealingStep("usb", "1-1.2"),
+        HealingStep("gpio", "gpiochip4/5"),
+    )
+
+
+def taken_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> list[float]:
+    """When steps are taken, looked at each second."""
+    moments = []
+    for now in range(int(end)):
+        if ladder.look(away_since, now, now) is not None:
+            ladder.take(now, now)
+            moments.append(float(now))
+    return moments
+
+
+def test_each_step_has_its_time_and_after_the_last_the_pauses_grow() -> None:
+    moments = taken_until(HealingLadder((DTR, PIN)), 3 * HOUR)
+    first = SILENT
+    second = first + PAUSE
+    third = second + ROUND_PAUSE
+    fourth = third + PAUSE
+    fifth = fourth + 2 * ROUND_PAUSE
+    assert moments[:5] == [first, second, third, fourth, fifth]
+
+
+def test_a_modem_that_answers_begins_at_the_first_step() -> None:
+    ladder = HealingLadder((DTR, PIN))
+    assert ladder.look(0.0, SILENT, 0) == DTR
+    ladder.take(SILENT, 0)
+    assert ladder.look(None, SILENT + PAUSE, 1) is None
+    assert ladder.look(1000.0, 1000.0 + SILENT - 1, 1) is None
+    assert ladder.look(1000.0, 1000.0 + SILENT, 1) == DTR
+
+
+@given(st.lists(st.floats(0, 900), max_size=40), st.integers(1, 4))
+def test_no_hour_has_more_steps_however_often_it_starts_anew(
+    lives: list[float], steps: int
+) -> None:
+    """An agent that ends and starts again has what is on disk."""
+    moments: list[float] = []
+    now = 0.0
+    for life in lives:
+        ladder = HealingLadder((PIN,) * steps, list(moments))
+        began, end = now, now + life
+        while now < end:
+            if ladder.look(began, now, now) is not None:
+                ladder.take(now, now)
+                moments.append(now)
+            now += 5
+    for moment in moments:
+        assert len([at for at in moments if moment - HOUR < at <= moment]) <= STEPS_AN_HOUR
+
+
+async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> None:
+    link = ChannelLink()
+    link.state = LinkState.ABSENT
+    link.away_since = trio.current_time() - SILENT
+    done = tmp_path / "done"
+    healing = Healing("satellite", "/nowhere", (COMMAND,), f"cp {tmp_path}/healing* {done}")
+    healer = Healer(healing, link, tmp_path, lambda: 5000.0)
+    assert await healer.attend()
+    assert done.read_text() == "[5000.0]"
+    assert link.facts["healingSteps"] == 1
+    assert not await healer.attend()
+    full = Healer(healing, link, tmp_path, lambda: 5000.0)
+    full._ladder.taken *= STEPS_AN_HOUR
+    assert not await full.attend()
+
+
+# On real processes.
+
+
+def test_a_hung_modem_is_brought_back_by_a_command_and_the_sos_leaves(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    quick = environment(
+        tmp_path,
+        Put("fieldagent.agent.channels.healing:SILENT", 1.0),
+        Put("fieldagent.agent.channels.healing:PAUSE", 1.0),
+        Put("fieldagent.agent.channels.sbd_modem:REPLY_MAX", 1.0),
+        Put("fieldagent.agent.agent:GONE", 2.0),
+    )
+    settings = {
+        "satellite-heal": "dtr command",
+        "satellite-recovery-command": f"touch {asked}",
+    }
+    with sky(tmp_path) as simulator, agent(tmp_path, settings, MODULE, **quick) as kit:
+        assert kit.post("before").body["status"] == "Delivered"
+        assert kit.call("GET", "/api/health").body == {"status": "UP"}
+        simulator.type("hang on")
+        id_ = kit.call(
+            "POST", "/api/package/async", {"message": {"content": "help"}, "priority": 100}
+        ).body["id"]
+        kit.expect("the satellite modem stays silent: step 1 of 2, dtr")
+        # A pty has no such line.
+        kit.expect("dtr could not be done")
+        kit.expect("step 2 of 2, command")
+        kit.expect("satellite-recovery-command has ended")
+        assert asked.exists()
+        health = kit.call("GET", "/api/health")
+        assert (health.status, health.body["status"]) == (200, "DEGRADED")
+        assert health.body["reason"].startswith("satellite: ")
+        status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
+        assert status["healing"].startswith("step 2 of 2, command")
+        counted = 'fieldagent_healing_steps_total{channel="Satellite"} 2'
+        assert counted in str(kit.call("GET", "/metrics").body)
+        simulator.type("hang off")
+        until(lambda: kit.call("GET", f"/api/package/{id_}").body["status"] == "Delivered")
+        assert kit.call("GET", "/api/health").body == {"status": "UP"}
+
+
+@pytest.fixture(scope="module")
+def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that answers as a chip does."""
+    library = tmp_path_factory.mktemp("gpio") / "gpio.so"
+    command = [tool("gcc", "gcc libc6-dev"), "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    subprocess.run([*command, SOURCE, "-o", library, "-ldl"], check=True)
+    return library
+
+
+SOURCE = Path(__file__).parents[2] / "peers/gpio.c"
+SLEEPS = """
+import sys
+from pathlib import Path
+from fieldagent.agent.channels import gpio, healing_steps
+gpio.DEVICES, healing_steps.SLEEP_LOW = Path(sys.argv[1]), 0.01
+healing_steps._sleep("", sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("label", gpio.PI_CHIPS)
+@pytest.mark.parametrize("where", ["17", "gpiochip0/5"])
+def test_a_sleep_pin_goes_low_and_high_again(
+    tmp_path: Path, chip: Path, label: str, where: str
+) -> None:
+    """By the kernel's own structs, which the C compiler lays out."""
+    (tmp_path / "gpiochip0").touch()
+    done = tmp_path / "log"
+    told = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), "GPIO_LABEL": label}
+    command = [sys.executable, "-c", SLEEPS, str(tmp_path), where]
+    subprocess.run(command, check=True, env={**os.environ, **told})
+    assert done.read_text() == f"low {where.rpartition('/')[2]}\nhigh 1\n"
+
+
+def test_where_no_pi_is_the_pin_is_not_guessed(tmp_path: Path, chip: Path) -> None:
+    (tmp_path / "gpiochip0").touch()
+    told = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(tmp_path / "log"), "GPIO_LABEL": "INT34C6:00"}
+    command = [sys.executable, "-c", SLEEPS, str(tmp_path), "17"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **told})
+    assert "name one, gpio:gpiochip0/17" in done.stderr
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.fixture
+def usb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree as /sys has it of a serial adapter; returns its device."""
+    device = tmp_path / "devices/usb1/1-1/1-1.2"
+    tty = device / "1-1.2:1.0/ttyUSB7"
+    tty.mkdir(parents=True)
+    for name in ("authorized", "devnum"):
+        (device / name).write_text("1")
+    for folder, target in (("class/tty/ttyUSB7/device", tty), ("bus/usb/devices/1-1.2", device)):
+        (tmp_path / folder).parent.mkdir(parents=True)
+        (tmp_path / folder).symlink_to(target)
+    monkeypatch.setattr(healing_steps, "TTYS", tmp_path / "class/tty")
+    monkeypatch.setattr(healing_steps, "USB_DEVICES", tmp_path / "bus/usb/devices")
+    return device
+
+
+@pytest.mark.parametrize("where", ["", "1-1.2"])
+def test_a_usb_device_is_found_by_its_port_or_its_name(usb: Path, where: str) -> None:
+    switch = healing_steps.usb_switch("/dev/ttyUSB7", where)
+    assert switch.resolve() == usb / "authorized"
+
+
+def test_check_says_which_steps_cannot_be_taken(usb: Path) -> None:
+    healing = Healing("satellite", "/dev/ttyUSB7", (DTR, PIN, USB, COMMAND), "true")
+    pin, found = check_step(healing, PIN), check_step(healing, USB)
+    assert not pin.good or "gpiochip" in pin.text
+    assert found.good and str(usb) in str(Path(found.text.rpartition(" ")[2]).resolve())
+    lost = check_step(healing._replace(port="/dev/ttyUSB8"), USB)
+    assert not lost.good and "ttyUSB8" in lost.text
+
+
+def test_a_step_without_its_command_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "agent.properties"
+    file.write_text("satellite-port=/dev/x\nsatellite-heal=dtr command\n")
+    done = subprocess.run([*MODULE, "check", "--config", file], capture_output=True, text=True)
+    assert done.returncode == 78
+    assert "satellite-heal needs satellite-recovery-command: set that too" in done.stderr

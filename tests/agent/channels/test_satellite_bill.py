@@ -1,0 +1,97 @@
+"""What the kit books agrees with what the gateway counts: that is between what the kit knows to be
+paid and what may have been. Real agent, real clock; the simulated gateway tells each price."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
+from tests.processes import Agent, Running, agent, sky, until
+
+DOUBTFUL = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.DOUBTFUL]
+MO = re.compile(r"MO [0-9]+ from .*, ([0-9]+) credits?$")
+
+
+def counted(gateway: Running) -> int:
+    return sum(int(found[1]) for line in gateway.output() if (found := MO.search(line)))
+
+
+def _satellite(kit: Agent) -> Any:
+    return kit.call("GET", "/api/status").body["channels"]["Satellite"]
+
+
+def booked(kit: Agent) -> tuple[int, int]:
+    """Credits that the kit knows to be paid today, and the most that they may be."""
+    satellite = _satellite(kit)
+    known = satellite["creditsToday"]
+    return known, known + satellite["creditsDoubtfulToday"]
+
+
+def ends_with(status: str) -> Callable[[Running], None]:
+    def end(gateway: Running) -> None:
+        gateway.type(f"status {status}")
+        gateway.expect("the next session ends")
+
+    return end
+
+
+def lose_reply(gateway: Running) -> None:
+    gateway.type("lose-reply")
+    gateway.expect("lost")
+
+
+TROUBLES = {
+    **{f"status {n}": ends_with(str(n)) for n in DOUBTFUL},
+    **{f"status {n}, delivered": ends_with(f"{n} delivered") for n in DOUBTFUL},
+    "no service, delivered": ends_with("32 delivered"),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_the_gateway_counts_no_more_than_may_have_been_paid(trouble: str, tmp_path: Path) -> None:
+    with sky(tmp_path, latency=0) as gateway, agent(tmp_path) as kit:
+        TROUBLES[trouble](gateway)
+        answer = kit.post("in doubt")
+        assert answer.body["status"] == "Delivered"
+        assert kit.post("after it").body["status"] == "Delivered"
+        known, most = booked(kit)
+        assert 2 <= known <= counted(gateway) <= most <= 3
+
+
+@pytest.mark.parametrize("emptied", [False, True], ids=["modem goes on", "modem loses power too"])
+def test_a_power_cut_in_a_session_is_in_the_bill(emptied: bool, tmp_path: Path) -> None:
+    """Where the modem lost its buffer too nobody can tell what left: the copy is told by `show`,
+    and what it may cost counts against the budget."""
+    with sky(tmp_path, latency=0) as gateway:
+        with agent(tmp_path) as kit:
+            lose_reply(gateway)
+            id_ = kit.call("POST", "/api/package/async", {"message": {"content": "x"}}).body["id"]
+            until(lambda: counted(gateway) == 1)
+            kit.kill()
+        if emptied:
+            gateway.type("brownout")
+            gateway.expect("lost power")
+        with agent(tmp_path, {"satellite-credits-per-day": "3"}) as kit:
+            until(lambda: kit.call("GET", f"/api/package/{id_}").body["status"] == "Delivered")
+            known, most = booked(kit)
+            assert known == 1 <= counted(gateway) == most == 1 + emptied
+            story = kit.call("GET", f"/api/package/{id_}").body["story"]
+            again = [line["detail"] for line in story if line["event"] == "goes again"]
+            told = "nobody can tell whether the copy before left; it may have cost 1 credit"
+            assert again == [told] * emptied
+
+
+def test_mail_that_money_holds_back_is_told(tmp_path: Path) -> None:
+    settings = {"satellite-credits-per-day": "2", "satellite-sos-reserve": "0"}
+    with sky(tmp_path, latency=0) as gateway:
+        for text in ("fetched", "second", "third"):
+            gateway.type(f"mt {text}")
+        with agent(tmp_path, settings) as kit:
+            kit.post("fetches the first with what the day has")
+            told = "2 messages at the gateway, and no credits of today to fetch more"
+            until(lambda: told in _satellite(kit)["reason"])

@@ -1,0 +1,295 @@
+"""An incident from its raising until a person has it, or it is over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.inbound.incident_news import IncidentNews
+from fieldagent.agent.journal import incident, outbound
+from fieldagent.agent.outbound.incident_repeat import LOOK_EVERY, keep_going, repeated
+from fieldagent.agent.outbound.incident_status import as_json
+from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
+from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
+from fieldagent.wire.incident_proof import proof_key, prove
+from fieldagent.wire.outcome import Outcome
+from tests.kit import START, Kit, kit
+
+REPEAT = 600.0
+MASTER = bytes(range(32))
+MT_KEY = derive_key(MASTER, "MT")
+NEWS = IncidentNews(7, [proof_key(MASTER)])
+STRANGERS = proof_key(bytes(32))
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    """Nothing here waits for a pty, and the journal holds the clock while its thread works."""
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+@asynccontextmanager
+async def in_distress(path: Path, repeat: float = REPEAT) -> AsyncIterator[Kit]:
+    async with kit(path, also=[Channel.CELLULAR], keys=[MT_KEY], incidents=NEWS) as k:
+        clock = k.journal.clock.now
+        going = partial(keep_going, every=repeat, until="person", clock=clock)
+        k.nursery.start_soon(going, k.journal, k.queues)
+        yield k
+
+
+def receipt(sequence: int, key: bytes | None = MT_KEY) -> bytes:
+    now = int(START + trio.current_time())
+    return encode([Entry(sequence, Receipt(), now)], key=key)
+
+
+async def sent_at(k: Kit) -> float:
+    await k.outbox.ready()
+    (entry,) = await k.send()
+    assert (entry.content, entry.sos) == (Message("help"), True)
+    return trio.current_time()
+
+
+async def test_it_goes_again_and_again_until_it_is_confirmed(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with in_distress(tmp_path) as k:
+        id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        times = [await sent_at(k) for _ in range(4)]
+        assert k.status(id_) is Status.DELIVERED
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert all(REPEAT <= gap <= REPEAT + 2 * LOOK_EVERY for gap in gaps)
+        await k.reception.receive(receipt(k.sequence()))
+        with trio.move_on_after(3 * REPEAT) as waited:
+            await k.outbox.ready()
+        assert waited.cancelled_caught
+        found = incident.open_one(k.journal)
+        assert found is not None and found.state == "open"
+
+
+async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        await sent_at(k)
+        await k.outbox.ready()
+        await k.reception.receive(receipt(k.sequence()))
+        await trio.sleep(2 * LOOK_EVERY)
+        assert len(k.outbox) == 0
+
+
+async def test_a_restart_does_not_end_it(tmp_path: Path, clock: trio.testing.MockClock) -> None:
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        await sent_at(k)
+    async with in_distress(tmp_path) as k:
+        await sent_at(k)
+
+
+@pytest.mark.parametrize("jump", [-7 * 86_400.0, 7 * 86_400.0])
+async def test_a_clock_that_is_set_does_not_stop_it(
+    tmp_path: Path, clock: trio.testing.MockClock, jump: float
+) -> None:
+    set_by = 0.0
+    async with kit(tmp_path) as k:
+        going = partial(
+            keep_going,
+            every=REPEAT,
+            until="person",
+            clock=lambda: START + trio.current_time() + set_by,
+        )
+        k.nursery.start_soon(going, k.journal, k.queues)
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        first = await sent_at(k)
+        await trio.sleep(REPEAT / 2)
+        set_by = jump
+        assert REPEAT <= await sent_at(k) - first <= REPEAT + 2 * LOOK_EVERY
+
+
+@pytest.mark.parametrize("priority", [11, 99])
+async def test_nothing_else_goes_again(
+    tmp_path: Path, clock: trio.testing.MockClock, priority: int
+) -> None:
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=priority)
+        await k.send()
+        await trio.sleep(3 * REPEAT)
+        assert len(k.outbox) == 0
+
+
+async def test_called_off_it_is_withdrawn_and_not_repeated(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100)
+        await k.send(channel=Channel.CELLULAR)
+        (standing,) = await k.cancellation.call_off(k.sequence())
+        assert standing.legs[Channel.CELLULAR].status is Status.DELIVERED
+        assert standing.legs[Channel.SATELLITE].status is Status.CANCELED
+        assert k.declared() == []
+        await trio.sleep(3 * REPEAT)
+        assert [len(outbox) for outbox in k.outboxes.values()] == [0, 0]
+
+
+async def test_what_is_on_its_way_when_it_is_called_off_is_not_tried_again(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with in_distress(tmp_path) as k:
+        id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        in_session = k.load()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(k.cancellation.call_off, k.sequence())
+            await trio.sleep(1)
+            await k.outbox.settle(in_session, Outcome.NOT_SENT, reason="no service")
+        assert k.status(id_) is Status.CANCELED
+        assert len(k.outbox) == 0
+
+
+async def test_the_story_tells_it_in_order_and_counts_what_repeats(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with in_distress(tmp_path) as k:
+        id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        for _ in range(3):
+            await trio.sleep(10)
+            await k.send(Outcome.NOT_SENT, reason="no service")
+        await trio.sleep(10)
+        await k.send()
+        await trio.sleep(10)
+        await k.reception.receive(receipt(k.sequence()))
+        story = k.history(id_)
+        assert [(line.event, line.detail, line.times) for line in story] == [
+            ("accepted", "", 1),
+            ("not sent", "no service", 3),
+            ("sent", "22 bytes, 1 credit", 1),
+            ("Delivered", "", 1),
+            ("answered", "Delivered", 1),
+            ("confirmed", "stored by the hub", 1),
+        ]
+
+
+async def test_a_late_word_is_told_beside_the_answer(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with kit(tmp_path) as k:
+        id_ = await k.post(timeToLive=60)
+        await trio.sleep(120)
+        assert (k.status(id_), k.reason(id_)) == (Status.ERROR, "expired")
+        await k.reception.receive(receipt(k.sequence()))
+        standing = k.standing(id_)
+        assert standing.status is Status.ERROR
+        assert [storage.by.id for storage in k.receipts(id_)] == ["0"]
+
+
+def words(k: Kit, says: Said, key: bytes | None) -> dict[str, bytes]:
+    """The same word as the hub says it, and as others do."""
+    word = IncidentWord(k.sequence(), says, 7, by="Olga")
+    proved = prove(word, proof_key(MASTER))
+    forged = prove(word, STRANGERS)
+    now = int(START + trio.current_time())
+    return {
+        "tagged": encode([Entry(0, word, now)], key=MT_KEY),
+        "proved, carried by another": encode([Entry(5, proved, now)]),
+        "forged": encode([Entry(5, forged, now)]),
+        "without a proof": encode([Entry(5, word, now)]),
+    }
+
+
+ON_AIR = (Channel.RADIO, Channel.SATELLITE)
+GOES_ON: dict[str, tuple[set[Channel], str]] = {
+    "nothing": ({*ON_AIR}, "open"),
+    "a neighbour's Ack": ({*ON_AIR}, "open"),
+    "a neighbour that says it brought it to the hub": ({*ON_AIR}, "open"),
+    "the hub's receipt, tagged": ({Channel.RADIO}, "open"),
+    "the hub's receipt, by nobody knows whom": ({*ON_AIR}, "open"),
+    "seen: tagged": ({Channel.SATELLITE}, "seen"),
+    "seen: proved, carried by another": ({Channel.SATELLITE}, "seen"),
+    "seen: forged": ({*ON_AIR}, "open"),
+    "seen: without a proof": ({*ON_AIR}, "open"),
+    "closed: tagged": (set(), "closed"),
+    "closed: proved, carried by another": (set(), "closed"),
+    "closed: forged": ({*ON_AIR}, "open"),
+    "closed: without a proof": ({*ON_AIR}, "open"),
+    "called off here": (set(), "called off"),
+    "called off: forged": ({*ON_AIR}, "open"),
+    "called off: without a proof": ({*ON_AIR}, "open"),
+}
+"""What is said, over which channels the SOS goes on by that, and its state."""
+
+
+@pytest.mark.parametrize("said", GOES_ON)
+async def test_only_the_hub_or_a_person_by_it_ends_the_repeats(
+    said: str, tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with kit(tmp_path, also=[Channel.RADIO], keys=[MT_KEY], incidents=NEWS) as k:
+        await k.post(message={"content": "help"}, priority=100)
+        await k.send()
+        await k.send(channel=Channel.RADIO)
+        await _say(k, said)
+        going = {channel for _, channel in repeated(k.journal, "person")}
+        found = incident.last(k.journal)
+        assert found is not None
+        assert (going, found.state) == GOES_ON[said]
+        doubted = [
+            step for step in as_json(k.journal, found)["steps"] if step.get("unauthenticated")
+        ]
+        assert bool(doubted) == any(each in said for each in ("forged", "without", "brought"))
+
+
+async def _say(k: Kit, said: str) -> None:
+    number = k.sequence()
+    if ": " in said:
+        what, how = said.split(": ")
+        body = words(k, Said(what), MT_KEY)[how]
+        await k.hear(body, tagged=how == "tagged")
+    elif said.startswith("a neighbour"):
+        await k.journal.persist(lambda db: outbound.note_receipt(db, number, -5, START))
+        if "brought" in said:
+            await k.note_relayed(number)
+    elif "tagged" in said:
+        await k.hear(receipt(number), tagged=True)
+    elif "receipt" in said:
+        await k.journal.persist(
+            lambda db: outbound.note_receipt(db, number, 0, START, proved=False)
+        )
+    elif said == "called off here":
+        await k.cancellation.call_off(number)
+
+
+async def test_with_sos_until_hub_the_hub_ends_it_on_the_air_too(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with kit(tmp_path, also=[Channel.RADIO], keys=[MT_KEY], incidents=NEWS) as k:
+        await k.post(message={"content": "help"}, priority=100)
+        await k.send()
+        await k.send(channel=Channel.RADIO)
+        assert len(repeated(k.journal, "hub")) == 2
+        await k.hear(receipt(k.sequence()), tagged=True)
+        assert repeated(k.journal, "hub") == {}
+
+
+async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with kit(tmp_path, keys=[MT_KEY], incidents=NEWS) as k:
+        await k.post(message={"content": "help"}, priority=100)
+        await k.post(message={"content": "hello"})
+        await k.post(location={"latitude": 1.0, "longitude": 2.0}, priority=100)
+        await k.post(message={"content": "worse"}, priority=120)
+        first = k.sequence()
+        assert incident.items(k.journal, first) == [first, first + 2, first + 3]
+        entries = []
+        while len(k.outbox):
+            entries += await k.send()
+        backs = {entry.sequence - first: entry.back for entry in entries if entry.sos}
+        assert backs == {0: 0, 2: 2, 3: 3}
+        await k.cancellation.call_off(first)
+        await k.post(message={"content": "again"}, priority=100)
+        assert incident.items(k.journal, first + 4) == [first + 4]

@@ -1,0 +1,132 @@
+"""What every radio promises its channel (`channels/radio_modem.py`), tried with each of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import (
+    AIR_BYTES,
+    RadioLost,
+    RadioModem,
+    TransmitResult,
+)
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.radios.contract import Radio
+from fieldagent.agent.radios.known import RADIOS, radio
+from fieldagent.system.properties import WrongProperty
+from tests.agent.radios.pairs import PAIRS, Pair
+from tests.processes import PATIENCE
+
+BODIES = [b"x", bytes(range(200)), b"\xc0\xdb\xdc\xdd" * 40, b"\x00" * AIR_BYTES]
+"""Among them what framings escape, and the largest."""
+
+
+@pytest.fixture(params=RADIOS)
+def kind(request: pytest.FixtureRequest) -> Radio:
+    name: str = request.param
+    assert name in PAIRS, f"tests/agent/radios/pairs.py has no pair of {name}"
+    return radio(name)
+
+
+@asynccontextmanager
+async def both(kind: Radio, pair: Pair) -> AsyncIterator[tuple[RadioModem, RadioModem]]:
+    async with (
+        kind.open(pair.one, ChannelLink()) as one,
+        kind.open(pair.other, ChannelLink()) as other,
+    ):
+        yield one, other
+
+
+async def check_radio_modem(kind: Radio, pair: Pair) -> None:
+    """Packets of all bytes and sizes go both ways, whole and in order."""
+    async with both(kind, pair) as (one, other):
+        for mouth, ear in ((one, other), (other, one)):
+            for body in BODIES:
+                heard: list[bytes] = []
+                with trio.fail_after(PATIENCE):
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(_hear, ear, heard)
+                        result = await mouth.transmit(body, urgent=len(body) == 1)
+                assert result is not TransmitResult.DROPPED
+                assert heard == [body]
+
+
+async def _hear(ear: RadioModem, heard: list[bytes]) -> None:
+    heard.append((await ear.receive()).body)
+
+
+async def test_packets_go_both_ways(kind: Radio, tmp_path: Path) -> None:
+    async with PAIRS[kind.name](tmp_path) as pair:
+        await check_radio_modem(kind, pair)
+
+
+async def test_what_is_cancelled_leaves_a_radio_that_works(kind: Radio, tmp_path: Path) -> None:
+    async with PAIRS[kind.name](tmp_path) as pair, both(kind, pair) as (one, other):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await one.transmit(b"never mind", urgent=False)
+        with trio.fail_after(PATIENCE):
+            await one.transmit(b"hello", urgent=False)
+            while (await other.receive()).body != b"hello":
+                pass
+
+
+async def test_one_that_is_lost_says_so(kind: Radio, tmp_path: Path) -> None:
+    """Whoever transmits or listens learns it, in words for people."""
+    async with PAIRS[kind.name](tmp_path) as pair:
+        if pair.unplug is None:
+            pytest.skip(f"{kind.name} is no thing that could be unplugged")
+        with trio.fail_after(PATIENCE), pytest.raises(BaseExceptionGroup) as raised:
+            async with kind.open(pair.one, ChannelLink()) as one:
+                pair.unplug()
+                while True:
+                    await one.transmit(b"hello", urgent=False)
+        assert raised.group_contains((RadioLost, PortLost))
+
+
+async def test_one_that_is_not_there_says_so(kind: Radio, tmp_path: Path) -> None:
+    async with PAIRS[kind.name](tmp_path) as pair:
+        nowhere = pair.one._replace(port=str(tmp_path / "nothing"))
+    with trio.fail_after(PATIENCE):
+        try:
+            async with kind.open(nowhere, ChannelLink()):
+                raise AssertionError("it opened what is not there")
+        except* (RadioLost, PortLost) as group:
+            assert "nothing" in str(group.exceptions)
+    if kind.check is not None:
+        found = kind.check(nowhere)
+        assert not found.good
+        assert "nothing" in found.text
+
+
+async def test_what_it_tells_is_described(kind: Radio, tmp_path: Path) -> None:
+    link = ChannelLink()
+    async with PAIRS[kind.name](tmp_path) as pair, kind.open(pair.one, link) as one:
+        await one.transmit(b"hello", urgent=False)
+    assert {*link.facts} <= {*kind.facts}
+
+
+def test_it_describes_itself(kind: Radio) -> None:
+    assert RADIOS[kind.name].startswith("fieldagent.agent.radios.")
+    assert kind.means
+    assert all(key.name.startswith(f"{kind.name}-") for key in kind.keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("lora", "must be node, kiss, meshcore-kiss, rnode, udp or package.module:NAME"),
+        ("no_such_package.radio:RADIO", "cannot be loaded: No module named"),
+        ("json:RADIO", "cannot be loaded: module 'json' has no attribute"),
+        ("json:dumps", "which is no fieldagent.agent.radios.contract.Radio"),
+    ],
+)
+def test_a_radio_that_cannot_be_loaded_is_told(name: str, why: str) -> None:
+    with pytest.raises(WrongProperty, match=why):
+        radio(name)

@@ -1,0 +1,91 @@
+"""What LoRa radios have in common: their settings, and what docs/radio.md says of air-time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.channels.air_time import AirTime
+from fieldagent.agent.radios.lora import Allowance
+from fieldagent.agent.settings import parse
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.wire.lora import LoraSettings, air_time
+
+PAGE = Path(__file__).parents[3] / "docs/radio.md"
+WHOLE = {
+    "radio-port": "/dev/ttyUSB0",
+    "radio-station": "7",
+    "radio-protocol": "meshcore-kiss",
+    "meshcore-kiss-frequency": "869.525",
+    "meshcore-kiss-share": "10",
+}
+
+
+def read(**more: str) -> None:
+    pairs = {**WHOLE, **{f"meshcore-kiss-{name}": value for name, value in more.items()}}
+    parse("".join(f"{name}={value}\n" for name, value in pairs.items()), Path("agent.properties"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("frequency", "869525", "must be in MHz, from 137 to 1020"),
+        ("frequency", "nan", "must be in MHz"),
+        ("frequency", "-869", "must be in MHz"),
+        ("bandwidth", "126", "must be 7.8, 10.4, .* or|must be 7.8"),
+        ("spreading", "13", "must be a whole number from 5 to 12"),
+        ("coding", "4", "must be a whole number from 5 to 8"),
+        ("power", "31", "must be a whole number from 0 to 30"),
+        ("share", "0", "must be from 0.1 to 100"),
+        ("share", "101", "must be from 0.1 to 100"),
+    ],
+)
+def test_a_setting_that_no_radio_takes_is_told(name: str, value: str, why: str) -> None:
+    read()
+    with pytest.raises(InvalidSettings, match=why):
+        read(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["meshcore-kiss-frequency", "meshcore-kiss-share"])
+def test_what_the_law_says_nobody_chooses_for_people(name: str) -> None:
+    text = "".join(f"{key}={value}\n" for key, value in WHOLE.items() if key != name)
+    with pytest.raises(InvalidSettings, match=f"radio-protocol=meshcore-kiss needs {name}"):
+        parse(text, Path("agent.properties"))
+
+
+def test_air_time_is_that_of_the_hour_before() -> None:
+    used = AirTime()
+    allowance = Allowance(1.0, used)
+    assert allowance.allows(0.0, 36.0, urgent=False)
+    allowance.note(0.0, 20.0)
+    allowance.note(1800.0, 16.0)
+    assert allowance.left(1800.0) == 0
+    assert not allowance.allows(1800.0, 0.1, urgent=False)
+    assert allowance.allows(1800.0, 36.0, urgent=True)
+    assert not allowance.allows(1800.0, 36.1, urgent=True)
+    assert allowance.left(3599.0) == 0
+    assert allowance.left(3720.0) == 20
+    assert allowance.left(9000.0) == 36
+
+
+def test_where_there_is_no_limit_none_is_kept() -> None:
+    allowance = Allowance(100.0, AirTime())
+    allowance.note(0.0, 3600.0)
+    assert allowance.allows(0.0, 10.0, urgent=False)
+
+
+def test_the_page_tells_what_a_packet_takes() -> None:
+    rows = re.findall(
+        r"^\| (\d+) \| ([\d.]+) s \| ([\d.]+) s \| ([\d ]+) \| ([\d ]+) \|$",
+        PAGE.read_text(),
+        re.MULTILINE,
+    )
+    assert [int(row[0]) for row in rows] == [7, 8, 9, 10, 11, 12]
+    for spreading, small, large, tenth, hundredth in rows:
+        settings = LoraSettings(869_525_000, 125_000, int(spreading), 5)
+        assert small == f"{air_time(settings, 50):.2f}"
+        assert large == f"{air_time(settings, 250):.2f}"
+        told = [int(each.replace(" ", "")) for each in (tenth, hundredth)]
+        assert told == [int(share / air_time(settings, 250)) for share in (360, 36)]

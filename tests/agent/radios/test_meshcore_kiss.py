@@ -1,0 +1,179 @@
+"""A board with MeshCore's KISS modem firmware, as `tests/peers/meshcore.py` plays it: what a kit
+does when it refuses, forgets, hangs, is silent or talks nonsense."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import HeardPacket, RadioLost, TransmitResult
+from fieldagent.agent.radios import lora, meshcore_kiss
+from tests.agent.radios.boards import Boards, boards_of, kits, opened
+
+LORA = {
+    "radio-protocol": "meshcore-kiss",
+    "meshcore-kiss-frequency": "869.525",
+    "meshcore-kiss-share": "10",
+    "meshcore-kiss-spreading": "8",
+}
+SET = "08e6d33348e801000805"
+"""869 525 000 Hz, 125 000 Hz, SF8, 4/5, little-endian, as the document has it."""
+
+
+@pytest.fixture
+def boards(tmp_path: Path) -> Iterator[Boards]:
+    with boards_of("meshcore", LORA, tmp_path) as there:
+        yield there
+
+
+async def test_it_is_set_and_read_back(boards: Boards) -> None:
+    link = ChannelLink()
+    async with opened(boards, 1, link):
+        assert boards.type("told 1") == f"{SET} 14 2"
+    assert link.facts["lora"] == "869.525 MHz, 125 kHz, SF8, 4/5"
+
+
+async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
+    link = ChannelLink()
+    async with opened(boards, 1, link) as one, opened(boards, 2) as other:
+        assert await one.transmit(bytes(range(250)), urgent=False) is TransmitResult.TRANSMITTED
+        assert await other.receive() == HeardPacket(bytes(range(250)), -117, -6)
+    # Ten per cent of an hour, less a quarter of a second.
+    assert link.facts["airTimeLeft"] == 360
+
+
+async def test_one_that_is_set_otherwise_hears_nothing(boards: Boards) -> None:
+    slow = {"meshcore-kiss-spreading": "9"}
+    async with opened(boards, 1) as one, opened(boards, 2, more=slow) as other:
+        await one.transmit(b"hello", urgent=False)
+        with trio.move_on_after(0.5):
+            raise AssertionError(await other.receive())
+
+
+async def test_a_full_queue_is_tried_again(boards: Boards) -> None:
+    async with opened(boards, 1) as one, opened(boards, 2) as other:
+        boards.type("refuse 1 3")
+        assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
+        assert (await other.receive()).body == b"hello"
+
+
+async def test_a_queue_that_stays_full_gives_it_up(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lora, "BUSY_MAX", 1.0)
+    link = ChannelLink()
+    async with opened(boards, 1, link) as one:
+        boards.type("refuse 1 1000")
+        assert await one.transmit(b"hello", urgent=False) is TransmitResult.DROPPED
+    # What never was on the air is not charged.
+    assert link.facts["airTimeLeft"] == 360
+
+
+async def test_one_that_does_not_say_is_not_believed(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been transmitted; and the next goes as ever."""
+    monkeypatch.setattr(meshcore_kiss, "TOLD_AFTER", 0.5)
+    async with opened(boards, 1) as one:
+        boards.type("mute 1 1")
+        assert await one.transmit(b"hello", urgent=False) is TransmitResult.UNKNOWN
+        assert await one.transmit(b"again", urgent=False) is TransmitResult.TRANSMITTED
+
+
+async def test_one_that_has_forgotten_its_settings_sends_nothing_with_others(
+    boards: Boards, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(boards, 1) as one, opened(boards, 2) as other:
+        boards.type("reset 1")
+        with caplog.at_level(logging.WARNING):
+            assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
+        assert (await other.receive()).body == b"hello"
+        assert "it says 915 MHz, 250 kHz, SF10, 4/5" in caplog.text
+        assert boards.type("told 1") == f"{SET} 14 2"
+
+
+async def test_one_that_listens_alone_is_looked_after(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hear nobody, and nothing would show that."""
+    monkeypatch.setattr(meshcore_kiss, "LOOK_EVERY", 0.2)
+    link = ChannelLink()
+    async with opened(boards, 1, link):
+        boards.type("reset 1")
+        while boards.type("told 1") != f"{SET} 14 2" or "batteryMillivolts" not in link.facts:
+            await trio.sleep(0.05)
+    assert link.facts["batteryMillivolts"] == 3987
+
+
+async def test_one_that_greets_the_world_has_started_anew(boards: Boards) -> None:
+    async with opened(boards, 1):
+        boards.type("reset 1")
+        boards.type("noise 1")
+        while boards.type("told 1") != f"{SET} 14 2":
+            await trio.sleep(0.05)
+
+
+async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meshcore_kiss, "ANSWER_MAX", 0.2)
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with opened(boards, 1) as one:
+            boards.type("hang 1")
+            await one.transmit(b"hello", urgent=True)
+    assert raised.group_contains(RadioLost, match="the radio does not answer")
+
+
+async def test_nonsense_is_passed_over(boards: Boards) -> None:
+    async with opened(boards, 1) as one, opened(boards, 2) as other:
+        boards.type("noise 1")
+        boards.type("noise 2")
+        # Half a packet takes the one behind it along; kits repeat what nobody confirms.
+        for _ in range(2):
+            assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
+        while (await other.receive()).body != b"hello":
+            pass
+
+
+async def test_what_it_does_not_take_is_told(boards: Boards) -> None:
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with opened(boards, 1, more={"meshcore-kiss-power": "30"}):
+            raise AssertionError("it took it")
+    assert raised.group_contains(RadioLost, match="30 dBm: a value is out of its range; see")
+
+
+async def test_its_share_of_the_hour_is_kept_but_for_an_sos(boards: Boards) -> None:
+    """A thousandth of an hour, at a millisecond a byte; it outlives the radio's line."""
+    link, little = ChannelLink(), {"meshcore-kiss-share": "0.1"}
+    async with opened(boards, 1, link, little) as one:
+        sent = 0
+        while await one.transmit(bytes(250), urgent=False) is TransmitResult.TRANSMITTED:
+            sent += 1
+    assert sent == 14
+    async with opened(boards, 1, link, little) as one:
+        assert await one.transmit(bytes(250), urgent=False) is TransmitResult.SPENT
+        while await one.transmit(bytes(250), urgent=True) is TransmitResult.TRANSMITTED:
+            sent += 1
+    assert sent == 28
+
+
+def test_people_reach_each_other_over_it(boards: Boards) -> None:
+    """Real agents; a board that restarts between two messages changes nothing."""
+    with kits(boards, 1, 2) as (ada, ben):
+        ada.expect("the radio works")
+        ben.expect("the radio works")
+        assert ada.post("Camp reached").body["status"] == "Delivered"
+        boards.type("reset 1")
+        sos = ada.post("leg broken", priority=100).body
+        assert sos["status"] == "Delivered"
+        assert "leg broken" in ben.expect("hook: ")
+        came = ben.call("GET", "/api/inbound").body["payloads"]
+        texts = {each["body"]["payloads"][0]["events"][0]["content"] for each in came}
+        assert texts == {"Camp reached", "leg broken"}
+        radio = ada.call("GET", "/api/status").body["channels"]["Radio"]
+        assert radio["lora"] == "869.525 MHz, 125 kHz, SF8, 4/5"
+        heard = ben.call("GET", "/api/neighbours").body["neighbours"]
+        assert [(each["rssi"], each["snr"]) for each in heard] == [(-117, -6)]

@@ -1,0 +1,77 @@
+"""What every satellite modem of `known.MODEMS` keeps, and one that somebody else has made: real
+agents below a simulated sky."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.satellites import sbd
+from fieldagent.agent.satellites.known import MODEMS, modem
+from fieldagent.system.properties import WrongProperty
+from tests import offline
+from tests.processes import Running, agent, sky, until
+
+SKIES: dict[str, Callable[[Path], AbstractContextManager[Running]]] = {"sbd": sky}
+"""What puts a simulated modem at `home`/modem, by the modem's name."""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return where Python finds the package `fieldmodem`, a modem of somebody's own."""
+    package = tmp_path / "own/fieldmodem"
+    package.mkdir(parents=True)
+    text = Path(sbd.__file__).read_text()
+    (package / "__init__.py").write_text(text.replace('    "sbd",', '    "fieldmodem",'))
+    monkeypatch.syspath_prepend(str(package.parent))
+    yield offline.path(str(package.parent))
+    sys.modules.pop("fieldmodem", None)
+
+
+def check_driver(home: Path, name: str, above: Running, path: str) -> None:
+    """A message leaves and one comes, what it tells is described, and `check` tells what is
+    there and what is not."""
+    kind = modem(name)
+    settings = {"satellite-modem": name, "inbound-hook": "true"}
+    with agent(home, settings, PYTHONPATH=path) as kit:
+        assert kit.post("out").body["status"] == "Delivered"
+        above.expect('message {"content": "out"}')
+        above.type("mt in")
+        until(lambda: kit.call("GET", "/api/inbound").body["payloads"])
+        told = kit.call("GET", "/api/status").body["channels"]["Satellite"]
+        assert kind.facts.keys() <= told.keys(), "what it says that it tells"
+        assert kind.means
+    assert [each.text for each in kind.check(str(home / "modem"), 19_200) if not each.good] == []
+    nowhere = kind.check(str(home / "nowhere"), 19_200)
+    assert nowhere
+    assert not any(each.good for each in nowhere)
+
+
+@pytest.mark.parametrize("name", MODEMS)
+def test_each_modem_of_ours_keeps_the_contract(tmp_path: Path, name: str) -> None:
+    with SKIES[name](tmp_path) as above:
+        check_driver(tmp_path, name, above, offline.path(""))
+    assert modem(name).name == name
+
+
+def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> None:
+    with sky(tmp_path) as above:
+        check_driver(tmp_path, "fieldmodem:MODEM", above, own)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("lora", "must be sbd or package.module:NAME"),
+        ("no_such_package.modem:MODEM", "cannot be loaded: No module named"),
+        ("json:MODEM", "cannot be loaded: module 'json' has no attribute"),
+        ("json:dumps", "which is no fieldagent.agent.satellites.contract.SatelliteModem"),
+    ],
+)
+def test_a_modem_that_cannot_be_loaded_is_told(name: str, why: str) -> None:
+    with pytest.raises(WrongProperty, match=why):
+        modem(name)

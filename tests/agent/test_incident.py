@@ -1,0 +1,79 @@
+"""A kit's SOS as its user meets it: a real agent, and what it adds to an SOS by itself."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.agent.test_wrong_clock import Gpsd
+from tests.processes import MODULE, PATIENCE, Agent, agent, sky, until
+
+
+def incident(kit: Agent) -> dict[str, Any]:
+    found: dict[str, Any] = kit.call("GET", "/api/sos").body["incident"]
+    return found
+
+
+def positions(kit: Agent) -> list[dict[str, Any]]:
+    return [each["position"] for each in incident(kit)["items"] if "position" in each]
+
+
+def test_an_open_sos_gets_the_positions_that_gpsd_has(tmp_path: Path) -> None:
+    with (
+        closing(Gpsd()) as gpsd,
+        sky(tmp_path) as above,
+        agent(tmp_path, {"gpsd": gpsd.address, "sos-track": "1"}) as kit,
+    ):
+        assert kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+        until(lambda: len(positions(kit)) >= 2)
+        assert {(each["latitude"], each["source"]) for each in positions(kit)} == {(46.5, "gps")}
+        above.expect("SOS location")
+        kit.call("DELETE", "/api/sos")
+        count = len(positions(kit))
+        told = len(gpsd.told)
+        kit.post("gpsd is asked no more")
+        assert len(positions(kit)) == count
+        assert len(gpsd.told) <= told + 1, "one call may have been under way"
+
+
+def test_without_a_position_the_last_one_posted_goes_with_it_under_its_own_time(
+    tmp_path: Path,
+) -> None:
+    with sky(tmp_path), agent(tmp_path) as kit:
+        place = {"latitude": 47.1, "longitude": 8.2, "timestamp": "2026-01-02T03:04:05Z"}
+        kit.call("POST", "/api/package", {"location": place})
+        assert kit.call("POST", "/api/sos", {}).status == 201
+        (position,) = positions(kit)
+        assert position == {**place, "source": "last posted"}
+
+
+def test_an_answer_adds_to_the_open_sos_and_raises_none(tmp_path: Path) -> None:
+    """At the command line, in canned words, which are words again at whoever hears them."""
+    with sky(tmp_path) as above, agent(tmp_path) as kit:
+        listed = sos_command(kit, "--words")
+        assert listed.returncode == 0 and ", fire, " in listed.stdout
+        refused = sos_command(kit, "--answer", "yes")
+        assert refused.returncode == 1 and not incident(kit)
+        assert "no SOS of this kit is open" in refused.stderr
+        assert sos_command(kit, "--yes", "--no-wait", "injury").returncode == 0
+        above.expect("injury")
+        assert "added to SOS" in sos_command(kit, "--answer", "two are injured").stdout
+        above.expect("two are injured")
+        assert [each["text"] for each in incident(kit)["items"]] == ["injury", "two are injured"]
+
+
+def sos_command(kit: Agent, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*MODULE, "sos", "--port", str(kit.port), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def test_presses_and_retries_raise_one(tmp_path: Path) -> None:
+    key = {"Idempotency-Key": "one press"}
+    with sky(tmp_path), agent(tmp_path) as kit:
+        answers = [kit.call("POST", "/api/sos", {"text": "help"}, **key) for _ in range(3)]
+        assert [each.status for each in answers] == [201, 200, 200]
+        for _ in range(3):
+            assert kit.call("POST", "/api/sos", {}).status == 200
+        assert [each["text"] for each in incident(kit)["items"]] == ["help"]

@@ -1,0 +1,149 @@
+"""A mirror of updates that stands still is noticed: real agents, signatures of the real minisign,
+which are dated back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.update_news import APT, DAY, HUB, News, _lists
+from tests.agent.test_wrong_clock import Gpsd
+from tests.file_server import file_server
+from tests.processes import MODULE, Agent, agent, until
+from tests.signer import Signer
+
+NOT = "no news of updates for"
+PROGRAM = b"a program, which is not fetched for it"
+
+
+@contextmanager
+def kit(home: Path, address: str) -> Iterator[Agent]:
+    """One that knows the time: by a receiver, where this machine is not trusted with it."""
+    with closing(Gpsd()) as gpsd:
+        settings = {
+            "satellite-port": str(home / "nobody"),
+            "gpsd": gpsd.address,
+            "update-address": address,
+            "update-key": str(home / "update.pub"),
+        }
+        with agent(home, settings) as running:
+            until(lambda: running.call("GET", "/api/status").body["clock"]["trusted"])
+            yield running
+
+
+def told(running: Agent) -> list[str]:
+    notices = running.call("GET", "/api/status").body["notices"]
+    return [each for each in notices if each.startswith(NOT)]
+
+
+def status(running: Agent) -> str:
+    """As people are told it."""
+    command = [*MODULE, "status", "--port", str(running.port)]
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def text(days: float, kind: str = "program") -> str:
+    """What was signed so many days ago."""
+    day = (datetime.now(UTC) - timedelta(days)).date()
+    return f"fieldagent {kind} 9.0.0, signed {day}, expires {day + timedelta(365)}"
+
+
+@pytest.fixture
+def signer(tmp_path: Path) -> Signer:
+    made = Signer(tmp_path / "keys")
+    (tmp_path / "update.pub").write_text(made.public)
+    return made
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (folder := tmp_path / "served").mkdir()
+    (made := folder / "fieldagent.pyz").write_bytes(PROGRAM)
+    return made
+
+
+def test_a_mirror_that_stands_still_is_told_of(
+    tmp_path: Path, signer: Signer, program: Path
+) -> None:
+    """Also after a restart, while it is away altogether; and no more once it brings news."""
+    signer.sign(program, "-t", text(days=61))
+    with file_server(program.parent) as address:
+        url = f"{address}/{program.name}"
+        with kit(tmp_path, url) as running:
+            until(lambda: told(running))
+            (notice,) = told(running)
+            assert f"{NOT} 61 days: {url} was last signed on" in notice
+            assert notice in status(running)
+    with kit(tmp_path, url) as running:
+        assert told(running) == [notice]
+    signer.sign(program, "-t", text(days=59))
+    port = int(address.rpartition(":")[2])
+    with file_server(program.parent, port), kit(tmp_path, url) as running:
+        assert told(running) == [notice]
+        until(lambda: not told(running))
+
+
+@pytest.mark.parametrize("wrong", ["of a stranger", "changed", "of settings", "not there"])
+def test_what_nobody_trusted_has_signed_is_no_news(
+    tmp_path: Path, signer: Signer, program: Path, wrong: str
+) -> None:
+    if wrong == "of a stranger":
+        signer = Signer(tmp_path / "stranger")
+    signed = signer.sign(
+        program, "-t", text(1, "settings" if wrong == "of settings" else "program")
+    )
+    signature = program.with_name(f"{program.name}.minisig")
+    if wrong == "changed":
+        signature.write_text(signed.replace("9.0.0", "9.0.1"))
+    if wrong == "not there":
+        signature.unlink()
+    news = tmp_path / "state/update-news.json"
+    with file_server(program.parent) as address:
+        url = f"{address}/{program.name}"
+        with kit(tmp_path, url):
+            until(news.exists)
+        kept = json.loads(news.read_text())
+        news.write_text(json.dumps({**kept, "since": time.time() - 61 * DAY}))
+        with kit(tmp_path, url) as running:
+            assert f"{NOT} 61 days: {url} has brought none" in told(running)[0]
+
+
+def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
+    """As `build/repository` writes it, and apt keeps it."""
+    other = "Origin: Debian\nDate: Mon, 23 Nov 2026 14:00:00 UTC\n"
+    (tmp_path / "mirror.example.org_dists_trixie_InRelease").write_text(other)
+    assert [*_lists(tmp_path)] == []
+    head = "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nOrigin: fieldagent\n"
+    signed = f"{head}Label: fieldagent\nDate: Fri, 02 Jan 2026 03:04:05 UTC\n"
+    (tmp_path / "example.org_apt_._InRelease").write_text(signed)
+    (tmp_path / "example.org_broken_._InRelease").write_text(head)
+    (date,) = _lists(tmp_path)
+    assert date == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+    silent = News(APT, date, date).silent(date + 61 * DAY)
+    assert silent.startswith(f"{NOT} 61 days: `sudo apt update` fetches apt's lists")
+
+
+@pytest.mark.parametrize(
+    ("news", "days", "says"),
+    [
+        (News(HUB, 0.0), 59, ""),
+        (News(HUB, 0.0), 61, "the hub has never offered one. `fieldagent hub update offer`"),
+        (News("x", 9 * DAY, 1 * DAY, offered=9 * DAY), 68, ""),
+        (
+            News("x", 9 * DAY, 1 * DAY, offered=9 * DAY),
+            70,
+            "x was offered by the hub on 1970-01-10",
+        ),
+        (News("x", 9 * DAY, 20 * DAY, offered=9 * DAY), 81, "x was last signed on 1970-01-21"),
+    ],
+)
+def test_what_is_told_after_sixty_days(news: News, days: int, says: str) -> None:
+    silent = news.silent(days * DAY)
+    assert says in silent and bool(says) == bool(silent)

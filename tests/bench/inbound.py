@@ -1,0 +1,183 @@
+"""What 200 kits send over their links, taken in by a hub whose database is minutes old and which
+posts each item to a webhook.
+
+Run as `python -m tests.bench.inbound`. Nothing is told PostgreSQL of its new tables by hand. Each
+kit sends one message after another, as many as its link takes at a moment: with one item in each,
+and with ten, as after a time without a link. The kits' ends take processors of the same machine:
+the hub's own share of one is told beside.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import trio
+
+from fieldagent.agent.channels.hub_connection import HubAddress, open_stream, open_web_socket
+from fieldagent.http.link_session import LinkSession
+from fieldagent.hub.store.opening import is_postgres
+from fieldagent.package.package import Location
+from fieldagent.wire.envelope import Entry, encode
+from tests.bench.hook_receiver import receiver
+from tests.bench.process import processor
+from tests.bench.pushes import statements
+from tests.bench.silent_links import Silence, devices_of
+from tests.bench.table import row
+from tests.postgres import new_database, server
+from tests.processes import administer, hub, started
+
+LINKS = 200
+CLIENTS = 2
+"""Processes that hold the kits' ends."""
+ITEMS = {1: 100, 10: 300}
+"""That each kit sends, by how many are in a message."""
+TIME = 1_790_000_000
+
+
+class Message(NamedTuple):
+    body: bytes
+
+
+class Talk(Silence):
+    """A post with so many messages to send."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._waiting = messages
+        self._left = len(messages)
+        self.over = trio.Event()
+
+    async def next(self, *, urgent: bool) -> Any:
+        if urgent or not self._waiting:
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        return self._waiting.pop(0)
+
+    async def stored(self, item: Any) -> None:
+        self._left -= 1
+        if not self._left:
+            self.over.set()
+
+
+def messages(items: int, each: int) -> list[Message]:
+    """A track of a position a second."""
+    entries = [
+        Entry(number, Location(46.5 + number * 1e-4, 7.25), TIME + number)
+        for number in range(1, items + 1)
+    ]
+    return [Message(encode(entries[at : at + each])) for at in range(0, items, each)]
+
+
+async def _talk(address: str, tokens: list[str], each: int) -> None:
+    """Link all, say so, and when told to, send; then say that the hub has it all."""
+    posts = [Talk(messages(ITEMS[each], each)) for _ in tokens]
+    go = trio.Event()
+    linked = 0
+
+    async def one(token: str, post: Talk) -> None:
+        nonlocal linked
+        connection = HubAddress(address, token)
+        socket = await open_web_socket(connection, await open_stream(connection))
+        linked += 1
+        await go.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(LinkSession(socket, post).run)
+            await post.over.wait()
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for token, post in zip(tokens, posts, strict=True):
+            nursery.start_soon(one, token, post)
+        while linked < len(tokens):
+            await trio.sleep(0.05)
+        print("linked", flush=True)
+        await trio.to_thread.run_sync(sys.stdin.readline)
+        go.set()
+        for post in posts:
+            await post.over.wait()
+        print("sent", flush=True)
+
+
+class Taken(NamedTuple):
+    speed: float
+    """Items a second."""
+    processor: float
+    """Milliseconds of it that the hub took for an item."""
+    statements: float
+    """Of PostgreSQL, for an item, with those of the webhook."""
+    posted: float
+    """Posts to the webhook a second meanwhile."""
+
+
+def taken_in(database: str, each: int) -> Taken:
+    administer(database, "init", "Bench")
+    tokens = devices_of(database, LINKS)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        there = stack.enter_context(receiver(0.001))
+        administer(database, "webhook", "add", there.url, "--untried")
+        settings = {"database": database, "webhook-allow": "127.0.0.0/8", "access-log": "none"}
+        running = stack.enter_context(hub(folder, settings))
+        share = -(-LINKS // CLIENTS)
+        clients = []
+        for client in range(CLIENTS):
+            named = folder / f"tokens-{client}"
+            named.write_text("\n".join(tokens[client * share : (client + 1) * share]))
+            command = [sys.executable, "-m", "tests.bench.inbound", running.address, str(named)]
+            pipe = subprocess.PIPE
+            own = started([*command, str(each)], stdin=pipe, stdout=pipe, text=True)
+            clients.append(stack.enter_context(own))
+        for process in clients:
+            _wait_for("linked", process)
+        counted, spent, began = statements(database), processor(running.process.pid), time.time()
+        for process in clients:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in clients:
+            _wait_for("sent", process)
+        took, items = time.time() - began, LINKS * ITEMS[each]
+        return Taken(
+            items / took,
+            (processor(running.process.pid) - spent) / items * 1000,
+            (statements(database) - counted) / items,
+            there.got()["items"] / took,
+        )
+
+
+def _wait_for(word: str, process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    if line != word:
+        raise SystemExit(f"the kits' end said {line!r}, and not {word!r}")
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(durable=True, preload="pg_stat_statements") as postgres,
+    ):
+        for each in ITEMS:
+            for engine in ("SQLite", "PostgreSQL"):
+                new = str(Path(folder, f"{each}.sqlite3"))
+                database = new if engine == "SQLite" else new_database(postgres.address)
+                found = taken_in(database, each)
+                goal = ">= 3000" if engine == "PostgreSQL" and each > 1 else ""
+                row(f"{engine}, {LINKS} links, {each} in a message", found.speed, goal, "/s")
+                row("  the hub's processor for an item", found.processor, "", "ms")
+                if is_postgres(database):
+                    row("  statements an item, with its webhook's", found.statements, "<= 2")
+                row("  posts to the webhook meanwhile", found.posted, "", "/s")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        address, named, each = sys.argv[1:]
+        trio.run(_talk, address, Path(named).read_text().split(), int(each))
+    else:
+        main()

@@ -1,0 +1,181 @@
+"""Two plain models of a team, to hold ours against: beacons of what each has, and a flood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NoReturn
+
+import cbor2
+import trio
+
+from tests.bench.sky import Sky
+
+BEACON_EVERY = 60.0
+HEAD, POSITION = 24, 20
+"""Bytes of an envelope around a text, and of a position."""
+ENTRY = 18
+"""Bytes of a beacon that tell what is had of one origin."""
+PACKET = 200
+HOPS = 3
+
+Item = tuple[int, int]
+"""Who says it, and its number."""
+
+
+class Kit:
+    def __init__(self, number: int, sky: Sky, seed: int) -> None:
+        self.number = number
+        self.random = Random(seed * 1000 + number)
+        self.modem = sky.modem(number)
+        self.items: dict[Item, str] = {}
+        self.came: list[str] = []
+        self._out, self._to_send = trio.open_memory_channel[dict[str, Any]](10_000)
+
+    async def post(self, **document: Any) -> None:
+        text = document.get("message", {"content": ""})["content"]
+        item = self.number, len(self.items) + 1_000_000
+        self.items[item] = text
+        self.begin(item)
+
+    def begin(self, item: Item) -> None:
+        raise NotImplementedError
+
+    def say(self, **words: Any) -> None:
+        self._out.send_nowait(words)
+
+    def take_in(self, item: Item, text: str) -> bool:
+        """Whether it is new."""
+        if item in self.items:
+            return False
+        self.items[item] = text
+        if text:
+            self.came.append(text)
+        return True
+
+    async def send_all(self) -> NoReturn:
+        while True:
+            words = await self._to_send.receive()
+            size = words.pop("bytes")
+            if words.pop("void", lambda: False)():
+                continue
+            await trio.sleep(self.random.random())
+            packet = cbor2.dumps(words)
+            await self.modem.transmit(packet.ljust(size, b"\0"), urgent=False)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.send_all)
+            nursery.start_soon(self.listen)
+            nursery.start_soon(self.tick)
+
+    async def listen(self) -> NoReturn:
+        while True:
+            packet = await self.modem.receive()
+            self.hear(cbor2.loads(packet.body))
+
+    def hear(self, words: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    async def tick(self) -> None:
+        pass
+
+    def size(self, item: Item) -> int:
+        text = self.items[item]
+        return HEAD + (len(text) if text else POSITION)
+
+
+class Beacons(Kit):
+    """Each item is sent once. Once a minute each tells what it has of whom; whoever has what
+    another lacks repeats it after a random wait, unless somebody else does."""
+
+    def __init__(self, number: int, sky: Sky, seed: int) -> None:
+        super().__init__(number, sky, seed)
+        self.heard: dict[Item, float] = {}
+        """When each was on the air last."""
+        self.due: dict[Item, float] = {}
+
+    def begin(self, item: Item) -> None:
+        self.say(item=item, text=self.items[item], bytes=self.size(item))
+
+    def hear(self, words: dict[str, Any]) -> None:
+        now = trio.current_time()
+        if "item" in words:
+            item = words["item"][0], words["item"][1]
+            self.take_in(item, words["text"])
+            self.heard[item] = now
+            self.due.pop(item, None)
+        else:
+            has = {(one, other) for one, other in self.beacons[words["of"]]}
+            for item in self.items.keys() - has:
+                if item[0] != words["by"]:
+                    self.due.setdefault(item, now + 1 + 14 * self.random.random())
+
+    beacons: dict[int, list[Item]] = {}  # noqa: RUF012
+    """What each says, by number: on the air only its size counts."""
+
+    async def tick(self) -> None:
+        said = trio.current_time() + BEACON_EVERY * self.random.random()
+        while True:
+            now = trio.current_time()
+            for item in [item for item, at in self.due.items() if at <= now]:
+                del self.due[item]
+                self.say(item=item, text=self.items[item], bytes=self.size(item))
+            if now >= said:
+                said = now + BEACON_EVERY * (0.9 + 0.2 * self.random.random())
+                number = len(Beacons.beacons)
+                Beacons.beacons[number] = [*self.items]
+                origins = len({origin for origin, _ in self.items})
+                size = 8 + ENTRY * origins
+                for _ in range(size // PACKET):
+                    self.say(more=1, by=self.number, of=number, bytes=PACKET)
+                self.say(by=self.number, of=number, bytes=max(24, size % PACKET))
+            await trio.sleep(0.5)
+
+
+class Flood(Kit):
+    """Everybody repeats each once, unless another was heard to; its sender up to three times where
+    nobody is."""
+
+    def __init__(self, number: int, sky: Sky, seed: int) -> None:
+        super().__init__(number, sky, seed)
+        self.times: dict[Item, int] = {}
+        """How often each was heard."""
+
+    def begin(self, item: Item) -> None:
+        for tries in range(3):
+            self.say(
+                item=item,
+                text=self.items[item],
+                hops=0,
+                bytes=self.size(item),
+                void=lambda tries=tries: tries > 0 and self.times.get(item, 0) > 0,
+            )
+
+    def hear(self, words: dict[str, Any]) -> None:
+        item = words["item"][0], words["item"][1]
+        self.times[item] = self.times.get(item, 0) + 1
+        if self.take_in(item, words["text"]) and words["hops"] < HOPS:
+            self.say(
+                item=item,
+                text=words["text"],
+                hops=words["hops"] + 1,
+                bytes=self.size(item),
+                void=lambda: self.times[item] > 1,
+            )
+
+
+@dataclass
+class Team:
+    """As `team.Team`, of such kits."""
+
+    sky: Sky
+    kits: list[Any]
+    came: dict[tuple[int, str], float] = field(default_factory=dict)
+    copies: int = 0
+
+    def look(self) -> None:
+        for kit in self.kits:
+            for text in kit.came:
+                self.came.setdefault((kit.number, text), trio.current_time())
+            kit.came.clear()

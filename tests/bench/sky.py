@@ -1,0 +1,79 @@
+"""One air for many kits in one process: no ptys, so that a hundred can be tried."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, TransmitResult
+from fieldagent.simulator.air import SharedAir
+
+BACKOFF = 0.2
+"""Seconds, at random up to this, after the air became free."""
+
+
+class Sky:
+    """Who transmits waits until the air is free, and a little longer."""
+
+    def __init__(self, air: SharedAir, random: Random) -> None:
+        self.air, self.random = air, random
+        self.sent: Counter[int] = Counter()
+        self.seconds = 0.0
+        """On the air, of all."""
+        self.modems: dict[int, SkyModem] = {}
+        self._changed = trio.Event()
+
+    def modem(self, number: int) -> SkyModem:
+        self.air.stations.append(number)
+        self.modems[number] = SkyModem(self, number)
+        return self.modems[number]
+
+    def transmissions(self) -> int:
+        return self.sent.total()
+
+    def forget(self) -> None:
+        """What was sent so far is not counted."""
+        self.sent.clear()
+        self.seconds = 0.0
+
+    async def transmit(self, number: int, packet: bytes) -> None:
+        air = self.air
+        while (free := air.busy_until(trio.current_time(), number)) > trio.current_time():
+            await trio.sleep_until(free + self.random.random() * BACKOFF)
+        ends = air.transmit(trio.current_time(), number, packet)
+        self.sent[number] += 1
+        self.seconds += air.airtime(packet)
+        self._changed.set()
+        await trio.sleep_until(ends)
+
+    async def run(self) -> NoReturn:
+        while True:
+            self._changed = trio.Event()
+            with trio.move_on_at(self.air.next_change()):
+                await self._changed.wait()
+            for number, packet in self.air.arrived(trio.current_time()):
+                self.modems[number].heard.hear(HeardPacket(packet))
+
+
+class SkyModem:
+    """Implements `RadioModem`, and is opened at once."""
+
+    def __init__(self, sky: Sky, number: int) -> None:
+        self._sky, self._number = sky, number
+        self.heard = ReceiveQueue()
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        await self._sky.transmit(self._number, packet)
+        return TransmitResult.TRANSMITTED
+
+    async def receive(self) -> HeardPacket:
+        return await self.heard.receive()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[SkyModem]:
+        yield self

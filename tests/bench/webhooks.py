@@ -1,0 +1,110 @@
+"""Posts to a webhook whose receiver is a process of its own: `python -m tests.bench.webhooks`.
+
+What waits is entered before the hub starts; then it is counted what the receiver has got. The last
+lines are with 200 links that send as fast as they can on the same processors (`inbound`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Location
+from tests.bench.hook_receiver import receiver
+from tests.bench.inbound import taken_in
+from tests.bench.process import processor
+from tests.bench.table import row
+from tests.postgres import new_database, server
+from tests.processes import administer, hub
+
+DATE = 1_790_000_000
+
+
+class Case(NamedTuple):
+    what: str
+    senders: int
+    items: int
+    """In all."""
+    seconds: float
+    """That the receiver takes for a post."""
+    batch: int
+    goal: str
+
+
+CASES = (
+    Case("20 senders, a receiver of 1 ms", 20, 6_000, 0.001, 0, ">= 500"),
+    Case("20 senders, a receiver of 300 ms", 20, 1_000, 0.3, 0, ""),
+    Case("one sender, a receiver of 1 ms", 1, 3_000, 0.001, 0, ""),
+    Case("one sender, a receiver of 100 ms", 1, 100, 0.1, 0, ""),
+    Case("one sender, a receiver of 100 ms, batches of 100", 1, 5_000, 0.1, 100, ">= 100"),
+)
+
+
+class Posted(NamedTuple):
+    speed: float
+    """Items a second."""
+    processor: float
+    """Milliseconds that the hub took for an item."""
+    connections: int
+
+
+def posted(database: str, case: Case) -> Posted:
+    administer(database, "init", "Bench")
+    members = [administer(database, "user", "add", f"kit {n}")["id"] for n in range(case.senders)]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        there = stack.enter_context(receiver(case.seconds))
+        option = ["--batch", str(case.batch)] if case.batch else []
+        administer(database, "webhook", "add", there.url, "--untried", *option)
+        store = open_store(database)
+        store.once(partial(enter, members=members, items=case.items))
+        store.close()
+        settings = {"database": database, "webhook-allow": "127.0.0.0/8", "access-log": "none"}
+        running = stack.enter_context(hub(folder, settings))
+        began, spent, before = time.time(), processor(running.process.pid), there.got()["items"]
+        while (got := there.got())["items"] < case.items:
+            time.sleep(0.1)
+        items, took = case.items - before, time.time() - began
+        cost = (processor(running.process.pid) - spent) / items * 1000
+        return Posted(items / took, cost, got["connections"])
+
+
+def enter(db: Db, members: list[int], items: int) -> None:
+    for first in range(0, items, 1_000):
+        postings = [
+            Posting(1, members[n % len(members)], Location(46.5, 7.25), DATE + n, 12)
+            for n in range(first, min(first + 1_000, items))
+        ]
+        enter_from_kits(db, postings, now=time.time(), grace=60)
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(durable=True, preload="pg_stat_statements") as postgres,
+    ):
+
+        def new(engine: str, name: str) -> str:
+            own = str(Path(folder, f"{name}.sqlite3"))
+            return own if engine == "SQLite" else new_database(postgres.address)
+
+        for engine in ("SQLite", "PostgreSQL"):
+            for number, case in enumerate(CASES):
+                found = posted(new(engine, str(number)), case)
+                row(f"{engine}: {case.what}", found.speed, case.goal, "/s")
+                row("  the hub's processor for an item", found.processor, "", "ms")
+                row("  connections", found.connections)
+            flat_out = taken_in(new(engine, "links"), 1)
+            row(f"{engine}: while 200 links send flat out", flat_out.posted, "", "/s")
+            row("  items taken in meanwhile", flat_out.speed, "", "/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""`./demo --hub`: press SOS on the left, and it rings on the right."""
+
+from __future__ import annotations
+
+import re
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
+
+from tests import browser
+from tests.hub.test_console_sound import HEARD, heard
+from tests.processes import MODULE, PATIENCE, Running, free_port
+
+
+def status(method: str, address: str, **headers: str) -> int:
+    parts = urlsplit(address)
+    line = HTTPConnection("127.0.0.1", parts.port or 80, timeout=PATIENCE)
+    line.request(method, parts.path, headers=headers)
+    answer = line.getresponse()
+    answer.read()
+    line.close()
+    return answer.status
+
+
+def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None:
+    kit, desk = str(free_port()), str(free_port())
+    command = [*MODULE, "demo", "--hub", "--port", kit, "--hub-port", desk, "--latency", "0.2"]
+    with Running(command, "There is a hub, too") as demo, browser.browser() as opened:
+        demo.expect("Later on sign in")
+        told = "\n".join(demo.output())
+        found = re.search(rf"http://127.0.0.1:{desk}/console/enter/\S+", told)
+        assert found and f"http://127.0.0.1:{kit}/\n" in told
+        link = found[0]
+        # What looks at a link for others uses nothing up, and nobody guesses one.
+        assert status("HEAD", link) == 303
+        assert status("GET", f"{link}x") == 404
+        assert status("GET", link, **{"X-Forwarded-For": "198.51.100.7"}) == 404
+
+        context = opened.new_context(**browser.SCREENS["1280-light"])
+        context.set_default_timeout(PATIENCE * 1000)
+        context.add_init_script(HEARD)
+        right, left = context.new_page(), context.new_page()
+        right.goto(link)
+        right.get_by_text("Olga, dispatcher").wait_for()
+        right.get_by_role("button", name="Turn it on").click()
+        left.goto(f"http://127.0.0.1:{kit}/")
+        left.locator("#links article").first.wait_for()
+        left.locator("#raise").hover()
+        left.mouse.down()
+        left.locator("#confirm").wait_for()
+        left.mouse.up()
+        left.locator("#sos-text").fill("Leg broken")
+        left.locator("#sos-send").click()
+        right.locator("#sos li.open").get_by_text("Leg broken").wait_for()
+        assert right.title() == "1 SOS · fieldagent console"
+        heard(right, 0)
+        right.get_by_role("button", name="Acknowledge").click()
+        left.get_by_text(re.compile("seen by Olga", re.IGNORECASE)).first.wait_for()
+
+        assert status("GET", link) == 410, "it works once"
+        context.close()

@@ -1,0 +1,48 @@
+"""`fieldagent demo --team 3`: what one kit sends is on the others."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from functools import partial
+from http.client import HTTPConnection
+from typing import Any
+
+from tests.processes import MODULE, PATIENCE, Running, until
+
+
+def call(port: int, method: str, path: str, body: Any = None) -> Any:
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    content = None if body is None else json.dumps(body)
+    connection.request(method, path, content, {"Content-Type": "application/json"})
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def has_come(port: int, text: str) -> bool:
+    return text in str(call(port, "GET", "/api/inbound"))
+
+
+def test_a_team_hears_what_one_of_it_sends_and_its_sos() -> None:
+    command = [*MODULE, "demo", "--team", "3", "--port", "0"]
+    with Running(command, "3 kits hear each other") as demo:
+        demo.expect("Ctrl-C ends the team")
+        pages = re.findall(r"http://127.0.0.1:(\d+)/", "\n".join(demo.output()))
+        one, *others = map(int, pages)
+        sent = call(one, "POST", "/api/package", {"message": {"content": "Camp reached"}})
+        assert sent["status"] == "Delivered"
+        for port in others:
+            until(partial(has_come, port, "Camp reached"))
+        call(others[0], "POST", "/api/sos", {"text": "help"})
+        for port in (one, others[1]):
+            until(partial(has_come, port, "help"))
+        demo.process.send_signal(signal.SIGINT)
+        assert demo.wait() == 0
+
+
+def test_a_team_of_one_is_none() -> None:
+    with Running([*MODULE, "demo", "--team", "1"]) as demo:
+        assert demo.wait() == 2
+    assert "'1' is no team: 2 to 8 kits" in "\n".join(demo.output())

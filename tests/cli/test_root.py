@@ -1,0 +1,611 @@
+"""Root never touches what the agent's user owns: every command, and every unit that root runs,
+meets what that user can have laid in its folder, and more."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shlex
+import shutil
+import sqlite3
+import stat
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.cli.arguments import build_parser
+from fieldagent.cli.command_tree import commands
+from fieldagent.kit import root_units, trial, trial_journal
+from fieldagent.system.as_owner import UnsafeFolder, as_owner, owner_of
+from fieldagent.system.folder import put_file
+from tests.other_user import ENVIRONMENT, ROOT, UID, open_place, python
+
+SECRET = "what root alone may know"
+ENDS = 20.0
+"""Seconds in which a command is to have ended."""
+RUNS = 1.5
+"""Seconds for those that run until they are stopped."""
+STOPPED = -14
+
+AGENT = "--config {settings}"
+HUB = "--database {state}/hub.sqlite3"
+TRIAL = "--config {settings} --state {update} --program {program} --key {home}/update.pub"
+CALL = "--port 9 --json"
+PUSH = "--hub http://127.0.0.1:9 --workspace 1 --source 1 --target 1"
+SETTINGS = TRIAL.replace(" --program {program}", "")
+
+COMMANDS: Mapping[str, str] = {
+    "run": AGENT,
+    "demo": "--port 0",
+    "send message": f"hello {CALL}",
+    "send location": f"46 7 {CALL}",
+    "send waypoint": f"46 7 hut {CALL}",
+    "send data": f"{{home}}/file {CALL}",
+    "sos": f"--yes {CALL}",
+    "checkin": f"--done {CALL}",
+    "track": "--port 9 --gpsd 127.0.0.1:9",
+    "cancel": f"1 {CALL}",
+    "show": f"1 {CALL}",
+    "sent": CALL,
+    "queue": CALL,
+    "status": CALL,
+    "neighbours": CALL,
+    "inbound list": CALL,
+    "satellite retry": CALL,
+    "inbound replay": f"--dead {CALL}",
+    "check": AGENT,
+    "page": f"{AGENT}; --set {AGENT}; --json {AGENT}",
+    "provision": "--card {home}/card --config {settings}",
+    "update": f"{{program}} {TRIAL}; --last {TRIAL}; --go-on {TRIAL}; --offered {TRIAL}",
+    "settings": f"{SETTINGS}; --go-on {SETTINGS}",
+    "simulate satellite": "",
+    "simulate node": "",
+    "help": "status",
+    "completion": "bash",
+    "manual": "",
+    "hub run": f"{HUB} --config {{home}}/hub.properties",
+    "hub init": f"Alps {HUB}",
+    "hub workspace add": f"Alps {HUB}",
+    "hub workspace list": HUB,
+    "hub workspace delete": f"Alps --yes {HUB}",
+    "hub user add": f"ada --password {HUB}",
+    "hub user join": f"1 {HUB}",
+    "hub user leave": f"ada {HUB}",
+    "hub user password": f"ada {HUB}",
+    "hub user role": f"ada member {HUB}",
+    "hub user disable": f"ada {HUB}",
+    "hub user enable": f"ada {HUB}",
+    "hub user delete": f"ada --yes {HUB}",
+    "hub user export": f"ada {{state}}/export {HUB}",
+    "hub user list": HUB,
+    "hub device add": f"kit --user ada {HUB}; kit --user ada --card {{state}}/card {HUB}",
+    "hub device token": f"kit {HUB}",
+    "hub device rename": f"kit box {HUB}",
+    "hub device imei": f"kit 300234010000001 {HUB}",
+    "hub device key": f"kit {HUB}",
+    "hub device relay": f"kit {HUB}",
+    "hub device retry": f"kit {HUB}",
+    "hub device checkin": f"kit --off {HUB}",
+    "hub device set": f"kit satellite-baud=9600 --secret-key {{state}}/key {HUB}",
+    "hub device disable": f"kit {HUB}",
+    "hub device enable": f"kit {HUB}",
+    "hub device delete": f"kit --yes {HUB}",
+    "hub device list": HUB,
+    "hub device contested": HUB,
+    "hub update offer": f"9.0 http://127.0.0.1:9/x.pyz --devices all {HUB}",
+    "hub update list": HUB,
+    "hub update show": f"1 {HUB}",
+    "hub update stop": HUB,
+    "hub dead-letter list": HUB,
+    "hub dead-letter assign": f"kit {HUB}",
+    "hub dead-letter replay": HUB,
+    "hub dead-letter remove": f"1 {HUB}",
+    "hub key add": f"push {HUB}",
+    "hub key rate": f"1 --per-minute 5 {HUB}",
+    "hub key list": HUB,
+    "hub key revoke": f"1 {HUB}",
+    "hub token add": f"push --user ada {HUB}",
+    "hub token list": HUB,
+    "hub token revoke": f"1 {HUB}",
+    "hub webhook add": f"http://127.0.0.1:9/ {HUB}",
+    "hub webhook list": HUB,
+    "hub webhook test": f"1 {HUB}",
+    "hub webhook enable": f"1 {HUB}",
+    "hub webhook remove": f"1 {HUB}",
+    "hub webhook dead": HUB,
+    "hub webhook replay": f"x {HUB}",
+    "hub sos list": HUB,
+    "hub sos show": f"1 {HUB}",
+    "hub sos acknowledge": f"1 {HUB}",
+    "hub sos close": f"1 over {HUB}",
+    "hub sos note": f"1 seen {HUB}",
+    "hub sos answer": f"1 wait {HUB}",
+    "hub contact add": f"Olga olga@example.org {HUB}",
+    "hub contact list": HUB,
+    "hub contact test": f"1 {HUB}",
+    "hub contact remove": f"1 {HUB}",
+    "hub restored": HUB,
+    "hub backup": f"{{state}}/backup.sqlite3 {HUB}",
+    "hub export": f"{{state}}/export {HUB}",
+    "hub migrate": HUB,
+    "hub audit": HUB,
+    "push message": f"hello {PUSH}",
+    "push location": f"46 7 {PUSH}",
+    "push waypoint": f"46 7 hut {PUSH}",
+    "push data": f"{{home}}/file {PUSH}",
+}
+"""Every command, as root calls it; several calls stand between semicolons."""
+UNTIL_STOPPED = {"run", "demo", "track", "simulate satellite", "simulate node", "hub run"}
+WITHOUT_STATE = UNTIL_STOPPED - {"run", "hub run"}
+"""Of these, those that know no folder of the agent's: one look is enough."""
+UNITS = {
+    "fieldagent-provision.service": "provision",
+    "fieldagent-settings.service": "settings --go-on",
+    "fieldagent-update.service": "update --go-on",
+    "fieldagent-update-offer.service": "update --offered",
+}
+"""Those that root runs, each with its command, which stands above."""
+
+
+def test_every_command_is_in_the_table() -> None:
+    there = {" ".join(each.words) for each in commands(build_parser()) if not each.subcommands}
+    assert there == set(COMMANDS)
+
+
+def test_every_unit_of_roots_runs_a_command_of_the_table() -> None:
+    found = {}
+    for unit in [*ROOT.glob("systemd/*.service"), *ROOT.glob("build/packages/*.service")]:
+        text = unit.read_text()
+        if not re.search(r"^(User=fieldagent(-hub)?|DynamicUser=yes)$", text, re.MULTILINE):
+            (started,) = re.findall(r"^Exec[A-Za-z]+=(.+)$", text, re.MULTILINE)
+            found[unit.name] = re.sub(r"^(/usr/bin/fieldagent|\S+python3 \S+\.pyz) ", "", started)
+    assert found == UNITS
+    for words in UNITS.values():
+        name, _, option = words.partition(" ")
+        assert option in COMMANDS[name]
+
+
+OF_THE_AGENTS_USER = re.compile(r"/var/lib/(?!fieldagent-update)(fieldagent|@UNIT@|kit/agent)\S*")
+
+
+def test_no_script_of_roots_opens_the_agents_folder() -> None:
+    """Those of packages, of the card and of an installation name it: where it is purged, by
+    `rm -rf`, which follows no link, and where it is mounted; that is all."""
+    named = set()
+    for place in ("build/packages", "build/card", "systemd"):
+        for path in (ROOT / place).rglob("*"):
+            if path.is_file() and path.suffix not in (".service", ".path"):
+                lines = path.read_text().splitlines()
+                named |= {line.strip() for line in lines if OF_THE_AGENTS_USER.search(line)}
+    assert named == {
+        "rm -rf /var/lib/@UNIT@ /var/lib/@UNIT@-update",
+        "/var/lib/kit/agent /var/lib/fieldagent none bind 0 0",
+        'u fieldagent - "fieldagent" /var/lib/fieldagent',
+        'u fieldagent-hub - "fieldagent hub" /var/lib/fieldagent-hub',
+        # Words for people.
+        "3. sudo -u fieldagent-hub fieldagent hub init NAME --database"
+        " /var/lib/fieldagent-hub/hub.sqlite3",
+        'echo "Removed. The settings in $root/etc/fieldagent and the journal in'
+        ' $root/var/lib/fieldagent are left."',
+    }
+
+
+class Kit:
+    """Folders of root's, and within them one of the agent's user's."""
+
+    def __init__(self, place: Path) -> None:
+        self.home = place
+        self.theirs = self._folder("theirs", UID, 0o755)
+        self.state = self._folder("theirs/state", UID, 0o700)
+        self.update = self._folder("theirs-update", 0, 0o711)
+        self._folder("card", 0, 0o755)
+        self.victim = self._folder("victim", 0, 0o700)
+        self.etc = self._folder("etc", 0, 0o755)
+        self.secrets = [self.victim / "secret", self.etc / "shadow"]
+        for each in self.secrets:
+            put_file(each, f"{SECRET} {each.name}\n".encode())
+        self.settings = place / "agent.properties"
+        self.program = place / "fieldagent.pyz"
+        self.program.write_bytes(b"no program")
+        (place / "file").write_bytes(b"data")
+        (place / "hub.properties").write_text("listen=127.0.0.1:0\n")
+        tools = self._folder("bin", 0, 0o755)
+        (tools / "systemctl").write_text("#!/bin/sh\n")
+        (tools / "systemctl").chmod(0o755)
+
+    def _folder(self, name: str, uid: int, mode: int) -> Path:
+        folder = self.home / name
+        folder.mkdir()
+        os.chown(folder, uid, uid)
+        folder.chmod(mode)
+        return folder
+
+    def configure(self, port: int) -> None:
+        self.port = port
+        self.settings.write_text(
+            f"state-directory={self.state}\napi-port={port}\npage-listen=127.0.0.0/8\n"
+            f"page-port=9\nmap-file={self.state}/map.mbtiles\n"
+        )
+
+    def on_trial(self, phase: str) -> None:
+        offered = trial.Trial(
+            "9", "1", str(self.program), str(self.settings), {}, 1, minutes=0, steady=0,
+            phase=phase, why="it does not" if phase == "back" else "",
+        )  # fmt: skip
+        place = trial.Place(self.update)
+        for each in (place.new, place.previous):
+            put_file(each, b"a program")
+        put_file(place.trial, json.dumps(asdict(offered)).encode())
+
+    def calls(self) -> Iterator[tuple[str, list[str], float]]:
+        places = vars(self)
+        for name, calls in COMMANDS.items():
+            for call in calls.split(";"):
+                words = [*name.split(), *shlex.split(call.format(**places))]
+                yield name, words, RUNS if name in UNTIL_STOPPED else ENDS
+
+
+NAMES = [
+    *("agent.lock", "map.mbtiles", "settings.offer", "program.offer", "backup.sqlite3"),
+    *("page/certificate.pem", "page/certificate.pem.new", "page/pass-phrase"),
+    *("page/pass-phrase.new", "export.unfinished", "card/fieldagent.properties.new", "key"),
+    *(
+        f"{name}{suffix}"
+        for name in ("journal.sqlite3", "hub.sqlite3")
+        for suffix in (
+            *("", "-journal", "-wal", "-shm", "-mark", "-closed", ".before", ".before-new"),
+            *(".before-new-journal", ".restored", ".restored-journal", ".of-9", "-mended"),
+        )
+    ),
+]
+
+
+def lay_each(kit: Kit, lay: Callable[[Path], None]) -> None:
+    for name in NAMES:
+        (kit.state / name).parent.mkdir(exist_ok=True)
+        lay(kit.state / name)
+
+
+def links_to_files(kit: Kit) -> None:
+    lay_each(kit, lambda path: path.symlink_to(kit.secrets[0]))
+
+
+def links_to_folders(kit: Kit) -> None:
+    (kit.state / "page").symlink_to(kit.etc)
+    (kit.state / "card").symlink_to(kit.etc)
+    for name in NAMES:
+        if "/" not in name:
+            (kit.state / name).symlink_to(kit.victim)
+
+
+def links_to_what_is_not_there(kit: Kit) -> None:
+    """What is made through them would be made in root's folders."""
+    lay_each(kit, lambda path: path.symlink_to(kit.etc / path.name))
+
+
+def hard_links(kit: Kit) -> None:
+    lay_each(kit, lambda path: os.link(kit.secrets[0], path))
+
+
+def fifos(kit: Kit) -> None:
+    lay_each(kit, lambda path: os.mkfifo(path, 0o666))
+
+
+def devices(kit: Kit) -> None:
+    def lay(path: Path) -> None:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        path.chmod(0o666)
+
+    lay_each(kit, lay)
+
+
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+
+
+def hot_journals(kit: Kit) -> None:
+    """Each names a file of root's as its super-journal, which SQLite deletes once it has rolled
+    back (https://sqlite.org/fileformat2.html#the_rollback_journal)."""
+    for name in ("journal.sqlite3", "journal.sqlite3.before", "hub.sqlite3", "map.mbtiles"):
+        lay_hot_journal(kit.state / name, kit.secrets[0])
+    lay_hot_journal(kit.state / "journal.sqlite3.of-9", kit.secrets[1])
+
+
+def lay_hot_journal(database: Path, victim: Path) -> None:
+    with closing(sqlite3.connect(database)) as db:
+        db.executescript("CREATE TABLE package (text); PRAGMA user_version=2;")
+    size = database.stat().st_size
+    head = MAGIC + struct.pack(">5L", 0, 1, size // 4096, 512, 4096)
+    name = os.fsencode(victim)
+    named = struct.pack(">L", 2**30 // 4096 + 1) + name
+    named += struct.pack(">LL", len(name), sum(name)) + MAGIC
+    database.with_name(f"{database.name}-journal").write_bytes(head.ljust(512, b"\0") + named)
+
+
+def a_folder_that_leads_away(kit: Kit) -> None:
+    kit.state.rmdir()
+    kit.state.symlink_to(kit.etc)
+
+
+def nothing(kit: Kit) -> None:
+    """So that each goes as far as it can."""
+
+
+LAYS = [
+    nothing,
+    links_to_files,
+    links_to_folders,
+    links_to_what_is_not_there,
+    hard_links,
+    fifos,
+    devices,
+    hot_journals,
+    a_folder_that_leads_away,
+]
+
+
+def lay(kit: Kit, what: Callable[[Kit], None]) -> None:
+    """As the agent's user, and where only root could lay it, it is theirs at least."""
+    shutil.rmtree(kit.state, ignore_errors=True)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        kit.state.unlink()
+    kit.state.mkdir(mode=0o700)
+    what(kit)
+    for folder, folders, files in os.walk(kit.theirs):
+        for each in (".", *folders, *files):
+            path = Path(folder, each)
+            if path.lstat().st_nlink == 1 or path.is_dir():
+                os.chown(path, UID, UID, follow_symlinks=False)
+
+
+@pytest.fixture
+def kit() -> Iterator[Kit]:
+    with open_place() as place, agent_that_answers() as port:
+        made = Kit(place)
+        made.configure(port)
+        yield made
+
+
+@contextmanager
+def agent_that_answers() -> Iterator[int]:
+    channels = {"Cellular": {"configured": False, "state": "absent"}}
+    body = json.dumps({"version": "9", "uptime": 60.0, "channels": channels}).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def untouched(kit: Kit) -> Iterator[None]:
+    """What is root's alone is neither opened, changed, given away nor deleted meanwhile."""
+    before = look(kit)
+    closed = dict.fromkeys([kit.victim, *kit.secrets], OPENED | CHANGED)
+    with watched({**closed, kit.etc: CHANGED}) as events:
+        yield
+        seen = events()
+    assert look(kit) == before
+    assert not seen, "the kernel tells that it was opened"
+
+
+def look(kit: Kit) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for folder in (kit.victim, kit.etc):
+        for path in (folder, *sorted(folder.iterdir())):
+            status = path.lstat()
+            names = ("st_mode", "st_uid", "st_gid", "st_ino", "st_size", "st_mtime_ns")
+            found[str(path)] = [getattr(status, name) for name in names]
+    return found
+
+
+CHANGED = 0x2 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400
+"""inotify(7): IN_MODIFY, IN_MOVED_*, IN_CREATE, IN_DELETE*."""
+OPENED = 0x1 | 0x20
+"""IN_ACCESS, IN_OPEN."""
+
+
+@contextmanager
+def watched(paths: Mapping[Path, int]) -> Iterator[Callable[[], bytes]]:
+    kernel = ctypes.CDLL(None, use_errno=True)
+    descriptor = kernel.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def events() -> bytes:
+        with suppress(BlockingIOError):
+            return os.read(descriptor, 65_536)
+        return b""
+
+    try:
+        for path, what in paths.items():
+            assert kernel.inotify_add_watch(descriptor, os.fsencode(path), what) >= 0
+        yield events
+    finally:
+        os.close(descriptor)
+
+
+Ended = tuple[str, int, str]
+"""The command, its exit code, and what it said."""
+
+
+def is_bad(name: str, code: int, text: str) -> bool:
+    """It gave away what is root's, failed by our mistake, was called wrongly, or hangs."""
+    hangs = code == STOPPED and name not in UNTIL_STOPPED
+    return SECRET in text or "Traceback" in text or ": error: " in text or hangs
+
+
+def run_all(kit: Kit, only: str = "", *, without: Set[str] = frozenset()) -> list[Ended]:
+    calls = [
+        each
+        for each in kit.calls()
+        if " ".join(each[1]).startswith(only) and each[0] not in without
+    ]
+    asked = json.dumps([each[1:] for each in calls])
+    path = f"{kit.home / 'bin'}:{ENVIRONMENT['PATH']}"
+    done = subprocess.run(
+        [python(), "-m", "tests.cli.root_runner"], input=asked, capture_output=True, text=True,
+        env={**ENVIRONMENT, "PATH": path, "HOME": "/nonexistent"}, cwd="/",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    return [(name, code, text) for (name, *_), (code, text) in zip(calls, told, strict=True)]
+
+
+@pytest.mark.parametrize("what", LAYS, ids=lambda each: each.__name__)
+def test_no_command_of_roots_touches_what_is_laid(kit: Kit, what: Callable[[Kit], None]) -> None:
+    lay(kit, what)
+    with untouched(kit):
+        done = run_all(kit, without=frozenset() if what is nothing else WITHOUT_STATE)
+    bad = [each for each in done if is_bad(*each)]
+    assert not bad
+
+
+@pytest.mark.parametrize("phase", ["switch", "watch", "back", "end"])
+@pytest.mark.parametrize("what", LAYS, ids=lambda each: each.__name__)
+def test_no_step_of_a_trial_touches_what_is_laid(
+    kit: Kit, what: Callable[[Kit], None], phase: str
+) -> None:
+    lay(kit, what)
+    kit.on_trial(phase)
+    with untouched(kit):
+        done = run_all(kit, "update --go-on")
+    bad = [each for each in done if is_bad(*each)]
+    assert not bad
+
+
+def test_what_is_laid_is_an_attack(kit: Kit) -> None:
+    """SQLite, run by root beside such a journal, deletes what that names."""
+    lay(kit, hot_journals)
+    with closing(sqlite3.connect(kit.state / "journal.sqlite3")) as db:
+        db.execute("PRAGMA user_version").fetchall()
+    assert not kit.secrets[0].exists()
+
+
+def test_a_package_that_is_purged_takes_nothing_else_along(kit: Kit) -> None:
+    for what in LAYS:
+        lay(kit, what)
+        with untouched(kit):
+            subprocess.run(["rm", "-rf", kit.theirs / "state"], check=True)
+        assert not (kit.theirs / "state").exists()
+
+
+TRIES = 1000
+SWAPS = """
+import os, sys
+os.chdir(sys.argv[1])
+real, link = sys.argv[2], sys.argv[2] + ".link"
+while True:
+    try:
+        os.rename(real, real + ".away")
+        os.rename(link, real)
+        os.rename(real, link)
+        os.rename(real + ".away", real)
+    except OSError:
+        pass
+"""
+
+
+@contextmanager
+def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
+    """The agent's user puts a link in the place of what is there, and takes it away, for ever."""
+    (folder / f"{name}.link").symlink_to(target)
+    command = [python(), "-c", SWAPS, str(folder), name]
+    process = subprocess.Popen(command, user=UID, group=UID, extra_groups=[], env=ENVIRONMENT)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("name", "leads_to", "work"),
+    [
+        ("page", "etc", lambda kit: as_owner(kit.state, partial(
+            put_file, kit.state / "page" / "shadow", b"theirs"))),
+        ("settings.offer", "victim/secret", lambda kit: root_units.read_left(
+            kit.state / "settings.offer")),
+        ("settings.offer", "victim", lambda kit: root_units.remove_left(
+            kit.state / "settings.offer")),
+        ("journal.sqlite3", "victim/secret", lambda kit: trial_journal.keep(kit.state, 2)),
+        ("journal.sqlite3", "etc/shadow", lambda kit: trial_journal.put_back(kit.state, 1, "9")),
+    ],
+    ids=["page", "read", "remove", "keep", "put back"],
+)  # fmt: skip
+def test_a_race_is_not_won(
+    kit: Kit, name: str, leads_to: str, work: Callable[[Kit], object]
+) -> None:
+    lay(kit, nothing)
+    lay_hot_journal(kit.state / "journal.sqlite3", kit.secrets[0])
+    shutil.copyfile(kit.state / "journal.sqlite3", kit.state / "journal.sqlite3.before")
+    (kit.state / "page").mkdir()
+    (kit.state / "settings.offer").write_bytes(b"an offer")
+    for path in (kit.state, *kit.state.iterdir()):
+        os.chown(path, UID, UID)
+    with untouched(kit), swapped(kit.state, name, kit.home / leads_to):
+        for _ in range(TRIES):
+            with suppress(OSError):
+                assert SECRET not in str(work(kit))
+
+
+ODD: list[tuple[Callable[[Kit], None], str]] = [
+    (lambda kit: os.chown(kit.state, 0, 0), "belongs to user 0, in a folder of user"),
+    (lambda kit: os.chown(kit.state, UID + 1, 0), f"belongs to user {UID + 1}, in a folder of"),
+    (lambda kit: os.chown(kit.state, UID, 0), "and to root's group"),
+    (lambda kit: kit.home.chmod(0o777), "can be written by others"),
+    (a_folder_that_leads_away, "is a link that user"),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), ODD, ids=[told for _, told in ODD])
+def test_what_is_odd_is_refused_in_words(
+    kit: Kit, change: Callable[[Kit], None], told: str
+) -> None:
+    lay(kit, nothing)
+    change(kit)
+    if kit.state.is_symlink():
+        os.chown(kit.state, UID, UID, follow_symlinks=False)
+    with pytest.raises(UnsafeFolder, match=told):
+        owner_of(kit.state)
+
+
+def test_a_link_of_roots_own_is_followed(kit: Kit) -> None:
+    lay(kit, nothing)
+    (kit.home / "var").symlink_to("theirs/state")
+    (kit.home / "absolute").symlink_to(kit.state)
+    for name in ("var", "absolute", "var/page/not-yet"):
+        assert owner_of(kit.home / name).uid == UID
+    assert owner_of(kit.victim).uid == 0
+
+
+def test_who_sets_the_pass_phrase_as_root_sets_it_as_the_agents_user(kit: Kit) -> None:
+    lay(kit, nothing)
+    kit.settings.write_text(kit.settings.read_text().replace("page-listen", "#page-listen"))
+    done = [text for name, code, text in run_all(kit, "page") if code == 0]
+    assert any("It is set" in text for text in done), done
+    for path in (kit.state / "page", kit.state / "page/pass-phrase"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (UID, UID)
+    assert (kit.state / "page/pass-phrase").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,133 @@
+"""A stranger who asks for one thing as often as they can: `python -m tests.flood`, a process of its
+own, so that it takes no time from whoever measures."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+AT_ONCE = 200
+"""Requests that are sent before any answer is read."""
+SOON = 0.1
+"""Seconds within which everybody else is answered; on a machine that is late itself, later."""
+
+
+def flood(port: int, source: str, secure: bool, pipelined: bool, request: bytes) -> None:
+    """For ever."""
+    context = ssl._create_unverified_context()
+    while True:
+        with suppress(OSError):
+            plain = socket.create_connection(("127.0.0.1", port), 30, (source, 0))
+            with context.wrap_socket(plain) if secure else plain as line:
+                if pipelined:
+                    _pour(line, request * AT_ONCE)
+                else:
+                    line.sendall(request)
+                    line.recv(1 << 20)
+
+
+def _pour(line: socket.socket, requests: bytes) -> None:
+    """Send them again and again, and read what comes, until the other end closes."""
+    line.setblocking(False)
+    rest = memoryview(requests)
+    while True:
+        readable, writable, _ = select.select([line], [line], [])
+        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            if writable:
+                rest = rest[line.send(rest) :] or memoryview(requests)
+        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            if readable and not line.recv(1 << 20):
+                return
+
+
+@contextmanager
+def flooded(
+    port: int, request: bytes, *, source: str, secure: bool, pipelined: bool
+) -> Iterator[None]:
+    how = [str(port), source, str(int(secure)), str(int(pipelined)), request.hex()]
+    command = [sys.executable, "-m", "tests.flood", *how]
+    stranger = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+    try:
+        yield
+        assert stranger.poll() is None, "the stranger has given up"
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+class Measured(NamedTuple):
+    cores: float
+    """That a process took."""
+    slowest: float
+    """Seconds: the 99th percentile of what somebody else waited; of few, the 90th."""
+    lag: float
+    """Seconds by which this machine woke a sleeper late, at the most."""
+
+    @property
+    def soon(self) -> bool:
+        """Whether whoever else asks is answered as if nobody was there."""
+        return self.slowest < SOON + 5 * self.lag
+
+
+def measure(process: int, seconds: float, ask: Callable[[], None]) -> Measured:
+    """What a process takes for so long, while somebody asks something of it 20 times a second."""
+    lags, waits = [0.0], []
+    done = threading.Event()
+
+    def sleep() -> None:
+        while not done.is_set():
+            begun = time.monotonic()
+            time.sleep(0.01)
+            lags.append(time.monotonic() - begun - 0.01)
+
+    sleeper = threading.Thread(target=sleep)
+    sleeper.start()
+    begun, before = time.monotonic(), processor_seconds(process)
+    while time.monotonic() - begun < seconds:
+        asked = time.monotonic()
+        ask()
+        waits.append(time.monotonic() - asked)
+        time.sleep(0.05)
+    took = processor_seconds(process) - before
+    cores = took / (time.monotonic() - begun)
+    done.set()
+    sleeper.join()
+    share = 0.99 if len(waits) >= 100 else 0.9
+    return Measured(cores, sorted(waits)[int(len(waits) * share)], max(lags))
+
+
+def settled(process: int, ask: Callable[[], None], cores: float, window: float) -> Measured:
+    """Measure windows until a process takes no more than that, as it does once what a stranger may
+    spend at once is spent: within a second on a machine with time to spare. The last counts.
+
+    In one window the machine itself may stop for a moment: where somebody else waited long, only
+    two windows on end in which they did not show that the stranger was not why."""
+    wanted = 1
+    for _ in range(8):
+        found = measure(process, window, ask)
+        if found.cores >= cores:
+            continue
+        wanted = wanted - 1 if found.soon else 2
+        if not wanted:
+            break
+    return found
+
+
+def processor_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    port, source, secure, pipelined, request = sys.argv[1:]
+    flood(int(port), source, secure == "1", pipelined == "1", bytes.fromhex(request))

@@ -1,0 +1,151 @@
+"""Who waits for their turn, and who does not, by a clock that jumps."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.http import pace
+from fieldagent.http.message import Request
+from fieldagent.http.pace import DOOR, KNOWN_CALLER, PATIENCE, STRANGER, CpuPace, Tab
+from fieldagent.http.problem import Problem
+
+
+def head(path: str = "/", peer: str = "192.0.2.1", **headers: str) -> Request:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Request("GET", path, (), named, peer=peer)
+
+
+def paced() -> CpuPace:
+    return CpuPace(cookie="session", probes=("/healthz",))
+
+
+async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
+    clock: trio.testing.MockClock,
+) -> None:
+    account = Tab(STRANGER)
+    account.spend(STRANGER.burst - 0.001)
+    assert account.may_go_on()
+    account.spend(0.031)
+    assert account.owes() == pytest.approx(0.03 / STRANGER.core)
+    begun = trio.current_time()
+    await account.turn()
+    assert trio.current_time() - begun == pytest.approx(0.03 / STRANGER.core)
+    await trio.sleep(3600)
+    account.spend(STRANGER.burst - 0.001)
+    assert account.may_go_on()
+
+
+async def test_turns_are_first_come_first_served_and_end(clock: trio.testing.MockClock) -> None:
+    account = Tab(STRANGER)
+    account.spend(STRANGER.burst + 2 * STRANGER.core)
+    order: list[int] = []
+
+    async def wait(number: int) -> None:
+        try:
+            await account.turn()
+            account.spend(2 * STRANGER.core)
+            order.append(number)
+        except Problem as problem:
+            assert problem.status == 429
+            assert "Retry-After" in dict(problem.headers)
+            order.append(-number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(1, 5):
+            nursery.start_soon(wait, number)
+            await trio.testing.wait_all_tasks_blocked()
+    assert trio.current_time() == pytest.approx(PATIENCE, abs=0.1)
+    assert order[:2] == [1, 2]
+    assert sorted(order[2:]) == [-4, -3]
+    assert account.waiting == 0
+
+
+async def test_who_pays_for_what(clock: trio.testing.MockClock) -> None:
+    asked = paced()
+    stranger = asked.account_of(head())
+    assert asked.account_of(head(peer="192.0.2.2")) is not stranger
+    near, far = (asked.account_of(head(peer=f"2001:db8::{n}:1:1:1:1")) for n in (0, 1))
+    assert near is asked.account_of(head(peer="2001:db8::5:5:5:5"))
+    assert far is not near
+    assert asked.account_of(head("/healthz")) is not stranger
+    with_key = head(x_api_key="key_1")
+    assert asked.account_of(with_key) is stranger
+    asked.remember(with_key)
+    known = asked.account_of(with_key)
+    assert known is not stranger
+    assert asked.account_of(head(peer="192.0.2.9", x_api_key="key_1")) is known
+    cookie = head(cookie="session=abc")
+    asked.remember(cookie)
+    assert asked.account_of(cookie) not in (stranger, known)
+    asked.forget(with_key)
+    assert asked.account_of(with_key) is stranger
+    asked.remember(head())
+    assert asked.account_of(head()) is stranger
+
+
+async def test_what_is_kept_of_callers_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr(pace, "ACCOUNTS", 10)
+    monkeypatch.setattr(pace, "KNOWN", 10)
+    asked = paced()
+    busy = asked.account(DOOR, "busy")
+    busy.spend(1.0)
+    for number in range(100):
+        asked.visit(f"192.0.2.{number}")
+        asked.remember(head(x_api_key=f"key_{number}"))
+        await trio.sleep(0.1)
+    assert len(asked._accounts) <= 10 + 1
+    assert len(asked._known) == 10
+    assert asked.account(DOOR, "busy") is busy
+
+
+async def test_steps_are_charged_to_who_made_them_necessary() -> None:
+    asked = paced()
+    with asked.at_work():
+
+        async def work(address: str) -> None:
+            visit = asked.visit(address)
+            visit.begin()
+            await trio.lowlevel.checkpoint()
+            if address:
+                sum(range(3_000_000))
+            await trio.lowlevel.checkpoint()
+            visit.end()
+
+        async with trio.open_nursery() as nursery:
+            for address in ("192.0.2.1", "192.0.2.2", ""):
+                nursery.start_soon(work, address)
+        for address in ("192.0.2.1", "192.0.2.2"):
+            account = asked.account(DOOR, address)
+            account.spend(DOOR.burst)
+            assert account.owes() > 0.005 / DOOR.core
+        assert not asked._charged
+
+
+async def test_who_proves_who_they_are_pays_for_their_own_way_in(
+    clock: trio.testing.MockClock,
+) -> None:
+    """A program that connects anew for each call is not held up by the share of strangers."""
+    asked = paced()
+    call = head(x_api_key="key_1")
+    for _ in range(100):
+        visit = asked.visit("192.0.2.1")
+        visit.begin()
+        visit.spend(DOOR.burst / 10)
+        visit.asks(call)
+        visit.let_in(call, "ada")
+        visit.end()
+    assert asked.account(DOOR, "192.0.2.1").may_go_on()
+    known = asked.account_of(call)
+    known.spend(KNOWN_CALLER.burst - 9 * DOOR.burst)
+    assert known.owes() > 0
+    stranger = asked.visit("192.0.2.1")
+    stranger.begin()
+    stranger.spend(1.1 * DOOR.burst)
+    stranger.asks(head())
+    stranger.let_in(head(), None)
+    stranger.end()
+    assert not asked.account(DOOR, "192.0.2.1").may_go_on()

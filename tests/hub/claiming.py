@@ -1,0 +1,24 @@
+"""What a process of the hub claims for webhooks, as if it had just come up."""
+
+from __future__ import annotations
+
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.webhook import deliveries
+from fieldagent.hub.webhook.deliveries import End, WebhookPost
+from fieldagent.hub.webhook.flow import Flows
+from fieldagent.webhook.delivery import HandoverResult
+
+
+def claim(db: Db, now: float, *, desk: str = "") -> list[WebhookPost]:
+    """Return the posts of all runs."""
+    return [post for run in claim_runs(db, now, desk=desk) for post in run]
+
+
+def claim_runs(db: Db, now: float, *, desk: str = "") -> list[tuple[WebhookPost, ...]]:
+    lanes, _ = Flows().choose(deliveries.look(db), now, {})
+    return deliveries.claim(db, lanes, now, desk=desk)
+
+
+def settle(db: Db, posting: WebhookPost, result: HandoverResult, now: float) -> str:
+    (text,) = deliveries.settle(db, [End(posting, result, now)])
+    return text

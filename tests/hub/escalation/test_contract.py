@@ -1,0 +1,130 @@
+"""What every kind of contact of `known.CONTACTS` keeps: `fieldagent hub contact test` against a
+stand-in of its service, which takes the message, refuses it, or is away."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trustme
+
+from fieldagent.hub.escalation import contacts
+from fieldagent.hub.escalation.contract import ContactKind
+from fieldagent.hub.escalation.known import CONTACTS, contact_kinds, kind_of
+from fieldagent.hub.escalation.web_push import Subscription
+from fieldagent.hub.store.opening import open_store
+from fieldagent.system.exit_codes import OK, REFUSED
+from tests.hub.push_service import push_service
+from tests.hub.relay import mail_relay
+from tests.processes import MODULE, PATIENCE, administer, administer_from_shell
+
+SECRET = "s3cret"
+
+
+class StandIn(NamedTuple):
+    """The service of one kind of contact."""
+
+    address: str
+    taken: Sequence[Any]
+    answers: list[Any]
+    """To the next messages, in turn; then it takes them."""
+    refusal: Any
+    settings: dict[str, str]
+    trusts: str = ""
+    """A file with the authority of its certificate."""
+
+
+@contextmanager
+def _mail(home: Path) -> Iterator[StandIn]:
+    with mail_relay() as relay:
+        no = "550 no such mailbox"
+        yield StandIn("bw@example.org", relay.taken, relay.answers, no, relay.settings)
+
+
+@contextmanager
+def _apprise(home: Path) -> Iterator[StandIn]:
+    with push_service(None) as service:
+        url = service.address.replace("http://", f"json://ada:{SECRET}@")
+        yield StandIn(url, service.got, service.answers, 500, {})
+
+
+@contextmanager
+def _browser(home: Path) -> Iterator[StandIn]:
+    authority, ca = trustme.CA(), home / "ca.pem"
+    ca.write_bytes(authority.cert_pem.bytes())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    with push_service(tls) as service:
+        address = Subscription(**service.browser(SECRET).subscription).as_json()
+        reach = {"webhook-allow": "127.0.0.0/8"}
+        yield StandIn(address, service.got, service.answers, 500, reach, str(ca))
+
+
+STAND_INS: dict[str, Callable[[Path], AbstractContextManager[StandIn]]] = {
+    "email": _mail,
+    "apprise": _apprise,
+    "push": _browser,
+}
+"""By the kind's name; a new kind has one, too."""
+
+
+def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str) -> Path:
+    """Add one, test it while its service takes and refuses; return the hub's settings."""
+    if kind.form:
+        assert kind_of(service.address) is kind
+        # In a process of its own: apprise loads what this Python warns of.
+        administer_from_shell(database, "contact", "add", "Duty", service.address)
+    else:
+        with closing(open_store(database)) as store:
+            store.once(lambda db: contacts.subscribe(db, 1, 2, "Duty", service.address, now=0.0))
+    (listed,) = administer(database, "contact", "list")
+    assert (listed["kind"], listed["name"], listed["reason"]) == (kind.name, "Duty", "")
+    assert SECRET not in listed["address"]
+    settings = home / "hub.properties"
+    lines = {"database": database, **service.settings}
+    settings.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    assert told_by_a_test(settings, service) == (OK, "")
+    assert len(service.taken) == 1
+    service.answers.append(service.refusal)
+    code, reason = told_by_a_test(settings, service)
+    assert (code, reason != "") == (REFUSED, True)
+    assert administer(database, "contact", "list")[0]["reason"] == reason
+    assert told_by_a_test(settings, service) == (OK, "")
+    assert administer(database, "contact", "list")[0]["reason"] == ""
+    return settings
+
+
+def told_by_a_test(settings: Path, service: StandIn) -> tuple[int, str]:
+    """Return how `contact test` ended, and the reason that it told."""
+    done = subprocess.run(
+        [*MODULE, "hub", "contact", "test", "1", "--config", str(settings)],
+        env=os.environ | ({"SSL_CERT_FILE": service.trusts} if service.trusts else {}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert "Traceback" not in done.stderr
+    line = done.stderr.strip().splitlines()[-1]
+    failed = line.startswith("fieldagent: Duty: ")
+    return done.returncode, line.removeprefix("fieldagent: Duty: ") if failed else ""
+
+
+@pytest.mark.parametrize("name", CONTACTS)
+def test_each_kind_keeps_the_contract(tmp_path: Path, name: str) -> None:
+    kind, database = contact_kinds()[name], str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    assert kind.name == name
+    assert kind.by
+    assert kind.service
+    with STAND_INS[name](tmp_path) as service:
+        settings = check_contact(tmp_path, kind, service, database)
+    code, reason = told_by_a_test(settings, service)
+    assert (code, reason != "") == (REFUSED, True), "it is away"
+    assert SECRET not in reason

@@ -1,0 +1,193 @@
+"""What is at the other end of each operator: it takes MT messages or refuses them, falls silent,
+and brings MO messages."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import trio
+
+from fieldagent.http.listeners import port_of
+from fieldagent.http.message import Response
+from fieldagent.http.routes import router
+from fieldagent.hub.operator import directip, rockblock
+from fieldagent.hub.operator.contract import MoListener, OperatorHost, OperatorKind, Own
+from tests.http.serving import anybody
+from tests.hub import test_directip, test_rockblock
+from tests.wire.test_rockblock import FORM, KEY_PEM, claims, token
+
+EXAMPLE = Path(__file__).parents[3] / "examples/folder_operator.py"
+
+
+class Gateway(Protocol):
+    kind: OperatorKind
+    own: Own
+    imei: str
+    """Of the modem that it knows."""
+    body: bytes
+    """What that modem sends."""
+    codes: Mapping[Any, Any]
+    """Those that `refuse` can make it answer, and the failure each is."""
+
+    def taken(self) -> list[bytes]:
+        """Return the MT messages that it has taken, oldest first."""
+
+    def refuse(self, code: Any) -> None:
+        """Answer the next call so."""
+
+    def fall_silent(self) -> bool:
+        """Cut the next call before an answer; False of one that cannot."""
+
+    async def bring(self, host: OperatorHost) -> bool:
+        """Bring one MO message, and return whether the hub confirmed it."""
+
+
+class DirectIpGateway:
+    kind = directip.KIND
+    imei = test_directip.IMEI
+    body = b"body"
+    codes: Mapping[Any, Any] = directip.DIRECTIP
+    own: Own
+
+    def __init__(self, there: test_directip.Gateway) -> None:
+        self._there = there
+        self.own = {**settings_of(self.kind), "directip-gateway": ("127.0.0.1", there.port)}
+
+    def taken(self) -> list[bytes]:
+        first = self._there.queue.first()
+        return [] if first is None else [first]
+
+    def refuse(self, code: Any) -> None:
+        self._there.side.faults.status = code
+
+    def fall_silent(self) -> bool:
+        self._there.side.faults.cut = 1
+        return True
+
+    async def bring(self, host: OperatorHost) -> bool:
+        listener = self.kind.listen({**self.own, "directip-listen": ("127.0.0.1", 0)})
+        assert listener is not None
+        bring = test_directip.Hub(port_of(listener.sockets))
+        async with serving(listener, host):
+            return await bring(test_directip.mo(self.body))
+
+
+class RockBlockGateway:
+    kind = rockblock.KIND
+    imei = test_rockblock.IMEI
+    body = b"Hello"
+    codes: Mapping[Any, Any] = rockblock.ROCKBLOCK
+    own: Own
+
+    def __init__(self, url: str, service: test_rockblock.Service, key: Path) -> None:
+        self._service = service
+        self.own = {
+            **settings_of(self.kind),
+            "rockblock-address": f"{url}/MT",
+            "rockblock-username": "me",
+            "rockblock-password": "secret",
+            "rockblock-public-key": key,
+        }
+
+    def taken(self) -> list[bytes]:
+        return [bytes.fromhex(form["data"][0]) for form in self._service.forms]
+
+    def refuse(self, code: Any) -> None:
+        self._service.answer = Response(200, b"FAILED,%d,Text" % code, "text/plain")
+
+    def fall_silent(self) -> bool:
+        self._service.answer = Response(502, b"<html>Bad gateway</html>", "text/html")
+        return True
+
+    async def bring(self, host: OperatorHost) -> bool:
+        async with test_rockblock.serving(router(self.kind.routes(self.own, host))) as url:
+            signed = {**FORM, "JWT": token(claims())}
+            return (await test_rockblock.bring(url, signed)).status == 200
+
+
+class FolderGateway:
+    imei = "300234010000001"
+    body = b"by hand"
+    codes: Mapping[Any, Any] = {}
+    own: Own
+
+    def __init__(self, kind: OperatorKind, path: Path) -> None:
+        self.kind = kind
+        self._path = path
+        self.own = {"folder-path": path}
+
+    def taken(self) -> list[bytes]:
+        return [file.read_bytes() for file in sorted(self._path.glob("*.mt"))]
+
+    def refuse(self, code: Any) -> None:
+        raise AssertionError("its only failure is the disk's")
+
+    def fall_silent(self) -> bool:
+        return False
+
+    async def bring(self, host: OperatorHost) -> bool:
+        file = self._path / f"{self.imei}-1.mo"
+        file.write_bytes(self.body)
+        listener = self.kind.listen(self.own)
+        assert listener is not None
+        async with serving(listener, host):
+            with trio.move_on_after(3):
+                while file.exists():
+                    await trio.sleep(0.05)
+        return not file.exists()
+
+
+@asynccontextmanager
+async def serving(listener: MoListener, host: OperatorHost) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listener.serve, listener.sockets, host)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def settings_of(kind: OperatorKind) -> dict[str, Any]:
+    return {key.name: key.default for key in kind.keys}
+
+
+@asynccontextmanager
+async def directip_gateway(home: Path) -> AsyncIterator[Gateway]:
+    async with test_directip.gateway() as there:
+        yield DirectIpGateway(there)
+
+
+@asynccontextmanager
+async def rockblock_gateway(home: Path) -> AsyncIterator[Gateway]:
+    service = test_rockblock.Service(b"OK,4711")
+    async with test_rockblock.serving(anybody(service.handle)) as url:
+        key = home / "rockblock.pem"
+        key.write_text(KEY_PEM)
+        yield RockBlockGateway(url, service, key)
+
+
+@asynccontextmanager
+async def folder_gateway(home: Path) -> AsyncIterator[Gateway]:
+    yield FolderGateway(example(), home)
+
+
+def example() -> OperatorKind:
+    """Load the operator of docs/adding-an-operator.md."""
+    spec = importlib.util.spec_from_file_location("folder_operator", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kind: OperatorKind = module.KIND
+    return kind
+
+
+MakeGateway: TypeAlias = "Callable[[Path], AbstractAsyncContextManager[Gateway]]"
+GATEWAYS: dict[str, MakeGateway] = {
+    "directip": directip_gateway,
+    "rockblock": rockblock_gateway,
+    "folder": folder_gateway,
+}
+"""By operator; one of `known.OPERATORS` without a gateway here fails its tests."""

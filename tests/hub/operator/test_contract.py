@@ -1,0 +1,235 @@
+"""What every satellite operator promises the hub (`hub/operator/contract.py`), tried with each."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.hub.contract import Estimate
+from fieldagent.hub.operator.contract import Operator, OperatorHost
+from fieldagent.hub.operator.known import OPERATORS, operators
+from fieldagent.hub.settings import parse
+from fieldagent.package.package import Message
+from fieldagent.store.group import StoreUnavailable
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.supervisor import log_fault
+from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.outcome import Outcome
+from tests import offline
+from tests.hub.operator.gateways import (
+    EXAMPLE,
+    GATEWAYS,
+    Gateway,
+    MakeGateway,
+    example,
+    settings_of,
+)
+from tests.hub.test_journey import folder, message_to
+from tests.processes import MODULE, PATIENCE, administer, hub, until
+from tests.wire.test_rockblock import NOW
+
+MT = b"to the kit"
+NAMES = [*OPERATORS, "folder"]
+"""With the example of docs/adding-an-operator.md."""
+
+
+@pytest.fixture(params=NAMES)
+def make(request: pytest.FixtureRequest) -> MakeGateway:
+    name: str = request.param
+    assert name in GATEWAYS, f"tests/hub/operator/gateways.py has none for {name}"
+    return GATEWAYS[name]
+
+
+def caller_of(gateway: Gateway) -> Operator:
+    caller = gateway.kind.caller(gateway.own)
+    assert caller is not None
+    return caller
+
+
+class Desk:
+    """Where MO messages go."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, bytes]] = []
+        self.fail: Exception | None = None
+
+    async def take_in(
+        self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
+    ) -> None:
+        assert not unusable
+        if self.fail is not None:
+            raise self.fail
+        self.taken.append((imei, body))
+
+    async def note_session(self, imei: str, *, fetched: bool) -> None:
+        pass
+
+    def lent(self) -> OperatorHost:
+        return OperatorHost(self.take_in, self.note_session, log_fault, lambda: NOW)
+
+
+async def check_operator(gateway: Gateway) -> None:
+    """An MT message is handed over whole; an MO message is confirmed once it is stored."""
+    verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=True)
+    assert (verdict.outcome, verdict.failure) == (Outcome.SENT, None)
+    assert gateway.taken() == [MT]
+    desk = Desk()
+    assert await gateway.bring(desk.lent())
+    assert desk.taken == [(gateway.imei, gateway.body)]
+
+
+async def test_messages_go_both_ways(make: MakeGateway, tmp_path: Path) -> None:
+    async with make(tmp_path) as gateway:
+        await check_operator(gateway)
+
+
+async def test_what_could_not_be_stored_is_not_confirmed(make: MakeGateway, tmp_path: Path) -> None:
+    async with make(tmp_path) as gateway:
+        desk = Desk()
+        desk.fail = StoreUnavailable("the database is away")
+        assert not await gateway.bring(desk.lent())
+        desk.fail = None
+        assert await gateway.bring(desk.lent())
+        assert desk.taken == [(gateway.imei, gateway.body)]
+
+
+async def test_every_code_has_its_reason(make: MakeGateway, tmp_path: Path) -> None:
+    async with make(tmp_path) as gateway:
+        for code in gateway.codes:
+            gateway.refuse(code)
+            verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=False)
+            assert (verdict.outcome, verdict.failure) == (Outcome.NOT_SENT, gateway.codes[code])
+            assert verdict.reason
+
+
+async def test_a_call_without_an_answer_is_doubtful(make: MakeGateway, tmp_path: Path) -> None:
+    async with make(tmp_path) as gateway:
+        if not gateway.fall_silent():
+            pytest.skip(f"{gateway.kind.name} has no answer that could be missing")
+        verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=False)
+        assert verdict.outcome is Outcome.DOUBTFUL
+        assert verdict.reason
+
+
+async def test_where_nobody_answers_nothing_was_sent(make: MakeGateway, tmp_path: Path) -> None:
+    async with make(tmp_path) as gateway:
+        (listener,) = open_listeners(0, ["127.0.0.1"])
+        port = port_of([listener])
+        listener.close()
+        nowhere = {
+            "directip-gateway": ("127.0.0.1", port),
+            "rockblock-address": f"http://127.0.0.1:{port}/MT",
+            "folder-path": tmp_path / "nothing",
+        }
+        caller = gateway.kind.caller({**gateway.own, **nowhere})
+        assert caller is not None
+        verdict = await caller.send(gateway.imei, MT, number=7, priority=False)
+        assert verdict.outcome is Outcome.NOT_SENT
+        assert verdict.reason
+
+
+async def test_a_ring_is_done_or_refused(make: MakeGateway, tmp_path: Path) -> None:
+    async with make(tmp_path) as gateway:
+        verdict = await caller_of(gateway).ring(gateway.imei)
+        assert verdict.outcome in (Outcome.SENT, Outcome.REFUSED)
+        assert gateway.taken() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_settings_it_does_nothing(name: str) -> None:
+    kind = {**operators(), "folder": example()}[name]
+    own = settings_of(kind)
+    assert kind.caller(own) is None
+    assert kind.routes(own, Desk().lent()) == []
+    assert kind.listen(own) is None
+    assert kind.faults(own) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_describes_itself(name: str) -> None:
+    kind = {**operators(), "folder": example()}[name]
+    assert kind.name == name
+    assert kind.means
+    assert kind.keys and all(key.name.startswith(f"{name}-") for key in kind.keys)
+    assert {*kind.examples} <= {key.name for key in kind.keys}
+    assert all(failure.code and failure.text for failure in kind.failures.values())
+
+
+PAGE = EXAMPLE.parents[1] / "docs/adding-an-operator.md"
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+def test_the_page_quotes_what_runs(block: str) -> None:
+    assert block in EXAMPLE.read_text()
+
+
+def test_a_message_goes_and_one_comes_by_it(tmp_path: Path) -> None:
+    """A real hub, a device of that operator: a push to it, and a file that brings its answer."""
+    courier, database = folder(tmp_path / "courier"), str(tmp_path / "hub.sqlite3")
+    settings = {
+        "database": database,
+        "operators": "folder_operator:KIND",
+        "folder-path": str(courier),
+        "satellite-grace": "0",
+    }
+    first = administer(database, "init", "Alps")
+    ada = administer(database, "user", "add", "Ada")["id"]
+    imei = "300234010000001"
+    with hub(
+        folder(tmp_path / "hub"), settings, PYTHONPATH=offline.path(str(EXAMPLE.parent))
+    ) as running:
+        add = ["hub", "device", "add", "kit-ada", "--user", "Ada", "--imei", imei]
+        command = [*MODULE, *add, "--operator", "folder", *running.arguments]
+        beside = {**os.environ, "PYTHONPATH": offline.path(str(EXAMPLE.parent))}
+        subprocess.run(command, env=beside, check=True, capture_output=True)
+        proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+        calls = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+
+        def call(method: str, path: str, content: Any = None) -> tuple[int, bytes]:
+            kind = {} if content is None else {"Content-Type": "application/json"}
+            text = None if content is None else json.dumps(content)
+            calls.request(method, path, text, {**proof, **kind})
+            answer = calls.getresponse()
+            return answer.status, answer.read()
+
+        assert call("POST", "/api/package", message_to(ada, first, "come down"))[0] == 200
+        until(lambda: [*courier.glob(f"{imei}-*.mt")])
+        (courier / f"{imei}-1.mo").write_bytes(encode([Entry(9, Message("on my way"))]))
+        until(lambda: not [*courier.glob("*.mo")])
+        proof |= {"x-api-key": administer(database, "key", "add", "reader", "--read")["apiKey"]}
+        assert b"on my way" in call("GET", "/api/items")[1]
+        calls.close()
+
+
+def test_one_of_your_own_brings_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    lines = "operators=folder_operator:KIND\nfolder-path=/srv/courier\n"
+    settings = parse(lines, Path("hub.properties"))
+    assert settings.operator_own["folder-path"] == Path("/srv/courier")
+    assert settings.operator_own["directip-gateway"] is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("folder-path=/srv", "'folder-path' is not a setting"),
+        ("operators=folder", "operators must be package.module:NAME"),
+        ("operators=no_such:KIND", "operators names no_such:KIND, which cannot be loaded"),
+        ("operators=json:dumps", "which is no fieldagent.hub.operator.contract.OperatorKind"),
+        (
+            "operators=fieldagent.hub.operator.directip:KIND",
+            "operators names one that is there already",
+        ),
+    ],
+)
+def test_one_that_cannot_be_used_is_told(lines: str, why: str) -> None:
+    with pytest.raises(InvalidSettings, match=why):
+        parse(lines, Path("hub.properties"))

@@ -1,0 +1,106 @@
+"""Whether a dispatcher is there to be told of an SOS, and what follows where nobody is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.caller import ROLES
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.escalation import contacts, telling
+from fieldagent.hub.records import alarm
+from fieldagent.hub.records.lease import BACK, LEASE, Leases
+from fieldagent.hub.store.contract import Db, Store
+from tests.hub.field import START, Field, field_of
+from tests.hub.test_sos_desk import HELP
+
+MOMENT = 2 * alarm.SOON
+LATER = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", after=10)
+
+
+async def events(alps: Field) -> list[str]:
+    found = await alps.store.read(lambda db: sos_desk.timeline(db, 1))
+    return [each["event"] for each in found]
+
+
+async def due(alps: Field) -> int:
+    """How many are told by now."""
+    now = alps.now + MOMENT
+    return len(await alps.store.commit(lambda db: telling.claim(db, now, 9, "")))
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_an_open_console_of_who_may_answer_is_somebody(store: Store, role: str) -> None:
+    async with field_of(store) as alps:
+        await store.commit(lambda db: directory.set_role(db, 1, 2, role, now=START))
+        await store.commit(partial(LATER, now=START))
+        leases = Leases(store, "here", clock=alps.clock)
+        async with leases.console(1, 2):
+            await alps.sends(1, HELP)
+            reached = role != "member"
+            assert ("nobody reached" not in await events(alps)) == reached
+            assert await due(alps) == int(not reached)
+
+
+async def test_who_leaves_before_anybody_has_answered_is_nobody_any_more(store: Store) -> None:
+    async with field_of(store) as alps:
+        await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=START))
+        await store.commit(partial(LATER, now=START))
+        leases = Leases(store, "here", clock=alps.clock)
+        async with leases.console(1, 2):
+            await alps.sends(1, HELP)
+        # A page that is loaded again is back within that time.
+        assert await store.read(alarm.next_look) == alps.now + BACK
+        await store.commit(lambda db: alarm.look(db, alps.now))
+        assert await events(alps) == ["raised"]
+        alps.now += BACK
+        for _ in range(2):
+            await store.commit(lambda db: alarm.look(db, alps.now))
+        assert await events(alps) == ["raised", "nobody reached"]
+        assert await due(alps) == 1
+
+
+async def test_a_hub_process_that_died_has_no_consoles(store: Store, database: str) -> None:
+    if not database.startswith("postgresql:"):
+        pytest.skip("a file is of one process, which forgets them as it begins")
+    async with field_of(store) as alps:
+        await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=START))
+        dead = Leases(store, "dead", clock=alps.clock)
+        async with dead.console(1, 2):
+            await alps.sends(1, HELP)
+            alps.now += LEASE
+            await store.commit(lambda db: alarm.look(db, alps.now))
+            assert await events(alps) == ["raised", "nobody reached"]
+
+
+def fails(db: Db) -> None:
+    contacts.note_end(db, 1, "refused", START)
+
+
+def moves_on(db: Db) -> None:
+    directory.set_role(db, 1, 2, "member", now=START)
+
+
+def leaves(db: Db) -> None:
+    directory.set_disabled(db, "member", 2, START, now=START)
+
+
+@pytest.mark.parametrize("change", [None, fails, moves_on, leaves])
+async def test_a_browser_that_rings_is_somebody_as_long_as_it_works_and_may(
+    store: Store, change: Callable[[Db], None] | None
+) -> None:
+    async with field_of(store) as alps:
+        await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=START))
+        subscription = '{"endpoint": "https://push.example.org/1", "p256dh": "", "auth": ""}'
+        await store.commit(
+            lambda db: contacts.subscribe(db, 1, 2, "Ben's browser", subscription, now=START)
+        )
+        if change is not None:
+            await store.commit(change)
+        await alps.sends(1, HELP)
+        assert ("nobody reached" in await events(alps)) == (change is not None)
+        # One that failed is tried all the same.
+        assert await due(alps) == int(change in (None, fails))

@@ -1,0 +1,143 @@
+"""What a caller makes the database's threads do is on their account too."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.http.message import Request
+from fieldagent.http.pace import CpuPace, Tab
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import router
+from fieldagent.hub.access import credentials, directory, sessions
+from fieldagent.hub.access.caller import Purpose
+from fieldagent.hub.hub import Hub
+from fieldagent.hub.settings import parse
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
+from fieldagent.system.bill import charge_to
+from tests.postgres import new_database
+from tests.processes import until_async
+from tests.running import running
+
+
+def work(db: Db) -> float:
+    """Return the seconds that it took of this thread's processor."""
+    begun = time.thread_time()
+    sum(range(1_000_000))
+    return time.thread_time() - begun
+
+
+async def test_who_asks_pays_for_what_the_databases_threads_take(store: Store) -> None:
+    """Those of one transaction share it; what is read on the loop is in no thread."""
+    async with running(store):
+        # What the store itself writes as it begins would have a share, too.
+        await store.commit(lambda db: None)
+        paid: dict[str, list[float]] = {"ada": [], "ben": []}
+        took: list[float] = []
+
+        async def write(who: str) -> None:
+            charge_to(paid[who].append)
+            took.append(await store.commit(work))
+
+        async with trio.open_nursery() as nursery:
+            for who in paid:
+                nursery.start_soon(write, who)
+        assert all(map(sum, paid.values()))
+        assert sum(map(sum, paid.values())) >= sum(took)
+
+        async def read() -> None:
+            charge_to(paid["ada"].append)
+            took[:] = [await store.read(work)]
+
+        paid["ada"].clear()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+        assert not store.shared or sum(paid["ada"]) >= took[0]
+
+
+async def test_who_does_not_wait_for_what_they_read_pays_for_it_all_the_same(postgres: str) -> None:
+    store = open_store(new_database(postgres))
+    begun, may_end = threading.Event(), threading.Event()
+    took: list[float] = []
+
+    def read(db: Db) -> None:
+        begun.set()
+        may_end.wait()
+        took.append(work(db))
+
+    paid: list[float] = []
+
+    async def ask() -> None:
+        charge_to(paid.append)
+        await store.read(read)
+
+    async with running(store):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await until_async(begun.is_set)
+            nursery.cancel_scope.cancel()
+        assert paid == []
+        may_end.set()
+        await until_async(lambda: paid)
+        assert sum(paid) >= took[0]
+    store.close()
+
+
+async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Walked over the hub's routes, so that a new one is in it; strangers pay nothing of that."""
+    store = open_store(new_database(postgres))
+    program = Hub(parse("", Path("hub.properties")), store)
+    judged = [route for route in program.routes if route.judge is not None]
+    assert len(judged) > 50
+    head = Request("GET", "/", (), store.once(_administrator), peer="192.0.2.1")
+    pace, find = CpuPace(cookie=sessions.COOKIE), router(program.routes)
+    strangers, known = pace.account_of(head), _remembered(pace, head)
+    paid: list[float] = []
+    monkeypatch.setattr(known, "spend", paid.append)
+    unpaid = []
+    async with running(store):
+        for route in judged:
+            visit = pace.visit("192.0.2.1")
+            visit.begin()
+            path = re.sub(r"\{.*?\}", "1", route.pattern)
+            asked = head._replace(method=route.method, path=path, body=b"{}")
+            visit.asks(asked)
+            paid.clear()
+            admission = await find(asked)
+            by_threads = sum(paid)
+            visit.let_in(asked, admission.caller)
+            paid.clear()
+            with suppress(Problem):
+                await admission.handler(asked)
+            visit.end()
+            if not by_threads + sum(paid) or not strangers.is_idle:
+                unpaid.append(f"{route.method} {route.pattern}")
+    assert unpaid == []
+    store.close()
+
+
+def _administrator(db: Db) -> dict[str, str]:
+    """Return what the program of one proves itself by."""
+    now = time.time()
+    alps = directory.add_workspace(db, "Alps", now=now)
+    ada = directory.add_user(db, alps, "Ada", now=now)
+    directory.set_role(db, alps, ada, "administrator", now=now)
+    how = partial(credentials.add_key, per_minute=60_000, burst=10_000, now=now)
+    _, key = how(db, alps, "office", scopes=[*Purpose, "message"])
+    _, token = credentials.add_token(db, ada, "program", now=now)
+    return {"x-api-key": key, "authorization": f"Bearer {token}"}
+
+
+def _remembered(pace: CpuPace, head: Request) -> Tab:
+    pace.remember(head)
+    return pace.account_of(head)

@@ -1,0 +1,116 @@
+"""A hub dies while it tells people of an SOS: whoever is left, or comes next, tells them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.hub.records import claims
+from fieldagent.hub.store.contract import DatabaseOptions, Db, Store
+from fieldagent.hub.store.opening import open_store
+from tests.hub.relay import mail_relay
+from tests.hub.test_contacts import kit_of, raise_sos, settle_in
+from tests.hub.test_journey import folder, receiver
+from tests.postgres import new_database
+from tests.processes import PATIENCE, administer, agent, hub, until
+from tests.running import running
+
+BOUND = 5.0
+"""Seconds from the end of a hub until another has told of an SOS."""
+
+
+def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_path: Path) -> None:
+    """The one that dies waits for the receiver of a webhook, and for a mail relay."""
+    token = settle_in(database)
+    administer(database, "contact", "add", "Bergwacht", "bw@example.org")
+    came, over = threading.Event(), threading.Event()
+
+    def hold_back() -> None:
+        if "fieldagent-sos" in pager.headers[-1] and not came.is_set():
+            came.set()
+            over.wait(PATIENCE)
+
+    with ExitStack() as stack:
+        pager = stack.enter_context(receiver(before_answer=hold_back))
+        relay = stack.enter_context(mail_relay())
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        silent.settimeout(PATIENCE)
+        stack.callback(over.set)
+        administer(database, "webhook", "add", pager.url, "--untried")
+        settings = {"database": database, "webhook-allow": "127.0.0.0/8", **relay.settings}
+        at_silent = {**settings, "smtp-port": str(silent.getsockname()[1])}
+        dies = stack.enter_context(hub(folder(tmp_path / "dies"), at_silent))
+        kit = stack.enter_context(agent(tmp_path, kit_of(dies, token)))
+        raise_sos(kit, database)
+        assert came.wait(PATIENCE)
+        waiting, _ = silent.accept()
+        stack.enter_context(waiting)
+        lives = folder(tmp_path / "lives")
+        if database.startswith("postgresql"):
+            stack.enter_context(hub(lives, settings))
+            dies.kill()
+            began = time.monotonic()
+        else:
+            dies.kill()
+            began = time.monotonic()
+            stack.enter_context(hub(lives, settings))
+        ids = [each["webhook-id"] for each in pager.headers if "fieldagent-sos" in each]
+        until(lambda: [each["webhook-id"] for each in pager.headers].count(ids[0]) == 2)
+        relay.mail()
+        assert time.monotonic() - began < BOUND
+
+
+def _claim(db: Db) -> None:
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
+    db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
+    db.execute("INSERT INTO webhook (id, workspace, url, created) VALUES (1, 1, 'http://x', 0)")
+    for item, worker in enumerate((db.worker, db.worker + 1, db.worker + 2), 1):
+        db.execute(
+            "INSERT INTO item (id, request_id, workspace, sender, body, priority, accepted)"
+            " VALUES (?, ?, 1, 1, ?, 0, 0)",
+            *(item, str(item), b""),
+        )
+        db.execute(
+            "INSERT INTO webhook_delivery (webhook, item, sender, state, claimed_until, claimed_by)"
+            " VALUES (1, ?, 1, 'waiting', 1e12, ?)",
+            *(item, worker),
+        )
+    db.execute("INSERT INTO worker (number, proved, filler) VALUES (?, 0, ?)", db.worker + 1, b"")
+
+
+def _claimed(db: Db) -> list[int]:
+    rows = db.execute("SELECT item FROM webhook_delivery WHERE claimed_until > 0 ORDER BY item")
+    return [item for (item,) in rows]
+
+
+async def test_what_the_living_have_claimed_stays_theirs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PostgreSQL, of a process that nobody knows to be dead too: its claim runs out by itself.
+    In a file there is nobody else."""
+    monkeypatch.setattr(claims, "LOOK", 0.01)
+    async with running(store), trio.open_nursery() as nursery:
+        await store.prove()
+        await store.commit(_claim)
+        nursery.start_soon(claims.run, store)
+        left = [1, 3] if store.shared else [1]
+        with trio.fail_after(PATIENCE):
+            while await store.read(_claimed) != left:
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+
+
+async def test_through_a_pooler_nobody_is_known_to_be_dead(postgres: str) -> None:
+    """No lock stays with a process there: claims run out by themselves."""
+    store = open_store(new_database(postgres), DatabaseOptions(pooled=True))
+    async with running(store):
+        await store.prove()
+        assert await store.commit(lambda db: db.worker) == 0
+        assert await store.read(claims.missing) == []
+    store.close()

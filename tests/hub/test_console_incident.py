@@ -1,0 +1,129 @@
+"""An incident at the desk, in Chromium: its trail on the map, its end, and the history."""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import browser
+from tests.hub.test_console import call, console, settle_in, sign_in, sign_in_as_olga
+from tests.hub.test_contacts import kit_of
+from tests.processes import administer, agent, hub, until
+
+TRAIL = ((46.5, 7.25), (46.51, 7.26), (46.52, 7.27))
+
+
+def is_red(shown: Any, mark: str, name: str = "stroke") -> bool:
+    alarm = "getComputedStyle(document.documentElement).getPropertyValue('--alarm')"
+    red = shown.evaluate(
+        f"(() => {{ const one = document.createElement('i'); one.style.color = {alarm};"
+        " document.body.append(one); const is = getComputedStyle(one).color; one.remove();"
+        " return is; })()"
+    )
+    return browser.look_of(shown, mark, name) == [red]
+
+
+@pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
+def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
+    tmp_path: Path, screen: str
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, screen) as shown,
+    ):
+        sign_in_as_olga(shown)
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            for latitude, longitude in TRAIL:
+                place = {"latitude": latitude, "longitude": longitude}
+                kit.call("POST", "/api/sos", {"position": place})
+                shown.locator("#sos .thread li", has_text=f"{latitude} {longitude}").wait_for()
+            shown.locator("#map .trail.alarm").wait_for()
+            assert is_red(shown, "#map .trail")
+            until(lambda: is_red(shown, "#map .spot", "fill"))
+            shown.locator("#map .name span", has_text="SOS 1: Ada (kit-ada)").wait_for()
+            shown.locator("#places", has_text="SOS 1: Ada (kit-ada)").wait_for()
+            assert browser.faults(shown) == []
+            shown.locator("#chart").scroll_into_view_if_needed()
+            browser.keep(shown, f"console-trail-{screen}")
+            assert kit.call("DELETE", "/api/sos").status == 200
+            shown.get_by_text("Called off from the kit").wait_for()
+            shown.locator("#map .trail.off").wait_for(state="attached")
+            assert not is_red(shown, "#map .trail")
+            assert not is_red(shown, "#map .spot", "fill")
+            assert not is_red(shown, "#sos > li", "backgroundColor")
+            shown.locator("#places", has_text="called off").wait_for()
+            shown.get_by_label("Reason to close 1").fill("found well")
+            shown.get_by_role("button", name="Close", exact=True).click()
+            shown.get_by_text("No SOS is open.").wait_for()
+            shown.locator("#map .trail").wait_for(state="detached")
+            shown.locator("#places", has_text="called off").wait_for(state="detached")
+            assert not is_red(shown, "#map .spot", "fill"), "its positions were of an SOS"
+
+
+def has(entries: Any, many: int) -> bool:
+    return bool(entries.count() == many)
+
+
+def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        sign_in_as_olga(shown)
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            for number, (text, reason) in enumerate(
+                [("=leg broken", "in hospital"), ("lost in fog", "found at the hut")], 1
+            ):
+                kit.call("POST", "/api/sos", {"text": text})
+                until(lambda: administer(database, "sos", "list", "--state", "open"))
+                administer(database, "sos", "close", str(number), reason, "--by", "Olga")
+                until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
+        shown.get_by_text("History of closed SOS").click()
+        entries = shown.locator("#history-list > li")
+        entries.nth(1).wait_for()
+        for search, left, many in (
+            ("FOG", "SOS 2", 1),
+            ("hospital", "SOS 1", 1),
+            ("kit-ada", "SOS 2", 2),
+        ):
+            shown.get_by_label("Find in the history").fill(search)
+            shown.get_by_label("Find in the history").press("Enter")
+            entries.first.get_by_text(left).wait_for()
+            until(partial(has, entries, many))
+        shown.get_by_label("Find in the history").fill("hospital")
+        shown.get_by_label("Find in the history").press("Enter")
+        until(partial(has, entries, 1))
+        entries.first.locator("summary").click()
+        card = entries.first.locator("article")
+        card.get_by_text("closed by Olga “in hospital”").first.wait_for()
+        assert "=leg broken" in card.inner_text()
+        assert browser.faults(shown) == []
+        browser.keep(shown, "console-history")
+        shown.emulate_media(media="print")
+        assert card.locator(".thread li", has_text="=leg broken").is_visible()
+        for hidden in ("header", "#talk", "#fleet", "#history button >> nth=0", "#history label"):
+            assert not shown.locator(hidden).is_visible(), hidden
+        browser.keep(shown, "console-history-print")
+        shown.emulate_media(media="screen")
+        with shown.expect_download() as saved:
+            shown.get_by_role("link", name="CSV", exact=True).click()
+        (row,) = csv.DictReader(Path(saved.value.path()).read_text("utf-8-sig").splitlines())
+        assert (row["id"], row["device"], row["closed by"]) == ("1", "kit-ada", "Olga")
+        assert (row["reason"], row["said"]) == ("in hospital", "'=leg broken")
+        _, headers, _ = sign_in(running, "olga@example.org")
+        mine = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+        whole = json.loads(call(running, "GET", "/api/sos/export", **mine)[2])["sos"]
+        assert [each["id"] for each in whole] == [2, 1]
+        assert [step["event"] for step in whole[1]["thread"]][-1] == "closed"

@@ -1,0 +1,73 @@
+"""Whether the desk is heard: Chromium's own rule plays nothing before a person has clicked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests import browser
+from tests.hub.test_console import console, settle_in, sign_in_as_olga
+from tests.hub.test_contacts import kit_of
+from tests.processes import agent, hub, until
+
+HEARD = """
+window.heard = 0;
+const create = AudioContext.prototype.createOscillator;
+AudioContext.prototype.createOscillator = function () {
+  const tone = create.call(this);
+  // A tone ends by the clock of what is played: it stands still where nothing is.
+  tone.addEventListener("ended", () => { window.heard += 1; });
+  return tone;
+};
+"""
+
+
+def heard(shown: Any, more_than: int) -> int:
+    """Wait until more tones than that were played to their end, and return how many."""
+    until(lambda: shown.evaluate("heard") > more_than)
+    return int(shown.evaluate("heard"))
+
+
+def test_after_a_reload_the_desk_says_that_it_is_silent_until_one_click(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.add_init_script(HEARD)
+        shown.reload()
+        silent = shown.get_by_role("alert").filter(has_text="Sound is off")
+        # Who signs in has clicked: the test is heard.
+        sign_in_as_olga(shown)
+        silent.wait_for(state="hidden")
+        shown.get_by_role("button", name="Test the sound").click()
+        heard(shown, 0)
+
+        shown.reload()
+        silent.wait_for()
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            assert shown.title() == "1 SOS · fieldagent console"
+            assert silent.is_visible() and shown.evaluate("heard") == 0
+            red = "getComputedStyle(document.getElementById('silent')).backgroundColor"
+            alarm = "getComputedStyle(document.querySelector('#sos li.open')).backgroundColor"
+            assert shown.evaluate(red) == shown.evaluate(alarm)
+            assert browser.faults(shown) == []
+            browser.keep(shown, "console-silent")
+            # One button, and the SOS that waits is heard again and again.
+            shown.get_by_role("button", name="Turn it on").click()
+            silent.wait_for(state="hidden")
+            first = heard(shown, 0)
+            heard(shown, first)
+            shown.get_by_role("button", name="Acknowledge").click()
+            shown.locator("#sos li.seen").wait_for()
+
+        shown.reload()
+        silent.wait_for()
+        # *Test the sound* turns it on, too.
+        shown.get_by_role("button", name="Test the sound").click()
+        heard(shown, 0)
+        silent.wait_for(state="hidden")

@@ -1,0 +1,353 @@
+"""Who is told of an SOS beside the console: by mail and apprise, and how they answer it."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import subprocess
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+import trustme
+
+from fieldagent.http.message import Request
+from fieldagent.http.routes import router
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.escalation import contacts, telling
+from fieldagent.hub.escalation.answer_page import AnswerPage
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Message
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, field_of
+from tests.hub.relay import mail_relay
+from tests.hub.test_journey import receiver
+from tests.hub.test_sos_desk import HELP
+from tests.processes import (
+    MODULE,
+    PATIENCE,
+    Agent,
+    Hub,
+    administer,
+    administer_from_shell,
+    agent,
+    hub,
+    until,
+)
+
+ADDRESS = "https://hub.example.org"
+BEHIND = {"console-address": ADDRESS, "trusted-proxies": "127.0.0.1/32"}
+"""As behind a proxy that does TLS: the tests come past it."""
+LINK = re.compile(rf"{ADDRESS}(/answer/\S+)")
+HANDED = HandoverResult(HandoverOutcome.HANDED)
+HERE = {"latitude": 46.5, "longitude": 7.25}
+
+
+def settle_in(database: str) -> str:
+    """Ada has a kit, whose token comes back; Olga is a dispatcher."""
+    administer(database, "init", "Alps")
+    for name in ("Ada", "Olga"):
+        administer(database, "user", "add", name)
+    administer(database, "user", "role", "Olga", "dispatcher")
+    return str(administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"])
+
+
+def kit_of(running: Hub, token: str) -> dict[str, str | None]:
+    return {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+
+
+def raise_sos(kit: Agent, database: str) -> None:
+    """Once the hub knows where the kit is."""
+    kit.call("POST", "/api/package", {"location": HERE})
+    until(lambda: changed(database, "SELECT 1 FROM contact WHERE position_at IS NOT NULL"))
+    assert kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+
+
+class Page(NamedTuple):
+    status: int
+    title: str
+    text: str
+    headers: dict[str, str]
+
+
+def ask(running: Hub, method: str, path: str, **form: str) -> Page:
+    """As a browser without scripts."""
+    line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+    body = urlencode(form) if method == "POST" else None
+    headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
+    line.request(method, path, body, headers)
+    answer = line.getresponse()
+    text = answer.read().decode()
+    line.close()
+    title = re.search("<title>(.*)</title>", text)
+    return Page(answer.status, title[1] if title else "", text, dict(answer.getheaders()))
+
+
+def timeline(database: str, id_: int = 1) -> list[tuple[str, str, str]]:
+    """Event, who, detail."""
+    told = administer(database, "sos", "show", str(id_))["timeline"]
+    return [(e["event"], (e["by"] or {}).get("name", ""), e["detail"]) for e in told]
+
+
+def state(database: str) -> str:
+    return str(administer(database, "sos", "show", "1")["state"])
+
+
+def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
+    tmp_path: Path, database: str
+) -> None:
+    """Nobody has the console open: whoever would be told later is told at once."""
+    token = settle_in(database)
+    with mail_relay() as relay, receiver() as pager, receiver() as service:
+        administer(database, "contact", "add", "Bergwacht", "bw@example.org", "--after", "10")
+        apprise = service.url.replace("http:", "json:")
+        # In a process of its own: apprise loads what this Python warns of.
+        administer_from_shell(database, "contact", "add", "Duty", apprise, "--after", "30")
+        administer(database, "webhook", "add", pager.url, "--after", "20", "--untried")
+        settings = {"database": database, "webhook-allow": "127.0.0.0/8", **BEHIND}
+        with (
+            hub(tmp_path, {**settings, **relay.settings}) as running,
+            agent(tmp_path, kit_of(running, token)) as kit,
+        ):
+            raise_sos(kit, database)
+            mail = relay.mail()
+            text = mail.get_content()
+            for said in (
+                "SOS 1 of kit-ada: leg broken",
+                "46.50000 7.25000",
+                "https://www.openstreetmap.org/?mlat=46.50000&mlon=7.25000",
+                "geo:46.50000,7.25000",
+                f"{ADDRESS}/console/sos/1",
+            ):
+                assert said in text
+            assert mail["Subject"] == "SOS 1 of kit-ada"
+            assert (mail["To"], mail["Auto-Submitted"]) == ("bw@example.org", "auto-generated")
+            until(lambda: pager.got and service.got)
+            told = pager.got[0]["payloads"][0]["events"][0]["incident"]
+            assert (told["id"], told["device"]) == (1, "kit-ada")
+            assert told["position"]["geo"] == "geo:46.50000,7.25000"
+            links = [
+                LINK.search(text),
+                LINK.search(told["acknowledge"]),
+                LINK.search(service.got[0]["message"]),
+            ]
+            own, webhooks_, services_ = (each[1] for each in links if each)
+            assert len({own, webhooks_, services_}) == 3
+            ids = {mail["Message-ID"], pager.headers[0]["webhook-id"]}
+            assert len(ids) == 2, "each escalation is a message of its own"
+            figures = urlopen(f"{running.address}/metrics", timeout=PATIENCE).read().decode()
+            assert "fieldagent_hub_sos_unreached 1\n" in figures
+
+            # Mail scanners follow links: that changes nothing.
+            for method in ("GET", "HEAD", "GET"):
+                page = ask(running, method, own)
+                assert page.status == 200
+                assert "form-action 'self'" in page.headers["Content-Security-Policy"]
+                assert page.headers["Referrer-Policy"] == "no-referrer"
+            assert "SOS 1 of kit-ada" in page.title and "Bergwacht" in page.text
+            assert state(database) == "open"
+
+            forged = own[:-1] + ("A" if own[-1] != "A" else "B")
+            other = webhooks_.partition(".")[0] + "." + own.partition(".")[2]
+            for wrong in (forged, other, "/answer/1", "/answer/x.y"):
+                for method in ("GET", "POST"):
+                    page = ask(running, method, wrong, text="mine")
+                    assert (page.status, page.title) == (404, "This link is unknown here")
+            assert state(database) == "open"
+
+            page = ask(running, "POST", own, text="<b>heli</b> is up")
+            assert (page.status, page.title) == (200, "You have SOS 1")
+            until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "seen")
+            last = kit.call("GET", "/api/sos").body["incident"]["steps"][-1]
+            assert (last["by"], last["text"]) == ("Bergwacht", "<b>heli</b> is up")
+            for method in ("GET", "POST"):
+                page = ask(running, method, own)
+                assert (page.status, page.title) == (410, "This link was used")
+                page = ask(running, method, services_)
+                assert (page.status, page.title) == (409, "Answered already")
+                assert "Bergwacht has SOS 1 already" in page.text
+            steps = timeline(database)
+            assert ("seen", "Bergwacht", "<b>heli</b> is up") in steps
+            handed = {detail for event, _, detail in steps if event == "escalated"}
+            assert handed == {
+                "Bergwacht by e-mail: handed over to the mail relay",
+                "Duty by apprise: handed over to the service",
+                "webhook 1",
+            }
+            assert ("nobody reached", "", "2 who would be told later are told now") in steps
+            log = "\n".join(running.output())
+            assert "path=/answer/…" in log
+            assert not any(link in log for link in (own, webhooks_, services_))
+            shown = administer(database, "sos", "show", "1")["seen"]["by"]
+            assert shown == {"id": None, "name": "Bergwacht"}
+
+
+def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with mail_relay() as relay:
+        relay.answers = ["451 not now"]
+        administer(database, "contact", "add", "Bergwacht", "bw@example.org")
+        settings = {"database": database, **BEHIND, **relay.settings}
+        with (
+            hub(tmp_path, settings) as running,
+            agent(tmp_path, kit_of(running, token)) as kit,
+        ):
+            raise_sos(kit, database)
+            relay.mail()
+            until(lambda: "told" in {event for event, _, _ in timeline(database)})
+            events = [(event, detail) for event, _, detail in timeline(database)]
+            events = [each for each in events if each[0] != "item"]
+            assert events[0] == ("raised", "")
+            assert events[1][0] == "not told"
+            assert "the mail relay 127.0.0.1 answered 451 not now; tried again" in events[1][1]
+            assert events[2:] == [("told", "Bergwacht by e-mail: handed over to the mail relay")]
+            (listed,) = administer(database, "contact", "list")
+            assert listed["failingSince"] is None
+
+
+def test_an_answer_ends_what_others_would_be_told(tmp_path: Path) -> None:
+    """Somebody is told at once, and so is reached: the others' wait stands."""
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with mail_relay() as relay:
+        administer(database, "contact", "add", "First", "one@example.org")
+        administer(database, "contact", "add", "Second", "two@example.org", "--after", "10")
+        settings = {"database": database, **BEHIND, **relay.settings}
+        with (
+            hub(tmp_path, settings) as running,
+            agent(tmp_path, kit_of(running, token)) as kit,
+        ):
+            raise_sos(kit, database)
+            link = LINK.search(relay.mail().get_content())
+            assert link and ask(running, "POST", link[1]).status == 200
+        assert waiting(database) == [("handed over",), ("not needed",)]
+        assert [mail["To"] for mail in relay.taken] == ["one@example.org"]
+        assert "nobody reached" not in {event for event, _, _ in timeline(database)}
+
+
+def waiting(database: str) -> Any:
+    return changed(database, "SELECT state FROM alarm_message ORDER BY id")
+
+
+def changed(database: str, sql: str) -> Any:
+    store = open_store(database)
+
+    def run(db: Db) -> Any:
+        return db.execute(sql)
+
+    try:
+        return store.once(run)
+    finally:
+        store.close()
+
+
+def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with mail_relay() as relay:
+        administer(database, "contact", "add", "Bergwacht", "bw@example.org")
+        settings = {"database": database, **BEHIND, **relay.settings}
+        with (
+            hub(tmp_path, settings) as running,
+            agent(tmp_path, kit_of(running, token)) as kit,
+        ):
+            raise_sos(kit, database)
+            found = LINK.search(relay.mail().get_content())
+            assert found
+            changed(database, "UPDATE alarm_link SET expires = 5")
+            for method in ("GET", "POST"):
+                page = ask(running, method, found[1])
+                assert (page.status, page.title) == (410, "This link has expired")
+            assert state(database) == "open"
+
+
+async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Store) -> None:
+    async with field_of(store) as alps:
+        await store.commit(
+            lambda db: contacts.add(db, 1, "Bergwacht", "bw@example.org", after=0, now=START)
+        )
+        judge = router(AnswerPage(store, clock=alps.clock).routes())
+
+        async def path() -> str:
+            (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+            await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
+            return told.notice.link.removeprefix(ADDRESS)
+
+        async def post(to: str) -> int:
+            request = Request("POST", to, (), {})
+            return (await (await judge(request)).handler(request)).status
+
+        await alps.sends(1, HELP)
+        first = await path()
+        found = await store.read(lambda db: sos.named(db, 1, 1))
+        assert found is not None
+        await store.commit(lambda db: sos_desk.close(db, found, 2, "a drill", START + 60))
+        alps.now += 600
+        await alps.sends(1, Entry(8, Message("no drill"), int(START) + 600, sos=True, back=1))
+        assert await post(first) == 410
+        assert (await store.read(lambda db: sos.named(db, 1, 1)) or found).state == "open"
+        assert await post(await path()) == 200
+
+
+def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    (tmp_path / "password").write_text("of the relay\n")
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    id_ = str(administer(database, "contact", "add", "Bergwacht", "bw@example.org")["id"])
+    with mail_relay(tls) as relay:
+        more = {
+            "database": database,
+            "smtp-tls": "starttls",
+            "smtp-user": "hub",
+            "smtp-password-file": str(tmp_path / "password"),
+        }
+        lines = {**relay.settings, **more}
+        config = tmp_path / "hub.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        told = tries(config, id_)
+        assert told[0] != 0 and "certificate" in told[1].lower(), "a stranger's certificate"
+        assert not relay.logins
+        told = tries(config, id_, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
+        assert told == (0, "Bergwacht: the test message was handed over\n")
+        assert relay.logins == [("hub", "of the relay")]
+        assert "This is a test" in relay.mail().get_content()
+
+
+def tries(config: Path, id_: str, **environment: str) -> tuple[int, str]:
+    """How `fieldagent hub contact test` ends, and what it says."""
+    done = subprocess.run(
+        [*MODULE, "hub", "contact", "test", id_, "--config", str(config)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("nobody", "neither an e-mail address nor a URL"),
+        ("a b@example.org", "neither an e-mail address nor a URL"),
+        ("bw@example.org\nBcc: x@example.org", "neither an e-mail address nor a URL"),
+        ("nosuch://x", "apprise knows no such address"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(tmp_path: Path, address: str, why: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with pytest.raises(AssertionError, match=why):
+        administer_from_shell(database, "contact", "add", "Bergwacht", address)

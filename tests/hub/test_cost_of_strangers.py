@@ -1,0 +1,275 @@
+"""What one stranger can make a hub spend, whatever they ask for and however often: the sum."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from http.client import HTTPSConnection
+from itertools import count, cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+
+from fieldagent.http.pace import KNOWN_CALLER
+from fieldagent.http.routes import Route
+from fieldagent.hub.hub import Hub as HubProgram
+from fieldagent.hub.operator import rockblock
+from fieldagent.hub.service import listening
+from fieldagent.hub.settings import parse
+from fieldagent.hub.store.opening import open_store
+from tests.flood import Measured, flooded, measure, settled
+from tests.hub.test_tls import Site
+from tests.postgres import new_database
+from tests.processes import PATIENCE, Hub, administer, free_port, hub
+
+CORES = 0.1
+"""That one stranger may cost in the long run."""
+SHORT, LONG = 1.5, 30.0
+"""Seconds."""
+
+
+ADDRESS = "https://hub.example.org"
+
+
+def all_routes() -> list[Route]:
+    lines = "rockblock-username=x\nrockblock-password=x\ntrusted-proxies=127.0.0.1\n"
+    settings = parse(f"{lines}console-address={ADDRESS}", Path("hub.properties"))
+    with TemporaryDirectory() as folder, closing(open_store(f"{folder}/hub.sqlite3")) as store:
+        program = HubProgram(settings, store)
+        lent, own = program.lent("HTTP"), settings.operator_own
+        brought = [route for kind in program.kinds.values() for route in kind.routes(own, lent)]
+        return [*program.routes, *program.health.routes(), *brought]
+
+
+NAMES = {"/console/file/{name}": "leaflet.js"}
+"""The dearest that a name in a path may be."""
+HEAD = "Host: hub\r\nSec-Fetch-Site: same-origin\r\nAccept-Encoding: gzip\r\n"
+ROCKBLOCK = b"imei=300234010753370&momsn=1&data=00&JWT=" + b"eyJhbGciOiJSUzI1NiJ9.e30." + b"A" * 342
+BODIES = {
+    "/console/session": b'{"username": "ada", "password": "%s"}' % (b"x" * 4_000),
+    rockblock.PATH: ROCKBLOCK,
+}
+
+
+def requests_of(route: Route) -> Iterator[bytes]:
+    """The dearest requests that a stranger can make of it."""
+    path = route.pattern
+    if "{" in path:
+        path = f"{path.partition('{')[0]}{NAMES.get(path, 'x')}{path.rpartition('}')[2]}"
+    if route.method == "GET":
+        yield f"HEAD {path} HTTP/1.1\r\n{HEAD}\r\n".encode()
+        plain = HEAD.replace("Accept-Encoding: gzip\r\n", "")
+        upgrade = (
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer link_x\r\n"
+        )
+        yield f"GET {path} HTTP/1.1\r\n{plain}{upgrade if path == '/link' else ''}\r\n".encode()
+        return
+    body = BODIES.get(path, b'{"x": "%s"}' % (b"x" * 4_000))[: route.body or 4_096]
+    kind = "application/x-www-form-urlencoded" if route.forms else "application/json"
+    lines = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    yield f"{route.method} {path} HTTP/1.1\r\n{HEAD}{lines}\r\n".encode() + body
+
+
+class Case(NamedTuple):
+    name: str
+    request: bytes
+
+
+def cases() -> Iterator[Case]:
+    routes = all_routes()
+    judged = next(each for each in routes if each.judge is not None and each.method == "GET")
+    for route in [*(each for each in routes if each.judge is None), judged]:
+        for request in requests_of(route):
+            method = request.partition(b" ")[0].decode()
+            yield Case(f"{method} {route.pattern}", request)
+    wrong = f"{HEAD}x-api-key: key_x\r\nAuthorization: Bearer token_x\r\n"
+    yield Case("wrong key", f"GET /api/items HTTP/1.1\r\n{wrong}\r\n".encode())
+    yield Case("nothing there", f"GET /nothing HTTP/1.1\r\n{HEAD}\r\n".encode())
+    yield Case("no HTTP", b"\r\n\r\n\r\n")
+
+
+CASES = [*cases()]
+
+
+def test_every_route_that_answers_strangers_is_among_them() -> None:
+    paths = {case.name.partition(" ")[2] for case in CASES}
+    assert paths >= {"/console/passkeys/sign-in", "/console/passkeys/session"}
+    assert paths >= {"/healthz", "/metrics", "/console/session", "/link", rockblock.PATH}
+    assert paths >= {route.pattern for route in all_routes() if route.judge is None}
+    assert all(len(case.request) < 5_000 for case in CASES)
+
+
+_others = cycle(f"127.1.0.{number}" for number in range(1, 21))
+
+
+class Served(NamedTuple):
+    site: Site
+    hub: Hub
+    directip: int
+
+    def ask(self) -> None:
+        """As balancers and browsers do, from other addresses: one alone that came as often would
+        wait for itself."""
+        for path in ("/healthz", "/console"):
+            line = HTTPSConnection(
+                "127.0.0.1",
+                self.hub.port,
+                timeout=PATIENCE,
+                context=self.site.client_tls,
+                source_address=(next(_others), 0),
+            )
+            with closing(line):
+                line.request("GET", path)
+                assert line.getresponse().status == 200
+
+    def measure(self, seconds: float) -> Measured:
+        return measure(self.hub.process.pid, seconds, self.ask)
+
+    def settled(self, control: Measured, strangers: int = 1) -> Measured:
+        bound = control.cores + strangers * CORES
+        return settled(self.hub.process.pid, self.ask, bound, SHORT)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    site = Site(tmp_path_factory.mktemp("site"))
+    port = free_port()
+    settings = {
+        **site.settings,
+        "rockblock-username": "x",
+        "rockblock-password": "x",
+        "console-address": ADDRESS,
+        "directip-listen": f"127.0.0.1:{port}",
+        "directip-allow": "127.0.0.1",
+    }
+    with hub(site.home, settings) as running:
+        yield Served(site, running, port)
+
+
+@pytest.fixture(scope="module")
+def control(served: Served) -> Measured:
+    return served.measure(2.0)
+
+
+_strangers = (f"127.0.{number // 200}.{number % 200 + 2}" for number in count(200))
+"""Addresses of which nobody has come before."""
+
+
+def expect_little(found: Measured, control: Measured, strangers: int = 1) -> None:
+    assert found.cores - control.cores < strangers * CORES, found
+    assert found.soon, found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_two_strangers_ask_for_costs_two_tenths_of_a_core(
+    served: Served, control: Measured, case: Case
+) -> None:
+    """One pipelines, the other comes anew each time."""
+    flooding = partial(flooded, served.hub.port, case.request, secure=True)
+    with (
+        flooding(source=next(_strangers), pipelined=True),
+        flooding(source=next(_strangers), pipelined=False),
+    ):
+        expect_little(served.settled(control, 2), control, 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pipelined", [True, False], ids=["pipelined", "one by one"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_one_asks_for_costs_a_tenth_of_a_core(
+    served: Served, control: Measured, case: Case, pipelined: bool
+) -> None:
+    source, port = next(_strangers), served.hub.port
+    with flooded(port, case.request, source=source, secure=True, pipelined=pipelined):
+        # In the first second there is what may be spent at once.
+        served.measure(1.0)
+        expect_little(served.measure(LONG), control)
+
+
+def test_so_do_strangers_at_the_operator_s_door(served: Served, control: Measured) -> None:
+    how = partial(flooded, source="127.0.0.2", secure=False, pipelined=False)
+    with how(served.directip, b"\x01\x00\x00"):
+        expect_little(served.settled(control), control)
+
+
+@pytest.mark.long
+def test_what_a_right_key_asks_of_postgresql_costs_its_share(tmp_path: Path, postgres: str) -> None:
+    """The database's threads too; another key is answered meanwhile."""
+    database = new_database(postgres)
+    token = administer(database, "init", "Alps")["token"]
+    fast = ("--read", "--per-minute", "600000", "--burst", "100000")
+    heads = [
+        f"{HEAD}Authorization: Bearer {token}\r\n"
+        f"x-api-key: {administer(database, 'key', 'add', name, *fast)['apiKey']}\r\n\r\n"
+        for name in ("greedy", "honest")
+    ]
+    greedy, honest = (f"GET /api/items HTTP/1.1\r\n{each}".encode() for each in heads)
+    with hub(tmp_path, {"database": database}) as running:
+
+        def ask() -> None:
+            with socket.create_connection(("127.0.0.1", running.port), PATIENCE) as line:
+                line.sendall(honest)
+                assert line.recv(100).startswith(b"HTTP/1.1 200")
+
+        control = measure(running.process.pid, 2.0, ask)
+        how = partial(flooded, source="127.0.0.2", secure=False, pipelined=True)
+        with how(running.port, greedy), how(running.port, greedy):
+            # Most of what may be spent at once is spent before.
+            measure(running.process.pid, 2 * KNOWN_CALLER.burst, ask)
+            found = measure(running.process.pid, LONG, ask)
+    # As much again goes where no step is charged: to the loop's own, and to the kernel.
+    assert found.cores - control.cores < 2 * KNOWN_CALLER.core, found
+    assert found.soon, found
+
+
+def test_who_has_signed_in_from_the_same_address_has_a_share_of_their_own(served: Served) -> None:
+    """Their browser keeps its connection; a push does so by its key."""
+    first, source = served.site.first, next(_strangers)
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    line = HTTPSConnection(
+        "127.0.0.1",
+        served.hub.port,
+        timeout=PATIENCE,
+        context=served.site.client_tls,
+        source_address=(source, 0),
+    )
+
+    def push_state() -> None:
+        line.request("GET", "/api/push/1", headers=proof)
+        answer = line.getresponse()
+        assert (answer.read() != b"", answer.status) == (True, 404)
+
+    push_state()
+    request = CASES[0].request
+    with flooded(served.hub.port, request, source=source, secure=True, pipelined=True):
+        served.measure(SHORT)
+        found = settled(served.hub.process.pid, push_state, math.inf, SHORT)
+    assert found.soon, found
+    line.close()
+
+
+def test_probes_are_those_that_tell_how_the_hub_is() -> None:
+    patterns = {each.pattern for each in all_routes()}
+    assert patterns >= set(listening.PROBES)
+
+
+def test_a_file_is_compressed_once_and_known_again(served: Served) -> None:
+    def get(tag: str) -> tuple[int, bytes, str]:
+        line = HTTPSConnection(
+            "127.0.0.1", served.hub.port, timeout=PATIENCE, context=served.site.client_tls
+        )
+        with closing(line):
+            headers = {"Accept-Encoding": "gzip", "If-None-Match": tag}
+            line.request("GET", "/console/file/leaflet.js", headers=headers)
+            answer = line.getresponse()
+            return answer.status, answer.read(), answer.headers["ETag"]
+
+    status, body, tag = get('"none"')
+    assert (status, body[:2]) == (200, b"\x1f\x8b")
+    assert get(tag) == (304, b"", tag)

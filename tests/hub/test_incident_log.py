@@ -1,0 +1,101 @@
+"""What the hub's log says of an incident, step by step."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import trio
+
+from fieldagent.hub.records import sos
+from fieldagent.hub.service import incident_log
+from fieldagent.hub.store.contract import Db, Store
+from tests.hub.field import field_of
+from tests.hub.test_console import settle_in
+from tests.hub.test_contacts import kit_of
+from tests.hub.test_journey import receiver
+from tests.processes import PATIENCE, administer, agent, hub, until, until_async
+
+STEPS = {
+    "raised": r"WARNING +SOS 1 of kit-ada: raised",
+    "nobody reached": r"WARNING +SOS 1 of kit-ada: nobody reached",
+    "escalated": r"WARNING +SOS 1 of kit-ada: escalated: webhook 1",
+    "seen": r"WARNING +SOS 1 of kit-ada: seen by Olga: heli is up",
+    "answered": r"WARNING +SOS 1 of kit-ada: answered by Olga: where are you",
+    "note": r"WARNING +SOS 1 of kit-ada: note by Olga: two are with her",
+    "called off": r"WARNING +SOS 1 of kit-ada: called off by Ada",
+    "closed": r"WARNING +SOS 1 of kit-ada: closed by Olga: in hospital",
+}
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Of a hub at which one incident went from its beginning to its end."""
+    home: Path = tmp_path_factory.mktemp("home")
+    database = str(home / "hub.sqlite3")
+    token = settle_in(database)
+    with receiver() as pager:
+        administer(database, "webhook", "add", pager.url, "--after", "10", "--untried")
+        settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+        with hub(home, settings) as running, agent(home, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            until(lambda: pager.got)
+            for words in (
+                ("acknowledge", "1", "heli is up"),
+                ("answer", "1", "where are you"),
+                ("note", "1", "two are with her"),
+            ):
+                administer(database, "sos", *words, "--by", "Olga")
+            kit.call("DELETE", "/api/sos")
+            until(lambda: administer(database, "sos", "show", "1")["calledOff"])
+            administer(database, "sos", "close", "1", "in hospital", "--by", "Olga")
+            running.expect("closed by Olga")
+            yield running.output()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_has_a_line_of_its_own(lines: list[str], step: str) -> None:
+    (line,) = [each for each in lines if re.search(STEPS[step], each)]
+    assert line
+
+
+async def test_a_step_that_another_hub_commits_late_is_not_skipped(
+    store: Store, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two hubs on one PostgreSQL give out numbers in one order, and commit in another."""
+    if not database.startswith("postgresql:"):
+        pytest.skip("a file is of one hub")
+    caplog.set_level(logging.WARNING)
+
+    def raised(db: Db) -> int:
+        return sos.raise_of(db, 1, 1, None, time.time(), number=7)
+
+    insert = "INSERT INTO sos_event (sos, at, event, detail) VALUES (%s, %s, %s, %s) RETURNING id"
+
+    def logged() -> list[str]:
+        return [record.message.partition(": ")[2] for record in caplog.records]
+
+    async with field_of(store), trio.open_nursery() as nursery:
+        id_ = await store.commit(raised)
+        other: psycopg.Connection[tuple[int]] = psycopg.connect(database)
+        early = other.execute(insert, (id_, time.time(), "note", "of before")).fetchone()
+        nursery.start_soon(lambda: incident_log.run(store, clock=time.time))
+        # Once it has begun, each has its line.
+        with trio.fail_after(PATIENCE):
+            while not logged():
+                await store.commit(
+                    lambda db: sos.note_event(db, id_, "note", time.time(), detail="later")
+                )
+                await trio.sleep(0.1)
+        assert early is not None and "note: of before" not in logged()
+        other.commit()
+        await store.commit(lambda db: db.announce(sos.EVENTS))
+        await until_async(lambda: "note: of before" in logged())
+        assert logged().count("note: of before") == 1
+        other.close()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,283 @@
+"""Every way in which an operator takes no MT message: it is kept and tried again, and whoever looks
+is told why."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub.access import directory, imeis
+from fieldagent.hub.access.caller import DISPATCHER, Caller
+from fieldagent.hub.api import reading, standing
+from fieldagent.hub.field import calling_in
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.operator.directip import DIRECTIP
+from fieldagent.hub.operator.failures import (
+    HOURLY,
+    Failure,
+    Scope,
+    no_answer,
+    not_set_up,
+    unknown,
+    unreachable,
+)
+from fieldagent.hub.operator.rockblock import ROCKBLOCK
+from fieldagent.hub.records import operator_trouble, sos
+from fieldagent.hub.records.sos import Sos
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.webhook import webhook_directory
+from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.package.package import Message
+from fieldagent.wire.directip import Confirmation, read_mobile_terminated, write
+from fieldagent.wire.outcome import Outcome
+from tests.hub.claiming import claim
+from tests.hub.field import GRACE, Field, collect, field_of, said
+from tests.hub.test_journey import IMEI, folder, message_to, receiver
+from tests.processes import PATIENCE, Hub, administer, free_port, hub, until
+
+FAILURES = [
+    *DIRECTIP.values(),
+    *ROCKBLOCK.values(),
+    unknown("-4711"),
+    unreachable("127.0.0.1:1: connection refused"),
+    no_answer("no answer within 30 s"),
+    not_set_up("directip"),
+]
+ALL = Caller(1, "", 1, frozenset(), 2, "User", "Ben", DISPATCHER, may_push=False)
+
+
+async def told(alps: Field, place: int = 1) -> tuple[str, str]:
+    """State and reason of a delivery to Ben, the first or second, as who pushed it is told."""
+    items = await alps.rows("SELECT item FROM delivery WHERE device = 2 ORDER BY sequence")
+    (item,) = items[place - 1]
+    (found,) = await alps.store.read(lambda db: standing.device_standings(db, item))
+    listed = await alps.store.read(partial(_deliveries, before=reading.END))
+    assert listed[-place]["reason"] == found["reason"]
+    return found["state"], found["reason"]
+
+
+def _deliveries(db: Any, before: int) -> list[dict[str, Any]]:
+    return reading.deliveries(db, ALL, 2, None, before, 9)[0]
+
+
+async def shown_for_device(alps: Field) -> str | None:
+    rows = await alps.store.read(lambda db: directory.devices(db, 1, alps.now))
+    listed, _ = await alps.store.read(lambda db: reading.devices(db, ALL, 99, 9, alps.now))
+    (row,) = [each["satelliteTrouble"] for each in rows if each["id"] == 2]
+    assert [each["satelliteTrouble"] for each in listed if each["id"] == 2] == [row]
+    assert row is None or isinstance(row, str)
+    return row
+
+
+async def alarms(alps: Field) -> list[Sos]:
+    find = partial(sos.listing, workspace=1, state=None, before=99, limit=9)
+    return [*await alps.store.read(find)]
+
+
+async def fails(alps: Field, failure: Failure, outcome: Outcome = Outcome.NOT_SENT) -> None:
+    alps.sky.verdicts = [Verdict(outcome, failure)]
+    await alps.satellite()
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: f"{failure.code}")
+async def test_it_is_kept_tried_again_and_told(store: Store, failure: Failure) -> None:
+    async with field_of(store) as alps:
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await fails(alps, failure)
+        bytes_ = alps.sky.calls[0]
+        assert await told(alps) == ("waiting", failure.text)
+        assert await shown_for_device(alps) == failure.text
+        labels = ("directip", failure.scope.value, failure.code)
+        assert +await store.read(operator_trouble.figures) == {labels: 1}
+        for times in range(1, 40):
+            alps.now += max(failure.again, calling_in.BACKOFF[-1] * 1.3)
+            await fails(alps, failure)
+            assert alps.sky.calls == [bytes_] * (times + 1)
+        assert await told(alps) == ("waiting", failure.text)
+        alarm = [(each.kind, each.device) for each in await alarms(alps)]
+        assert alarm == ([("operator", 2)] if failure.scope is Scope.ACCOUNT else [])
+        assert await store.commit(partial(operator_trouble.call_again, device=2)) == 1
+        await alps.satellite()
+        assert alps.sky.taken == [("300000000000002", bytes_)]
+        assert await told(alps) == ("on its way", "")
+        assert await shown_for_device(alps) is None
+        assert not +await store.read(operator_trouble.figures)
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: f"{failure.code}")
+async def test_what_waits_behind_it_goes_by_or_is_told_the_same(
+    store: Store, failure: Failure
+) -> None:
+    async with field_of(store) as alps:
+        await alps.push(Message("first"), target=2)
+        alps.now += GRACE
+        await fails(alps, failure)
+        await alps.push(Message("second"), target=2)
+        alps.now += GRACE
+        alps.sky.verdicts = []
+        if failure.again:
+            await alps.satellite()
+            goes_by = failure.scope is Scope.MESSAGE
+            assert len(alps.sky.taken) == int(goes_by)
+            expected = ("on its way", "") if goes_by else ("waiting", failure.text)
+            assert await told(alps, 2) == expected
+            assert await told(alps) == ("waiting", failure.text)
+        assert sorted(text for _, text in said(await collect(alps.mailbox(2)))) == [
+            "first",
+            "second",
+        ]
+
+
+@pytest.mark.parametrize(
+    "failure", [each for each in FAILURES if each.scope is not Scope.GATEWAY], ids=lambda f: f.code
+)
+def test_what_people_can_correct_is_tried_within_the_hour(failure: Failure) -> None:
+    assert 0 < failure.again <= HOURLY
+    assert failure.text
+
+
+async def test_an_account_raises_one_alarm_until_it_works(store: Store) -> None:
+    async with field_of(store) as alps:
+        hook = Webhook(0, "https://desk.example/")
+        await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=alps.now))
+        await alps.push(Message("to Ben"), target=2)
+        await alps.push(Message("to Cleo"), target=3)
+        alps.now += GRACE
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, ROCKBLOCK[13])] * 2
+        await alps.satellite()
+        (alarm,) = await alarms(alps)
+        (post,) = await store.commit(lambda db: claim(db, alps.now))
+        (event,) = json.loads(post.delivery.body)["payloads"][0]["events"]
+        assert (event["sos"], event["operator"], "overdue" in event) == (True, True, False)
+        assert "no credits left" in event["content"] and "kit " in event["content"]
+        alps.now += HOURLY * 2
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, unreachable("away"))] * 2
+        await alps.satellite()
+        alps.now += HOURLY * 2
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, ROCKBLOCK[13])]
+        await alps.satellite()
+        assert len(alps.sky.taken) == 1
+        events = await alps.rows("SELECT event FROM sos_event WHERE sos = ? ORDER BY id", alarm.id)
+        assert events == [("raised",), ("nobody reached",), ("heard",)]
+        alps.now += HOURLY * 2
+        await fails(alps, ROCKBLOCK[10])
+        assert len(await alarms(alps)) == 2
+
+
+async def test_another_imei_and_another_start_are_reasons_to_try(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await fails(alps, DIRECTIP[-2])
+        await alps.satellite()
+        assert len(alps.sky.calls) == 1
+        imei = "300000000000055"
+        await store.commit(lambda db: imeis.set_imei(db, 2, imei, now=alps.now))
+        await fails(alps, DIRECTIP[-10])
+        assert len(alps.sky.calls) == 2
+        await store.commit(operator_trouble.call_again_after_start)
+        await alps.satellite()
+        assert [each for each, _ in alps.sky.taken] == [imei]
+
+
+class Gateway:
+    """It answers every MT message with one status."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.calls = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except OSError:
+                return
+            with line:
+                head = line.recv(3, socket.MSG_WAITALL)
+                body = line.recv(int.from_bytes(head[1:], "big"), socket.MSG_WAITALL)
+                asked = read_mobile_terminated(body)
+                answer = Confirmation(asked.client_id, asked.imei, 0, self.status)
+                line.sendall(write(answer))
+                self.calls += 1
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@contextmanager
+def gateway() -> Iterator[Gateway]:
+    running = Gateway()
+    yield running
+    running.close()
+
+
+def get(running: Hub, path: str, proof: dict[str, str]) -> str:
+    line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+    line.request("GET", path, headers=proof)
+    text = line.getresponse().read().decode()
+    line.close()
+    return text
+
+
+def test_who_pushed_it_and_who_looks_after_the_hub_are_told(tmp_path: Path) -> None:
+    """Real processes: refused for its address, then corrected and called again by hand."""
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    administer(database, "user", "add", "Ada")
+    administer(database, "device", "add", "kit", "--user", "Ada", "--imei", IMEI)
+    with gateway() as operator, receiver() as hooked:
+        operator.status = -10
+        settings = {
+            "database": database,
+            "directip-listen": f"127.0.0.1:{free_port()}",
+            "directip-gateway": f"127.0.0.1:{operator.port}",
+            "satellite-grace": "0",
+            "webhook-allow": "127.0.0.0/8",
+        }
+        with hub(folder(tmp_path / "hub"), settings) as running:
+            administer(database, "webhook", "add", hooked.url, "--untried")
+            line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
+            body = json.dumps(message_to(2, first, "hello"))
+            line.request(
+                "POST", "/api/package", body, {**proof, "Content-Type": "application/json"}
+            )
+            answer = line.getresponse()
+            place = answer.getheader("Location") or ""
+            assert (answer.status, answer.read()) == (200, b"")
+            line.close()
+
+            def standing_now() -> tuple[str, str]:
+                (found,) = json.loads(get(running, place, proof))["devices"]
+                return found["state"], found["reason"]
+
+            until(lambda: standing_now() == ("waiting", DIRECTIP[-10].text))
+            (row,) = administer(database, "device", "list")
+            assert row["satelliteTrouble"] == DIRECTIP[-10].text
+            labels = 'operator="directip",scope="account",code="-10"'
+            sample = f"fieldagent_hub_satellite_messages_failing{{{labels}}} 1\n"
+            assert sample in get(running, "/metrics", {})
+            until(lambda: hooked.got)
+            (event,) = hooked.got[0]["payloads"][0]["events"]
+            assert event["operator"] is True and DIRECTIP[-10].text in event["content"]
+            (alarm,) = administer(database, "sos", "list")
+            assert (alarm["kind"], alarm["state"]) == ("operator", "open")
+            operator.status, before = 0, operator.calls
+            assert administer(database, "device", "retry", "kit") == {"id": 1, "messages": 1}
+            until(lambda: standing_now() == ("on its way", ""))
+            assert operator.calls == before + 1
+            assert sample.replace("} 1", "} 0") in get(running, "/metrics", {})

@@ -1,0 +1,241 @@
+"""Web push: what leaves the hub, judged by a push service of the tests' own and others' libraries,
+and what Chromium's service worker makes of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from tests import browser
+from tests.hub.push_service import PushService, push_service, vapid_claims
+from tests.hub.test_console import call, console, settle_in, sign_in, sign_in_as_olga
+from tests.hub.test_contacts import changed, kit_of, timeline
+from tests.processes import Hub, administer, agent, hub, until
+
+pytest.importorskip("cryptography", reason="needs extra `push`")
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from fieldagent.hub.escalation.web_push import Subscription, encrypt
+
+
+def test_it_is_encrypted_as_the_example_of_its_rfc() -> None:
+    """RFC 8291, 5 and appendix A."""
+    once = "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"
+    number = int.from_bytes(base64.urlsafe_b64decode(once + "="))
+    subscription = Subscription(
+        "https://push.example.net/push/JzLQ3raZJfFBR0aqvOMsLrt54w4rJUsV",
+        "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+        "BTBZMqHH6r4Tts7J_aSIgg",
+    )
+    sealed = encrypt(
+        b"When I grow up, I want to be a watermelon",
+        subscription,
+        salt=base64.urlsafe_b64decode("DGv6ra1nlYgDCS1FRnbzlw=="),
+        once=ec.derive_private_key(number, ec.SECP256R1()),
+    )
+    assert base64.urlsafe_b64encode(sealed).rstrip(b"=").decode() == (
+        "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27ml"
+        "mlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPT"
+        "pK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
+    )
+
+
+@contextmanager
+def served(home: Path, database: str, **settings: str) -> Iterator[tuple[Hub, PushService]]:
+    """A hub, and a push service with a certificate that it trusts."""
+    authority = trustme.CA()
+    (home / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    more = {"database": database, "webhook-allow": "127.0.0.0/8", **settings}
+    with (
+        push_service(tls) as service,
+        hub(home, more, SSL_CERT_FILE=str(home / "ca.pem")) as running,
+    ):
+        yield running, service
+
+
+def olga(running: Hub) -> dict[str, str]:
+    _, headers, _ = sign_in(running, "olga@example.org")
+    return {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
+
+
+def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, database: str) -> None:
+    token = settle_in(database)
+    with served(tmp_path, database) as (running, service):
+        mine = olga(running)
+        key = json.loads(call(running, "GET", "/console/push", **mine)[2])["key"]
+        phone, laptop = service.browser("phone"), service.browser("laptop")
+        for each in (phone, laptop, phone):
+            assert call(running, "POST", "/console/push", each.subscription, **mine)[0] == 201
+        assert len(administer(database, "contact", "list")) == 2
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            service.answers = [503]
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            service.pushed(3)
+            told = {
+                pushed.path: (phone if "phone" in pushed.path else laptop).read(pushed)
+                for pushed in service.got
+            }
+            expected = {
+                "title": "SOS 1 of kit-ada",
+                "body": "leg broken",
+                "sos": 1,
+                "device": "kit-ada",
+            }
+            assert list(told.values()) == [expected, expected]
+            for pushed in service.got:
+                claims, by = vapid_claims(pushed)
+                assert by == key
+                assert claims["aud"] == service.address
+                assert time.time() < claims["exp"] <= time.time() + 86_400
+                assert claims["sub"].startswith("mailto:")
+                assert (pushed.headers["Urgency"], pushed.headers["TTL"]) == ("high", "3600")
+            # The closed page is reached: nobody else is called before their time.
+            until(lambda: sum(event == "told" for event, _, _ in timeline(database)) == 2)
+            events = {event for event, _, _ in timeline(database)}
+            assert "nobody reached" not in events and "not told" in events
+            administer(database, "sos", "close", "1", "a drill", "--by", "Olga")
+            until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
+            # One browser has unsubscribed at its service; the hub forgets it.
+            service.answers = [410, 404]
+            kit.call("POST", "/api/sos", {"text": "again"})
+            until(lambda: administer(database, "contact", "list") == [])
+            gone = [detail for event, _, detail in timeline(database, 2) if event == "not told"]
+            assert gone == 2 * [
+                "Olga's browser by web push: the browser takes no more push messages"
+            ]
+
+
+def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with served(tmp_path, database) as (running, service):
+        mine, one = olga(running), service.browser("phone").subscription
+        plain = {**one, "endpoint": one["endpoint"].replace("https:", "http:")}
+        for wrong in (
+            plain,
+            {**one, "p256dh": one["auth"]},
+            {**one, "auth": "AAAA"},
+            {"endpoint": one["endpoint"]},
+            {**one, "more": "x"},
+        ):
+            assert call(running, "POST", "/console/push", wrong, **mine)[0] == 422, wrong
+        elsewhere = {**mine, "Origin": "https://evil.example"}
+        assert call(running, "POST", "/console/push", one, **elsewhere)[0] == 403
+        _, headers, _ = sign_in(running, "mia@example.org")
+        mia = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
+        assert call(running, "POST", "/console/push", one, **mia)[0] == 403, "no dispatcher"
+        assert call(running, "POST", "/console/push", one, **mine)[0] == 201
+        end = {"endpoint": one["endpoint"]}
+        assert call(running, "DELETE", "/console/push", end, **mine)[0] == 204
+        assert administer(database, "contact", "list") == []
+
+
+def test_an_escalation_rings_again_and_who_is_no_dispatcher_any_more_hears_nothing(
+    tmp_path: Path,
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    administer(database, "user", "role", "Mia", "dispatcher")
+    with served(tmp_path, database) as (running, service):
+        phone, other = service.browser("olga"), service.browser("mia")
+        assert call(running, "POST", "/console/push", phone.subscription, **olga(running))[0] == 201
+        _, headers, _ = sign_in(running, "mia@example.org")
+        mia = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
+        assert call(running, "POST", "/console/push", other.subscription, **mia)[0] == 201
+        administer(database, "user", "role", "Mia", "member")
+        administer(database, "webhook", "add", service.address, "--after", "1", "--untried")
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            service.pushed(1)
+            # The minute is over.
+            changed(database, "UPDATE webhook_delivery SET not_before = 0")
+            administer(database, "sos", "note", "1", "waited", "--by", "Olga")
+            service.pushed(3)
+        paths = sorted(pushed.path for pushed in service.got)
+        assert paths == ["/", "/push/olga", "/push/olga"]
+
+
+SUBSCRIBED = """
+const given = %s;
+let made = null;
+const one = { endpoint: given.endpoint, toJSON: () => ({ endpoint: given.endpoint,
+  keys: { p256dh: given.p256dh, auth: given.auth } }),
+  unsubscribe: async () => { made = null; return true; } };
+PushManager.prototype.getSubscription = async () => made;
+PushManager.prototype.subscribe = async options => { window.asked = options; return made = one; };
+"""
+"""Stands for the browser's maker, whose service Chromium cannot reach here."""
+
+
+def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        browser.browser() as opened,
+        served(tmp_path, database) as (running, service),
+        console(opened, running, "390-light") as shown,
+    ):
+        phone = service.browser("phone")
+        shown.add_init_script(SUBSCRIBED % json.dumps(phone.subscription))
+        shown.reload()
+        sign_in_as_olga(shown)
+        shown.get_by_role("button", name="Ring this phone or computer").click()
+        shown.get_by_role("button", name="Stop ringing when the page is closed").wait_for()
+        asked = shown.evaluate("[asked.userVisibleOnly, asked.applicationServerKey.length]")
+        assert asked == [True, 87]
+        worker = shown.context.service_workers[0]
+        session, registration = watched(shown)
+        shown.goto("about:blank")
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "<b>leg broken</b>"})
+            told = json.dumps(phone.read(service.pushed(1)))
+            session.send(
+                "ServiceWorker.deliverPushMessage",
+                {"origin": running.address, "registrationId": registration, "data": told},
+            )
+            shows = "self.registration.getNotifications().then(all => all.map(each =>"
+            found = f"{shows} [each.title, each.body, each.tag, each.data]))"
+            until(lambda: worker.evaluate(found))
+            assert worker.evaluate(found) == [
+                ["SOS 1 of kit-ada", "<b>leg broken</b>", "sos-1", "/console/sos/1"]
+            ]
+            # A click, where no page is open.
+            worker.evaluate(
+                """async () => {
+                  self.opened = [];
+                  self.clients.openWindow = async path => { self.opened.push(path); };
+                  const [notification] = await self.registration.getNotifications();
+                  self.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
+                }"""
+            )
+            until(lambda: worker.evaluate("self.opened") == ["/console/sos/1"])
+            shown.goto(f"{running.address}/console/sos/1")
+            shown.locator("#sos li.open").get_by_text("<b>leg broken</b>").wait_for()
+        shown.get_by_role("button", name="Sign out").click()
+        shown.get_by_role("button", name="Sign in").wait_for()
+
+
+def watched(shown: Any) -> tuple[Any, str]:
+    """A session of the developer tools, and the number of the console's service worker in it."""
+    session = shown.context.new_cdp_session(shown)
+    found: list[str] = []
+    session.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda told: found.extend(each["registrationId"] for each in told["registrations"]),
+    )
+    session.send("ServiceWorker.enable")
+    active = "navigator.serviceWorker.getRegistration('/console/').then(one => !!one?.active)"
+    until(lambda: shown.evaluate(active) and found)
+    return session, found[-1]

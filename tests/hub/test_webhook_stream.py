@@ -1,0 +1,126 @@
+"""Webhooks as a stream: two hubs post to a receiver that misbehaves, and one of them is killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Message
+from tests.hub.test_journey import folder
+from tests.postgres import new_database
+from tests.processes import PATIENCE, administer, hub, until
+
+SENDERS, EACH = 3, 60
+
+
+class Fickle(BaseHTTPRequestHandler):
+    """A receiver that keeps connections; some it closes behind an answer without saying so, one in
+    the middle of an answer, and one post is never answered."""
+
+    protocol_version = "HTTP/1.1"
+    got: ClassVar[list[tuple[str, list[Any]]]]
+    """The id of each post, and its items."""
+    connections: ClassVar[set[Any]]
+    held: ClassVar[threading.Event]
+    over: ClassVar[threading.Event]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.got.append((self.headers["webhook-id"], body if isinstance(body, list) else [body]))
+        self.connections.add(self.client_address)
+        count = len(self.got)
+        if count == 7:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Le")
+            self.close_connection = True
+            return
+        if count == 12:
+            self.held.set()
+            self.over.wait(PATIENCE)
+        self.send_response(204)
+        self.end_headers()
+        if count % 5 == 0:
+            self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _enter(db: Db, members: list[int], now: float) -> None:
+    postings = [
+        Posting(1, member, Message(f"{member}.{n}"), int(now), 12)
+        for n in range(EACH)
+        for member in members
+    ]
+    enter_from_kits(db, postings, now=now, grace=60)
+
+
+@pytest.mark.parametrize("batch", [0, 10])
+def test_what_two_hubs_post_comes_whole_and_in_order_though_one_is_killed(
+    postgres: str, tmp_path: Path, batch: int
+) -> None:
+    """In the middle of a run, of a batch and of a kept connection. What comes again has its id."""
+    database = new_database(postgres)
+    administer(database, "init", "Alps")
+    members = [administer(database, "user", "add", f"kit {n}")["id"] for n in range(SENDERS)]
+    settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+
+    class Receiver(Fickle):
+        got: ClassVar[list[tuple[str, list[Any]]]] = []
+        connections: ClassVar[set[Any]] = set()
+        held, over = threading.Event(), threading.Event()
+
+    with ExitStack() as stack:
+        server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Receiver))
+        server.daemon_threads = True
+        stack.callback(server.shutdown)
+        stack.callback(Receiver.over.set)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/"
+        option = ["--batch", str(batch)] if batch else []
+        administer(database, "webhook", "add", url, "--untried", *option)
+        store = open_store(database)
+        stack.callback(store.close)
+        store.once(partial(_enter, members=members, now=time.time()))
+        dies = stack.enter_context(hub(folder(tmp_path / "dies"), settings))
+        assert Receiver.held.wait(PATIENCE)
+        stack.enter_context(hub(folder(tmp_path / "lives"), settings))
+        dies.kill()
+        Receiver.over.set()
+        until(lambda: _handed(store) == SENDERS * EACH)
+    first: dict[str, str] = {}
+    together: dict[str, list[str]] = {}
+    order: dict[str, list[int]] = defaultdict(list)
+    for id_, items in Receiver.got:
+        ids = [item["requestId"] for item in items]
+        assert together.setdefault(id_, ids) == ids, "an id names the same items each time"
+        assert len(items) <= (batch or 1)
+        for item in items:
+            assert first.setdefault(item["requestId"], id_) == id_, "an item keeps its id"
+            sender, _, number = item["payloads"][0]["events"][0]["content"].partition(".")
+            if int(number) not in order[sender]:
+                order[sender].append(int(number))
+    assert {*order} == {str(member) for member in members}
+    for numbers in order.values():
+        assert numbers == [*range(EACH)]
+    posts = len(Receiver.got)
+    assert posts > len(together), "what was not answered came again"
+    if not batch:
+        assert len(Receiver.connections) < posts / 2, "connections are kept"
+
+
+def _handed(store: Any) -> int:
+    sql = "SELECT count(*) FROM webhook_delivery WHERE state = 'handed'"
+    ((count,),) = store.once(lambda db: db.execute(sql))
+    return int(count)

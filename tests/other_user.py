@@ -1,0 +1,53 @@
+"""Work as root beside another user: a place that they reach, and a Python that they may run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests import offline
+from tests.machine import lacking
+
+UID = 64_242
+"""The agent's user, whom no system knows by name."""
+ROOT = Path(__file__).parents[1]
+PACKAGES = sysconfig.get_paths()["purelib"]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": offline.path(f"{ROOT}:{PACKAGES}"),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+@contextmanager
+def open_place() -> Iterator[Path]:
+    """A folder of root's that all may pass through: pytest's own are root's alone."""
+    if os.geteuid():
+        lacking("only root can become another user")
+    place = Path(tempfile.mkdtemp(prefix="fieldagent-"))
+    place.chmod(0o755)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def python() -> str:
+    """One that goes on importing once it is another user's: a virtual environment's may lie in
+    root's home."""
+    ask = "import sys, trio; sys.exit(sys.version_info < (3, 11))"
+    theirs: dict[str, Any] = {"user": UID, "group": UID, "extra_groups": [], "cwd": "/"}
+    for each in (sys.executable, "/usr/bin/python3"):
+        with suppress(OSError):
+            done = subprocess.run([each, "-c", ask], env=ENVIRONMENT, capture_output=True, **theirs)
+            if done.returncode == 0:
+                return each
+    return lacking("no Python 3.11 that users other than root may run: apt-get install python3")

@@ -1,0 +1,21 @@
+"""What the build compiles, and what it leaves to its source, is named as the tree has it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "build"))
+
+from bytecode import OFTEN, SELDOM  # noqa: E402 - after the path that has it
+
+OURS = [name for name in (*OFTEN, *SELDOM) if name.startswith("fieldagent/")]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_name_is_one_of_the_tree(name: str) -> None:
+    modules = (path.relative_to(ROOT).as_posix() for path in ROOT.glob("fieldagent/**/*.py"))
+    assert any(module.startswith(name) for module in modules)

@@ -1,0 +1,149 @@
+"""Power fails in the first start of a card, a hundred times, and the next start lets people in.
+
+One board starts a card for the first time, and QEMU writes down what it writes and flushes. For so
+many moments, what the card would hold is put together, ext4 and FAT come back as they do at a
+start, and what the next start runs is run on what is there; a few of these cards are started for
+real. CI's step for cards does it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fieldagent.agent.journal.journal import Journal
+from tests.machine import tool
+from tests.processes import MODULE
+from tests.shipping.board import BOOT, Board
+from tests.shipping.card import Partition, ext4_files, partitions
+from tests.shipping.disk_log import entries, left_of
+from tests.shipping.test_first_start import KEY, SCRIPT, public
+
+pytestmark = pytest.mark.card
+
+CUTS = 100
+STARTED = 3
+"""Of these, so many on a board: each takes a minute or two."""
+SETTINGS = "satellite-port=/dev/ttyUSB0\nsatellite-credits-per-day=20\n"
+
+
+@dataclass
+class Recorded:
+    before: Path
+    """The card as it is put into the board."""
+    log: Path
+    key: Path
+    """Who has the other half is let in."""
+
+
+@pytest.fixture(scope="module")
+def recorded(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    home = tmp_path_factory.mktemp("first-start")
+    before, card, log, key = home / "before", home / "card", home / "log", home / "key"
+    log.touch()
+    keygen = tool("ssh-keygen", "openssh-client")
+    subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    copy(image, before)
+    board = Board(home, before, None, recorded_to=log)
+    board.write("::/fieldagent.properties", SETTINGS.encode())
+    board.write("::/authorized_keys", key.with_suffix(".pub").read_bytes())
+    copy(before, card)
+    board.card = card
+    try:
+        board.boot()
+        board.until("systemctl is-active ssh fieldagent && fieldagent status")
+        board.run("sync")
+    finally:
+        board.close()
+    card.unlink()
+    return Recorded(before, log, key)
+
+
+def copy(image: Path, target: Path) -> None:
+    subprocess.run(["cp", "--sparse=always", "--reflink=auto", image, target], check=True)
+
+
+@pytest.fixture
+def cuts(recorded: Recorded, tmp_path: Path) -> Iterator[Iterator[list[Path]]]:
+    """What is left of both partitions that are written to, one cut after the other: half of them
+    aimed at where ext4 was just written to, which the settings and keys are on."""
+    boot, _, kept = partitions(recorded.before)
+    random = Random(1)
+    written = [each for each in entries(recorded.log, recorded.log.stat().st_size) if each.data]
+    ext4 = [each.end for each in written if each.offset >= kept.start]
+    chosen = random.choices([each.end for each in written], k=CUTS // 2)
+    chosen += random.choices(ext4, k=CUTS - CUTS // 2)
+    yield left_of(recorded.before, recorded.log, [boot, kept], sorted(chosen), tmp_path, random)
+
+
+def test_who_may_log_in_may_after_any_cut(
+    recorded: Recorded, cuts: Iterator[list[Path]], tmp_path: Path
+) -> None:
+    whole = 0
+    for boot, kept in cuts:
+        place = tmp_path / "state"
+        place.mkdir()
+        state = start_again(boot, kept, place)
+        assert public(state / "ssh" / KEY)
+        assert (state / "settings/agent.properties").read_text() == SETTINGS
+        Journal(state / "agent/journal.sqlite3").close()
+        assert not [*state.glob("agent/*.bad")]
+        shutil.rmtree(place)
+        whole += 1
+        if whole % (CUTS // STARTED) == 0 and whole // (CUTS // STARTED) <= STARTED:
+            on_a_board(recorded, boot, kept, tmp_path / f"board-{whole}")
+    assert whole == CUTS
+
+
+def start_again(boot: Path, kept: Path, place: Path) -> Path:
+    """What the kit keeps once the next start has run what it runs."""
+    part = place / "kept.part"
+    copy(kept, part)
+    checked = subprocess.run(
+        [tool("e2fsck", "e2fsprogs"), "-p", part], capture_output=True, text=True
+    )
+    # 1: it has mended something (e2fsck(8)).
+    assert checked.returncode in (0, 1), checked.stdout
+    state = ext4_files(part, place / "kept")
+    part.unlink()
+    card = place / "boot"
+    card.mkdir()
+    mcopy = [tool("mcopy", "mtools"), "-n", "-i", str(boot), "::/fieldagent*", str(card)]
+    subprocess.run(mcopy, capture_output=True)
+    settings = str(state / "settings/agent.properties")
+    provision = ["provision", "--card", str(card), "--config", settings]
+    for command in ([str(SCRIPT), str(state / "ssh")], [*MODULE, *provision]):
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
+    return state
+
+
+def on_a_board(recorded: Recorded, boot: Path, kept: Path, folder: Path) -> None:
+    folder.mkdir()
+    own = folder / "card"
+    copy(recorded.before, own)
+    there, _, keeps = partitions(own)
+    put_in(own, boot, there)
+    put_in(own, kept, keeps)
+    board = Board(folder, own, None)
+    shutil.copy(recorded.key, board.share / "key")
+    try:
+        board.boot()
+        board.until("systemctl is-active ssh fieldagent", BOOT)
+        board.run("install -m 600 /mnt/key /tmp/key")
+        reach = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no -i /tmp/key root@127.0.0.1"
+        assert "fieldagent" in board.run(f"{reach} fieldagent status")
+    finally:
+        board.close()
+        own.unlink()
+
+
+def put_in(card: Path, part: Path, partition: Partition) -> None:
+    command = ["dd", f"if={part}", f"of={card}", "bs=1M", f"seek={partition.start >> 20}"]
+    subprocess.run([*command, "conv=notrunc", "status=none"], check=True)

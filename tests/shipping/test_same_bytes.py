@@ -1,0 +1,107 @@
+"""Two builds give the same bytes: here, and from another checkout in another folder, made at
+another time under another umask, by somebody with other settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.machine import tool
+from tests.shipping.conftest import CANNOT, ROOT
+
+LONG_AGO = 1_100_000_000
+"""Unix time that the other checkout's files bear."""
+HERE = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
+ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "7", "COLUMNS": "40"}
+MAKES = {
+    "zipapp": ["build/zipapp", "{folder}/fieldagent.pyz"],
+    "deb": ["build/deb", "{folder}"],
+    "image amd64": ["build/image", "amd64", "--own", "{folder}"],
+    "image arm64": ["build/image", "arm64", "--own", "{folder}"],
+}
+"""What builds something that is shipped; of an image, all but Debian."""
+LONG = "image arm64"
+"""Differs from the other by its board's files alone."""
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a checkout that only its owner may read."""
+    folder = tmp_path_factory.mktemp("other") / "a folder of another name"
+    listed = subprocess.check_output(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
+    )
+    for name in reversed(listed.splitlines()):
+        source, target = ROOT / name, folder / name
+        if not source.is_file():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.copyfile(source, target)
+        target.chmod(source.stat().st_mode & 0o700)
+        os.utime(target, (LONG_AGO, LONG_AGO))
+    for name in (".venv", ".git"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def _made(checkout: Path, what: str, folder: Path, settings: dict[str, str], umask: int) -> Path:
+    target = folder / "made"
+    target.mkdir(parents=True)
+    (scratch := folder / "scratch").mkdir()
+    program, *words = (each.format(folder=target) for each in MAKES[what])
+    done = subprocess.run(
+        [checkout / program, *words],
+        env={**os.environ, **settings, "TMPDIR": str(scratch)},
+        cwd=folder,
+        umask=umask,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == CANNOT:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
+    """Each path below it: mode, owner, group and content. Also those of a folder and a link."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        told = path.lstat()
+        content = b""
+        if path.is_symlink():
+            content = str(path.readlink()).encode()
+        elif path.is_file():
+            content = path.read_bytes()
+        name = path.relative_to(folder).as_posix()
+        found[name] = (stat.filemode(told.st_mode), told.st_uid, told.st_gid, content)
+    return found
+
+
+@pytest.mark.parametrize(
+    "what", [*(each for each in MAKES if each != LONG), pytest.param(LONG, marks=pytest.mark.long)]
+)
+def test_two_builds_are_the_same_bytes(what: str, other: Path, tmp_path: Path) -> None:
+    if what == "deb":
+        tool("dpkg-deb", "dpkg")
+    first = _files(_made(ROOT, what, tmp_path / "first", HERE, 0o022))
+    again = _files(_made(other, what, tmp_path / "another place", ELSEWHERE, 0o077))
+    assert first and first.keys() == again.keys()
+    # Of what is shipped as one file, its own mode is the builder's.
+    seen = slice(None) if what.startswith("image") else slice(3, None)
+    assert [name for name in first if first[name][seen] != again[name][seen]] == []
+
+
+def test_nothing_that_is_shipped_is_built_otherwise() -> None:
+    """Whatever writes an SBOM beside what it made is one of those above."""
+    makers = {
+        f"build/{path.name}"
+        for path in (ROOT / "build").iterdir()
+        if path.is_file() and path.name != "sbom.py" and "sbom" in path.read_text()
+    }
+    assert makers == {words[0] for words in MAKES.values()}

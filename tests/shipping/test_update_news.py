@@ -1,0 +1,81 @@
+"""An offer of the hub is news of updates, and a hub that never offers anything is told of: a real
+hub, web server and signatures, the zipapp as a kit, and its clock months ahead."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests import browser
+from tests.agent.test_update_news import NOT, status, told
+from tests.agent.test_wrong_clock import FAKETIME, Gpsd, environment
+from tests.file_server import file_server
+from tests.processes import Agent, administer, agent, hub, until
+from tests.signer import Signer
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed"),
+]
+
+
+@contextmanager
+def kit(home: Path, zipapp: Path, link: dict[str, str | None], days: int) -> Iterator[Agent]:
+    """One that lives so many days after today, linked to its hub, which has never heard of that."""
+    with closing(Gpsd(timedelta(days))) as gpsd:
+        settings = {**link, "gpsd": gpsd.address, "update-key": str(home / "update.pub")}
+        later = environment(home, f"+{days}d")
+        with agent(home, settings, [sys.executable, str(zipapp)], **later) as running:
+            until(lambda: running.call("GET", "/api/status").body["clock"]["trusted"])
+            yield running
+
+
+def news(home: Path) -> dict[str, str | float]:
+    found: dict[str, str | float] = json.loads((home / "state/update-news.json").read_text())
+    return found
+
+
+def test_an_offer_of_the_hub_is_news_and_none_for_long_is_told(
+    tmp_path: Path, zipapp: Path
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "ada")
+    token = administer(database, "device", "add", "kit", "--user", "ada")["hub-token"]
+    signer = Signer(tmp_path / "keys")
+    (tmp_path / "update.pub").write_text(signer.public)
+    (served := tmp_path / "served").mkdir()
+    with zipfile.ZipFile(program := served / "9.0.0.pyz", "w") as archive:
+        archive.writestr("fieldagent/__init__.py", '__version__ = "9.0.0"')
+    signer.release(program)
+    kept = tmp_path / "state/update-news.json"
+    with hub(tmp_path, {"database": database}) as cloud, file_server(served) as address:
+        link = {"satellite-port": None, "hub-address": cloud.address, "hub-token": token}
+        with kit(tmp_path, zipapp, link, 0) as running:
+            until(kept.exists)
+            assert (news(tmp_path)["source"], told(running)) == ("hub", [])
+        with kit(tmp_path, zipapp, link, 61) as running:
+            running.expect(f"{NOT} 61 days: the hub has never offered one")
+            (notice,) = told(running)
+            assert "`fieldagent hub update offer` there does" in notice
+            assert notice in status(running)
+            with browser.browser() as opened, browser.page(opened, running.port) as page:
+                page.locator("#notices").get_by_text(notice).wait_for()
+            url = f"{address}/{program.name}"
+            administer(database, "update", "offer", "9.0.0", url, "--devices", "all")
+            until(lambda: news(tmp_path)["source"] == url)
+            assert told(running) == []
+    # Hub and web server are gone: the offer was the last that came, later than its signature.
+    with kit(tmp_path, zipapp, link, 120) as running:
+        assert told(running) == []
+    with kit(tmp_path, zipapp, link, 122) as running:
+        (notice,) = told(running)
+        day = (datetime.now(UTC) + timedelta(61)).date()
+        assert f"{NOT} 61 days: {url} was offered by the hub on {day}" in notice

@@ -1,0 +1,55 @@
+"""An SOS in every state of its surroundings, and a day of a team with twenty of them."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.postgres import server
+from tests.soak.sos_day import live
+from tests.soak.sos_day import report as told_of_a_day
+from tests.soak.sos_table import (
+    MINUTES,
+    PAGE,
+    WITH_A_HUB,
+    WITHOUT,
+    judge_all,
+    shown,
+    table,
+    tell_all,
+)
+
+SEEDS = [int(seed) for seed in os.environ.get("SOS_DAY_SEEDS", "1 2 3").split()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_day_with_twenty_incidents(tmp_path: Path, seed: int) -> None:
+    with server() as database:
+        day = trio.run(partial(live, tmp_path, database, seed=seed, seconds=360, hurry=2.0))
+    print(told_of_a_day(day))
+    assert not day.wrong, told_of_a_day(day)
+
+
+@pytest.mark.long
+def test_where_an_sos_is_after_an_hour_in_every_state(tmp_path: Path) -> None:
+    """It takes that hour. Where the table is another than the page's, either the kit does otherwise
+    than it should, or `python -m tests.soak.sos_table --write` brings the page up to date."""
+    states = [*WITH_A_HUB, *WITHOUT]
+    stories = trio.run(tell_all, states, tmp_path, MINUTES)
+    told = table(stories, MINUTES)
+    print(told)
+    assert not judge_all(stories)
+    assert told == shown(PAGE.read_text())
+
+
+def test_an_sos_without_any_channel_and_without_a_hub_stays_on_its_kit(tmp_path: Path) -> None:
+    """The same program in a few seconds."""
+    (state,) = [each for each in WITHOUT if each.channels[1:] == ("down", "down")]
+    (story,) = trio.run(tell_all, [state], tmp_path, (0.02,))
+    (seen,) = story.seen
+    assert (seen.where, seen.ada, seen.ben) == ("her kit", "raised; next try", "nothing")

@@ -1,0 +1,42 @@
+"""What the signed text beside a program says, and when it may be taken."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from fieldagent.system.minisign import NotSigned
+from fieldagent.system.signed_release import Release, program_of, read_release
+
+TEXT = "fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21"
+NOTHING = "does not say kind, version and expiry"
+
+
+def at(*moment: int) -> float:
+    return datetime(*moment, tzinfo=UTC).timestamp()  # type: ignore[arg-type,misc]
+
+
+def test_it_says_what_was_signed_and_until_when() -> None:
+    told = Release("program", "0.2.0", date(2026, 11, 23), date(2027, 2, 21))
+    assert read_release(TEXT) == told
+    # The last day counts, and a kit whose clock is not set cannot tell.
+    for moment in ((2026, 11, 23), (2027, 2, 21, 23, 59), (1970, 1, 1)):
+        assert program_of(TEXT, at(*moment)) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "told"),
+    [
+        (TEXT, (2027, 2, 22), "it expired on 2027-02-21"),
+        (TEXT.replace("program", "settings"), (2026, 12, 1), "it signs a settings"),
+        (TEXT + " ", (2026, 12, 1), NOTHING),
+        (TEXT.replace("0.2.0", "0.2.0\x1b[2J"), (2026, 12, 1), NOTHING),
+        (TEXT.replace("2027", "२०२७"), (2026, 12, 1), NOTHING),
+        (TEXT.replace("02-21", "02-30"), (2026, 12, 1), "names no day"),
+        ("", (2026, 12, 1), NOTHING),
+    ],
+)
+def test_what_may_not_be_taken_says_why(text: str, moment: tuple[int, ...], told: str) -> None:
+    with pytest.raises(NotSigned, match=told):
+        program_of(text, at(*moment))

@@ -1,0 +1,35 @@
+"""What tests use of Debian is installed before they run."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+BUILD = TESTS.parent / "build"
+LISTS = ("debian-packages", "image-packages")
+
+
+def installed() -> set[str]:
+    """Return the names in the lists that `tests/run` installs."""
+    lines = "\n".join((BUILD / name).read_text() for name in LISTS).splitlines()
+    return {line.partition("#")[0].strip() for line in lines} - {""}
+
+
+def used() -> dict[str, str]:
+    """Map each package that a call of `tool` names to the file that names it first."""
+    found: dict[str, str] = {}
+    for path in sorted(TESTS.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id="tool"), args=[_, ast.Constant(value=str(names))]):
+                    for name in names.split():
+                        found.setdefault(name, str(path.relative_to(TESTS)))
+    return found
+
+
+@pytest.mark.parametrize(("package", "file"), used().items())
+def test_what_a_test_uses_is_installed_before_it(package: str, file: str) -> None:
+    assert package in installed(), f"tests/{file} needs it: add it to build/debian-packages"

@@ -1,0 +1,85 @@
+"""What is said to a MeshCore KISS modem: the bytes of its document; and LoRa's air-time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire import meshcore_kiss as wire
+from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid, MeshcoreWord
+
+SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "frame"),
+    [
+        (MeshcoreCommand.PING, b"", "c00617c0"),
+        (MeshcoreCommand.SET_RADIO, wire.write_settings(SETTINGS), "c0060908e6d33348e801000805c0"),
+        (MeshcoreCommand.SET_POWER, b"\xc0", "c0060adbdcc0"),
+        (MeshcoreCommand.AIR_TIME, b"\xff", "c0060fffc0"),
+        (MeshcoreCommand.SIGNAL_REPORT, b"\1", "c0061901c0"),
+    ],
+)
+def test_commands_are_those_of_the_document(
+    command: MeshcoreCommand, content: bytes, frame: str
+) -> None:
+    assert wire.ask(command, content).hex() == frame
+
+
+@given(
+    st.builds(
+        LoraSettings,
+        *(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
+        *(st.integers(0, 255), st.integers(0, 255)),
+    )
+)
+def test_settings_are_read_as_they_are_written(settings: LoraSettings) -> None:
+    assert wire.read_settings(wire.write_settings(settings)) == settings
+
+
+@given(st.binary(max_size=20))
+def test_whatever_a_modem_says_is_read_or_passed_over(content: bytes) -> None:
+    word = wire.read_word(content)
+    assert (word is None) == (content == b"")
+    for read in (wire.read_settings, wire.read_signal, wire.read_number):
+        read(content)
+    assert (wire.read_settings(content) is None) == (len(content) != 10)
+    assert (wire.read_signal(content) is None) == (len(content) != 2)
+    assert (wire.read_number(content) is None) == (len(content) not in (2, 4))
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        (MeshcoreSaid.OK, True),
+        (MeshcoreSaid.ERROR, True),
+        (0x97, True),
+        (0x8B, False),
+        (MeshcoreSaid.TX_DONE, False),
+    ],
+)
+def test_an_answer_is_told_from_what_comes_unasked(code: int, ends: bool) -> None:
+    assert wire.answers(MeshcoreWord(code, b""), MeshcoreCommand.PING) is ends
+
+
+@pytest.mark.parametrize(
+    ("spreading", "bandwidth", "coding", "size", "milliseconds"),
+    [
+        # Of packets with AX.25's 16 bytes, preamble 8, explicit header and CRC.
+        (7, 250_000, 5, 76, 69),
+        (7, 250_000, 5, 255, 200),
+        (9, 250_000, 5, 255, 625),
+        (8, 125_000, 5, 255, 707),
+        (10, 250_000, 5, 255, 1_148),
+        (11, 250_000, 5, 255, 2_091),
+        (8, 62_500, 8, 255, 2_213),
+    ],
+)
+def test_air_times(
+    spreading: int, bandwidth: int, coding: int, size: int, milliseconds: int
+) -> None:
+    settings = LoraSettings(868_100_000, bandwidth, spreading, coding)
+    assert air_time(settings, size) * 1000 == pytest.approx(milliseconds, abs=1)

@@ -1,0 +1,70 @@
+"""What is said to an RNode: the bytes of its list of commands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire import kiss
+from fieldagent.wire import rnode as wire
+from fieldagent.wire.lora import LoraSettings
+from fieldagent.wire.rnode import RnodeBattery, RnodeCommand, RnodeWord
+
+SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "frame"),
+    [
+        (RnodeCommand.DETECT, wire.DETECT, "c00873c0"),
+        (RnodeCommand.VERSION, b"\0", "c05000c0"),
+        (RnodeCommand.STATE, wire.ON, "c00601c0"),
+        (RnodeCommand.DATA, b"\xc0", "c000dbdcc0"),
+        (RnodeCommand.ERROR, b"\3", "c09003c0"),
+        (RnodeCommand.SHARE_OF_HOUR, wire.write_share(1.0), "c00c0064c0"),
+        (RnodeCommand.SHARE_OF_HOUR, wire.write_share(200.0), "c00c2710c0"),
+    ],
+)
+def test_commands_are_those_of_the_list(command: RnodeCommand, content: bytes, frame: str) -> None:
+    assert wire.say(command, content).hex() == frame
+    (read,) = kiss.KissDeframer().receive_data(bytes.fromhex(frame))
+    assert read == (command, content)
+
+
+def test_settings_are_said_one_by_one() -> None:
+    frames = [wire.say(*word).hex() for word in wire.settings_words(SETTINGS, 14)]
+    assert frames == ["c00133d3e608c0", "c0020001e848c0", "c0030ec0", "c00408c0", "c00505c0"]
+    words = [wire.in_words(*word) for word in wire.settings_words(SETTINGS, 14)]
+    assert words == ["869.525 MHz", "125 kHz", "14 dBm", "SF8", "4/5"]
+
+
+@pytest.mark.parametrize(
+    ("off", "agrees"), [(0, True), (100, True), (-100, True), (101, False), (-101, False)]
+)
+def test_a_frequency_may_be_a_step_off(off: int, agrees: bool) -> None:
+    asked = wire.settings_words(SETTINGS, 14)[0]
+    assert wire.agrees(asked, (SETTINGS.frequency + off).to_bytes(4, "big")) is agrees
+
+
+def test_all_else_is_as_it_was_set() -> None:
+    assert wire.agrees(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0e")
+    assert not wire.agrees(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0d")
+    assert not wire.agrees(RnodeWord(RnodeCommand.FREQUENCY, bytes(4)), b"")
+
+
+def test_strength_and_battery_are_read() -> None:
+    assert wire.read_rssi(b"\x28") == -117
+    assert wire.read_snr(b"\xea") == -6
+    assert wire.read_battery(b"\1\x57") == RnodeBattery(87, charging=False)
+    assert wire.read_battery(b"\2\x64") == RnodeBattery(100, charging=True)
+    assert wire.read_battery(b"\0\x57") is wire.read_battery(b"\1\x65") is None
+
+
+@given(st.binary(max_size=5))
+def test_what_it_reads_is_right_or_nothing(content: bytes) -> None:
+    for read in (wire.read_rssi, wire.read_snr, wire.read_battery):
+        assert read(content) is None or len(content) in (1, 2)
+    for word in wire.settings_words(SETTINGS, 14):
+        assert wire.in_words(word.command, content)
+        assert wire.agrees(word, content) is (content == word.content) or len(content) == 4
