@@ -14,6 +14,7 @@ from pathlib import Path
 from fieldagent.agent import settings as agent
 from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.hub import settings as hub
+from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.operator.known import operators
 from fieldagent.system.properties import Key
 
@@ -61,7 +62,8 @@ is a setting beside the others, and unknown with another.
 
 def page() -> str:
     of_agent = table(agent.KEYS, agent.NEEDS) + radios()
-    return HEAD + AGENT + of_agent + HUB + table(hub.KEYS, {}) + satellite_operators()
+    of_hub = table(hub.KEYS, {}) + satellite_operators() + people()
+    return HEAD + AGENT + of_agent + HUB + of_hub
 
 
 OPERATORS_HEAD = """
@@ -82,6 +84,27 @@ def satellite_operators() -> str:
         for kind in operators().values()
     ]
     return OPERATORS_HEAD + "".join(rows)
+
+
+CONTACTS_HEAD = """
+### Kinds of contact
+
+How somebody is told of an SOS; each is one module of `fieldagent/hub/escalation/`, and
+[adding-an-operator.md](adding-an-operator.md) tells how one of your own is made.
+
+| kind | takes | settings |
+|---|---|---|
+"""
+
+
+def people() -> str:
+    """Return the kinds of contact there are as a table."""
+    rows = [
+        f"| `{kind.name}` | {kind.form or 'what a browser gives'} |"
+        f" {_names(key.name for key in kind.keys) or 'none'} |\n"
+        for kind in contact_kinds().values()
+    ]
+    return CONTACTS_HEAD + "".join(rows)
 
 
 def radios() -> str:

@@ -17,7 +17,15 @@ from pathlib import Path
 
 import trio
 
-from fieldagent.hub.operator.contract import MoListener, OperatorHost, OperatorKind, Own, Verdict
+from fieldagent.hub.operator.contract import (
+    NO_MODEM,
+    FarModem,
+    MoListener,
+    OperatorHost,
+    OperatorKind,
+    Own,
+    Verdict,
+)
 from fieldagent.hub.operator.failures import Failure, Scope, unreachable
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.folder import put_file
@@ -38,7 +46,9 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+    async def send(
+        self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
+    ) -> Verdict:
         # The same number is the same message: called again, it lies there once.
         target = self._path / f"{imei}-{number}.mt"
         try:

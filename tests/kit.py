@@ -124,7 +124,7 @@ class Kit(Core):
         outbox = self.outbox if channel is None else self.outboxes[channel]
         transmission = outbox.load(340)
         assert transmission is not None
-        await outbox.intend(transmission, modem="300", momsn=1)
+        await outbox.intend(transmission, modem="300", at_modem=1)
         await outbox.settle(transmission, outcome, **how)
         return list(decode(transmission.body).entries)
 
@@ -190,7 +190,10 @@ async def kit(
         )
     if station:
         packing = Packing(journal, queues[channel], station=station)
-        budget, words = Budget(channel, journal, clock=clock), HubPiggyback(journal, channel)
+        budget, words = (
+            Budget(channel, journal, clock=clock),
+            HubPiggyback(journal, queues[channel]),
+        )
         outboxes[channel] = ChannelOutbox(journal, packing, budget, words, endings, ChannelLink())
     Resume(journal, queues, intake, endings, trio.Event()).begin()
     try:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import queue
+import random
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -28,10 +30,20 @@ PATIENCE = 120.0
 much else. Every test that waits in real time waits so long."""
 
 
+_PORTS = range(12000, 32000)
+"""Below those that the kernel hands out (from 32768, ip(7)): between the look and the use of one of
+them somebody else's connection may have it."""
+_tried = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
+"""Where each process of tests begins: no two of them go the same way."""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    for number in itertools.islice(_tried, len(_PORTS)):
+        port = _PORTS[number * 7 % len(_PORTS)]
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("each of them is taken")
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -220,6 +232,14 @@ def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
     """`fieldagent simulate satellite`, its modem at `home`/modem."""
     arguments = ["--link", str(home / "modem"), "--latency", str(latency)]
     with Running([*MODULE, "simulate", "satellite", *arguments], "satellite-port=") as running:
+        yield running
+
+
+@contextmanager
+def imt_sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
+    """The same with a 9704."""
+    arguments = ["--kind", "imt", "--link", str(home / "modem"), "--latency", str(latency)]
+    with Running([*MODULE, "simulate", "satellite", *arguments], "type `help`") as running:
         yield running
 
 

@@ -27,12 +27,13 @@ SCRIPTS = ("build/zipapp", "build/deb", "build/release", "systemd/first-settings
 MODULES = tuple(
     f"build/{name}.py" for name in ("archive", "bytecode", "bare", "program", "version")
 )
+TESTS = ("tests", *PYTEST)
 CHECKS = (
     ZIPAPP,
     ("lint", "ruff", "check", ".", *SCRIPTS),
     ("format", "ruff", "format", "--check", ".", *SCRIPTS),
     ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES),
-    ("tests", *PYTEST),
+    TESTS,
 )
 NEWER = (
     *("tests/http", "tests/webhook", "tests/cli", "tests/system"),
@@ -48,6 +49,8 @@ NEWER = (
     ),
 )
 """What touches TLS, SQLite, subprocesses and the zipapp."""
+EXPLORED = ("--ignore", "tests/http/test_openapi.py")
+"""Takes minutes, and meets the same parsers on each Python."""
 IMAGE = [f"tests/shipping/test_{name}.py" for name in ("image", "card_cuts", "pi_card")]
 MARKED = (PYTHON, "-m", "pytest", "-m")
 HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")
@@ -56,10 +59,11 @@ BOTH = ("-n", "2", "--dist", "loadfile")
 """At once: an emulated board keeps one processor busy."""
 KINDS = {
     "ci": (
-        ("Debian 13", "build/debian", "trixie", "tests/run", *NEWER),
+        ("Debian 13", "build/debian", "trixie", "tests/run", "tests", *NEWER, *EXPLORED),
         ("cards", *HALF, *MARKED, "card", *BOTH, "--durations=15", *IMAGE[:2]),
         *CHECKS,
     ),
+    "tests": (ZIPAPP, TESTS),
     "long": (ZIPAPP, ("long tests", *MARKED, "long or card")),
     "image": (("image", *MARKED, "long or card", *IMAGE),),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),

@@ -30,6 +30,7 @@ PURE = {
     "webhook.schedule",
     "hub.webhook.flow",
     "agent.channels.air_pace",
+    "agent.sms.arrivals",
     "agent.outbound.idle_time",
     "agent.outbound.collapse",
     "agent.outbound.queue",
@@ -119,8 +120,8 @@ def children(package: str) -> dict[str, set[str]]:
 
 INSIDE = {
     "hub": [
-        *("store", "contract", "not_now", "idle", "operator", "settings"),
-        *("records", "access", "field", "api", "escalation", "console"),
+        *("store", "contract", "not_now", "idle", "operator"),
+        *("records", "access", "field", "api", "escalation", "settings", "console"),
         *("service", "webhook", "administration", "hub"),
     ],
     "agent": [
@@ -130,17 +131,20 @@ INSIDE = {
             "channels",
             "radios",
             "satellites",
+            "sms",
+            "people_settings",
             "settings",
+            "modem_healing",
             "from_afar",
             "network_page",
             "journal",
             "watchdog",
         ),
-        *("outbound", "events", "inbound", "mesh", "assembly", "drivers", "api", "agent"),
+        *("outbound", "events", "inbound", "mesh", "people", "assembly", "drivers", "api", "agent"),
     ],
     "cli": [
         *("subcommand", "command_tree", "ask_password", "qr_code", "item"),
-        *("kit", "hub", "simulate", "simulate_node", "demo_team", "demo"),
+        *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "demo_team", "demo"),
         *("arguments", "completion", "manual"),
     ],
 }

@@ -110,8 +110,11 @@ def kit(reader: Reader, settings: str, command: str) -> Iterator[Running]:
         yield running
 
 
+SESSIONS = "IMEI,Date,Credits\n300234010000001,2026-09-21,4\n"
+
+
 def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
-    set_up, push, settings, programs, webhook, letters, passkeys = reader.blocks(HUB)
+    set_up, push, settings, programs, groups, webhook, letters, usage, passkeys = reader.blocks(HUB)
     # It installs for the whole machine: the version that it asks for is the one that is tried.
     (wanted,) = re.findall(r"'(webauthn[^']+)'", passkeys)
     assert wanted in SETUP.replace("webauthn ", "webauthn")
@@ -143,9 +146,12 @@ def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
             running.expect("Storm at noon")
         receiver = Running([*reader.inside, sys.executable, "-c", RECEIVER], "ready")
         terminals.enter_context(receiver)
+        assert "rescue" in reader.types(groups)
         reader.types(webhook)
         receiver.expect("From the ice")
         reader.types(letters, typed=f"{'5a' * 32}\n")
+        (reader.home / "sessions.csv").write_text(SESSIONS)
+        assert "kit-ada" in reader.types(usage)
 
 
 def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> None:
@@ -228,12 +234,16 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
     *_, commands, track, batched = reader.blocks(LOCAL_API)
-    text, place, dry_run, sos, seen, answer, words, cancel, *looks = commands.strip().splitlines()
+    text, place, dry_run, *more = commands.strip().splitlines()
+    to_ada, people, read, sos, seen, answer, words, cancel, *looks = more
     sent, show, status, neighbours = looks
     with simulated(reader):
         assert reader.types(text) == "Package 1: Delivered\n"
         assert reader.types(place) == "Package 2: Delivered\n"
         assert "1 credit" in reader.types(dry_run)
+        assert reader.types(to_ada) == "Package 3: Delivered\n"
+        assert "works without it" in reader.types(people)
+        assert "no inbound payload" in reader.types(f"{read.split('#')[0]} 2>&1 || true")
         assert "SOS left by Satellite" in reader.types(on_a_terminal(sos), typed="SOS\n")
         with reader.starts(f"{seen.split('#')[0]} --yes", "left by") as waiting:
             assert "two are injured" in reader.types(answer)

@@ -21,7 +21,8 @@ from fieldagent.agent.drivers import DRIVERS
 from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
-from fieldagent.agent.journal import dead_letters, inbound, losses, outbound
+from fieldagent.agent.inbound.reading import keep_telling
+from fieldagent.agent.journal import dead_letters, handhelds, inbound, losses, outbound
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
@@ -44,6 +45,7 @@ from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.price import Price
 from fieldagent.system.signals import Asks, stop_at_signal
 from fieldagent.system.supervisor import Note, Part, Supervisor, brief
 from fieldagent.system.systemd_notify import notify
@@ -95,6 +97,7 @@ class Agent:
             "notices": self._notices(),
             "confirmationsRefused": self.parts.inbox.mismatches,
             "faults": self._faults(),
+            "mesh": None if self.parts.people is None else self.parts.people.status(),
         }
 
     def _notices(self) -> list[str]:
@@ -104,7 +107,8 @@ class Agent:
         kept = hooks.notices(self.parts.hooks, self.left_overs.listing())
         away = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
         updates = self.update_news.notices()
-        return [*away, *([trouble] if trouble else []), *heard, *kept, *updates]
+        people = [] if self.parts.people is None else self.parts.people.notices()
+        return [*away, *([trouble] if trouble else []), *heard, *people, *kept, *updates]
 
     def _clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock
@@ -156,6 +160,8 @@ class Agent:
         if outbox.link.state is LinkState.READY:
             # The driver looks now and then; a Package that waits for credits is told at once.
             status["reason"] = outbox.held_back() or outbox.link.reason
+        if channel is Channel.SATELLITE and (price := self.parts.price) is not None:
+            status["moneyToday"] = _money(price, outbox.budget.spent())
         if budget is not None:
             status["creditsPerDay"] = budget
             status["creditsForSos"] = sos_reserve(budget, self.settings.satellite_sos_reserve)
@@ -185,6 +191,12 @@ class Agent:
         # Who waits for room on the disk is as well as can be.
         silent = [] if journal.full else self.progress.silent()
         return f"no progress in: {', '.join(silent)}" if silent else None
+
+
+def _money(price: Price, spent: Spent) -> str:
+    """Return what the credits of today cost, or from what to what."""
+    least = price.of(spent.credits)
+    return f"{least} to {price.of(spent.credits + spent.doubtful)}" if spent.doubtful else least
 
 
 def _channel_status(
@@ -280,6 +292,8 @@ async def _run_parts(
             driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress)
             drive = partial(_drive, outbox.link, driver)
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
+        if agent.parts.people is not None:
+            nursery.start_soon(keep, "people's radio", agent.parts.people.run)
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the rounds on the air", agent.parts.station.repeating.run)
         await _serve_api(agent, listeners, stopping, task_status)
@@ -350,7 +364,7 @@ async def _keep_house(agent: Agent) -> None:
     while True:
         before = agent.parts.journal.clock.now() - settings.keep_ended_days * 86_400
         keep = settings.keep_ended_count
-        for forget in (outbound.forget, inbound.forget):
+        for forget in (outbound.forget, inbound.forget, handhelds.forget):
             # Slice by slice, with others' commits between them.
             while await agent.parts.journal.persist(forget(before=before, keep=keep)):
                 pass
@@ -448,6 +462,10 @@ async def _hear_of_updates(agent: Agent) -> None:
     await agent.update_news.keep_looking()
 
 
+async def _tell_rungs(agent: Agent) -> None:
+    await keep_telling(agent.parts.inbox, agent.parts.outboxes)
+
+
 async def _resume(agent: Agent) -> None:
     await agent.parts.resume.run()
 
@@ -466,5 +484,6 @@ KEEPERS = {
     "the repeating of SOS": _keep_sos_going,
     "the positions of an SOS": _track_sos,
     "the news of updates": _hear_of_updates,
+    "the words to senders": _tell_rungs,
 }
 """What runs beside channels and hooks, by the names that people are told."""

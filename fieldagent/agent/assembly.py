@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
+from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.hooks import Hook, hooks_of
 from fieldagent.agent.inbound.hub_reception import HubReception
@@ -17,7 +18,7 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.budget import Budget, sos_reserve
+from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
@@ -30,12 +31,14 @@ from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.price import Price
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.incident_proof import proof_key, token_digest
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.station import Station, StationTerms
+    from fieldagent.agent.people.service import PeopleService
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
@@ -58,19 +61,25 @@ class Parts:
     outboxes: Mapping[Channel, ChannelOutbox]
     receptions: Mapping[Channel, Reception]
     station: Station | None
+    people: PeopleService | None
     proof_keys: Sequence[bytes]
     """What this kit and the hub alone share, for words about its incidents; the first is used."""
     incident_status: Callable[[], dict[str, Any]]
+    price: Price | None = None
+    """What a credit costs."""
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """What waited before is queued again. `emit` takes the lines that a script prints."""
-    hooks = hooks_of(settings, emit)
+    hooks = [*hooks_of(settings, emit), *_people_hooks(settings, journal)]
     inbox = _inbox(settings, journal, hooks)
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
     links = {
-        channel: ChannelLink(tell_time=partial(journal.clock.tell, FAR_END[channel]))
+        channel: ChannelLink(
+            tell_time=partial(journal.clock.tell, FAR_END[channel]),
+            recorder=FlightRecorder(settings.state_directory / f"trace-{channel.lower()}.log"),
+        )
         for channel in channels
     }
     terms = _station_terms(settings, channels)
@@ -107,6 +116,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes[radio], receptions[radio] = station.outbox, station.reception
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
+    cancellation = Cancellation(journal, queues, endings, resumed)
+    people = _people(settings, journal, intake, cancellation, inbox, outboxes)
     return Parts(
         journal,
         Events(journal),
@@ -116,10 +127,11 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         endings,
         intake,
         resume,
-        Cancellation(journal, queues, endings, resumed),
+        cancellation,
         outboxes,
         receptions,
         station,
+        people,
         _proof_keys(settings),
         partial(
             incident_status,
@@ -129,7 +141,40 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
             every=settings.sos_repeat,
             until=settings.sos_until,
         ),
+        settings.satellite_credit_price,
     )
+
+
+def _people(
+    settings: Settings,
+    journal: Journal,
+    intake: Intake,
+    cancellation: Cancellation,
+    inbox: Inbox,
+    outboxes: Mapping[Channel, ChannelOutbox],
+) -> PeopleService | None:
+    if settings.mesh.port is None:
+        return None
+    from fieldagent.agent.people.desk import Desk
+    from fieldagent.agent.people.service import PeopleService
+    from fieldagent.agent.people.toll import Toll
+
+    keys = _proof_keys(settings)
+    toll = Toll(journal, outboxes)
+    desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys)
+    return PeopleService(settings.mesh, desk)
+
+
+def _people_hooks(settings: Settings, journal: Journal) -> list[Hook]:
+    if settings.mesh.port is None:
+        return []
+    from fieldagent.agent.people.addressee import people_hook
+    from fieldagent.agent.people.directory import Handles
+    from fieldagent.agent.people.known import peoples_radio
+
+    kind = peoples_radio(settings.mesh.protocol)
+    handles = Handles(journal, settings.mesh.people or {}, kind.is_handle)
+    return [people_hook(handles, settings.package_time_to_live)]
 
 
 def _proof_keys(settings: Settings) -> list[bytes]:
@@ -166,7 +211,7 @@ def _channels(settings: Settings) -> frozenset[Channel]:
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
     known = outbound.intent_of(journal, channel)
-    return ChannelQueue(channel, () if known is None else known[1])
+    return ChannelQueue(channel, None if known is None else known[1])
 
 
 def to_the_hub(
@@ -179,17 +224,23 @@ def to_the_hub(
     key: bytes | None = None,
     credits_per_day: int | None = None,
     reserve: int = 0,
+    bytes_limit: DayLimit = NO_LIMIT,
     receipts_at_once: bool = False,
 ) -> tuple[ChannelOutbox, HubReception]:
     """Both ends of a channel whose far end is the hub."""
     packing = Packing(journal, queue, key=key)
     budget = Budget(
-        queue.channel, journal, clock=endings.clock, limit=credits_per_day, reserve=reserve
+        queue.channel,
+        journal,
+        clock=endings.clock,
+        limits={"credit": DayLimit(credits_per_day, reserve), "byte": bytes_limit},
+        tariff=lambda: queue.terms.tariff,
     )
-    words = HubPiggyback(journal, queue.channel, at_once=receipts_at_once)
+    words = HubPiggyback(journal, queue, at_once=receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
-    room = packing.room.whole(0)
-    reception = HubReception(journal, inbox, queue, budget, words, endings, room=room)
+    reception = HubReception(
+        journal, inbox, queue, budget, words, endings, room=lambda: packing.room.whole(0)
+    )
     return outbox, reception
 
 
@@ -201,6 +252,9 @@ def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:
         "key": derive_key(masters[0], "MO") if masters else None,
         "credits_per_day": settings.satellite_credits_per_day,
         "reserve": sos_reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve),
+        "bytes_limit": bytes_limit(
+            settings.satellite_bytes_per_day, settings.satellite_sos_reserve
+        ),
         "receipts_at_once": settings.satellite_receipts == "at-once",
     }
 

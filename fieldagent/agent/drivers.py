@@ -11,16 +11,23 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import trio
+
 from fieldagent.agent.assembly import Parts
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import no_healing
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import directory, outbound
+from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.progress import Progress
-from fieldagent.agent.settings import Settings, healing_of, radio_place
+from fieldagent.agent.settings import Settings, radio_place
 from fieldagent.package.package import Channel
 from fieldagent.system.put_off import put_off
 from fieldagent.system.supervisor import Part
+from fieldagent.wire.incident_proof import token_digest
 
 if TYPE_CHECKING:
+    from fieldagent.agent.channels.healing_steps import Healer
     from fieldagent.agent.channels.radio_modem import RadioModem
 
 
@@ -35,6 +42,8 @@ def _satellite(settings: Settings, parts: Parts, progress: Progress) -> Part:
         settings.satellite_baud,
         settings.satellite_mailbox_check,
         settings.satellite_registration == "auto",
+        settings.imt_topic,
+        settings.imt_minimum_bytes,
         outbox,
         parts.receptions[Channel.SATELLITE],
         outbox.link,
@@ -45,13 +54,17 @@ def _satellite(settings: Settings, parts: Parts, progress: Progress) -> Part:
 
 
 def _heal(channel: Channel, settings: Settings, parts: Parts) -> Callable[[], Awaitable[bool]]:
-    healing = healing_of(settings).get(channel)
+    healer = _healer(channel.lower(), parts.outboxes[channel].link, settings, parts)
+    return no_healing if healer is None else healer.attend
+
+
+def _healer(name: str, link: ChannelLink, settings: Settings, parts: Parts) -> Healer | None:
+    healing = healing_of(settings).get(name)
     if healing is None:
-        return no_healing
+        return None
     from fieldagent.agent.channels.healing_steps import Healer
 
-    link = parts.outboxes[channel].link
-    return Healer(healing, link, settings.state_directory, parts.journal.clock.now).attend
+    return Healer(healing, link, settings.state_directory, parts.journal.clock.now)
 
 
 def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
@@ -60,8 +73,7 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
     put_off("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.hub_connection import HubAddress
-    from fieldagent.agent.channels.kit_notes import KitNotes
-    from fieldagent.agent.channels.recovery import Recovery
+    from fieldagent.agent.channels.kit_notes import DirectoryShelf, KitNotes
 
     outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_address is not None
@@ -73,20 +85,61 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
         settings.cellular_interface,
     )
     links = {name.lower(): each.link for name, each in parts.outboxes.items()}
-    command, after = settings.cellular_recovery_command, settings.cellular_recovery_after
-    return partial(
+    turn = IpTurn()
+    healer = _healer("cellular", outbox.link, settings, parts)
+    by_ip = partial(
         cellular.run,
         hub,
         outbox,
         parts.receptions[Channel.CELLULAR],
         outbox.link,
-        KitNotes(settings.state_directory, links),
+        KitNotes(
+            settings.state_directory,
+            links,
+            directory=DirectoryShelf(
+                partial(directory.version, parts.journal), partial(directory.keep, parts.journal)
+            ),
+        ),
         random=random.Random(),
         ping=settings.cellular_ping,
         journal=outbound.journal_number(parts.journal),
-        recovery=None if command is None else Recovery(command, after),
+        heal=cellular.no_healing_since if healer is None else healer.attend_since,
         progress=progress.watch("cellular"),
+        turn=turn,
     )
+    if settings.sms.port is None:
+        return by_ip
+    return partial(all_of, by_ip, _sms(settings, parts, progress, turn))
+
+
+def _sms(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> Part:
+    from fieldagent.agent.outbound.purse import DayPurse
+    from fieldagent.agent.sms import carrier
+
+    assert settings.hub_token is not None
+    outbox, link = parts.outboxes[Channel.CELLULAR], ChannelLink()
+    healer = _healer("sms", link, settings, parts)
+    seat = carrier.SmsSeat(
+        settings.sms,
+        token_digest(settings.hub_token),
+        outbox,
+        parts.receptions[Channel.CELLULAR],
+        outbox.link,
+        turn,
+        DayPurse(parts.journal, settings.sms.per_day),
+        settings.state_directory,
+        link,
+        no_healing if healer is None else healer.attend,
+        progress.watch("sms"),
+    )
+    return partial(carrier.run, seat)
+
+
+async def all_of(*parts: Part) -> None:
+    """Run all of them until one fails, which ends the others."""
+    async with trio.open_nursery() as nursery:
+        for part in parts:
+            nursery.start_soon(part)
 
 
 def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:

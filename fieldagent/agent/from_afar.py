@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
 from fieldagent.agent.satellites.known import MODEMS
 from fieldagent.agent.settings import Settings, parse
@@ -23,12 +24,16 @@ NEVER = {
     "cellular-recovery-command": _RUNS,
     "satellite-recovery-command": _RUNS,
     "radio-recovery-command": _RUNS,
+    "sms-recovery-command": _RUNS,
     "satellite-heal": _POWERS,
+    "cellular-heal": _POWERS,
+    "sms-heal": _POWERS,
     "radio-heal": _POWERS,
     "webhook-address": "all that comes in would go there",
     "webhook-secret": _SECRET,
     "satellite-key": _SECRET,
     "radio-key": _SECRET,
+    "sms-pin": _SECRET,
     "radio-key-next": _SECRET,
     "hub-token": "the signed text names the kit by it, and " + _SECRET,
     "hub-address": _LINK,
@@ -39,7 +44,7 @@ NEVER = {
     "state-directory": "what waits to be sent is there",
 }
 """What is set on the kit alone, each with the reason."""
-OURS = {"radio-protocol": RADIOS, "satellite-modem": MODEMS}
+OURS = {"radio-protocol": RADIOS, "satellite-modem": MODEMS, "mesh-protocol": PEOPLES_RADIOS}
 """What may name a program of one's own beside ours."""
 
 

@@ -12,16 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent.channels.healing import Healing, HealingStep, read_steps
-from fieldagent.agent.radios.known import RADIOS, radio
+from fieldagent.agent.channels.healing import (
+    HealingStep,
+    healing_faults,
+    read_steps,
+    read_steps_of_link,
+)
+from fieldagent.agent.people_settings import KEYS as PEOPLE_KEYS
+from fieldagent.agent.people_settings import PeopleSettings
+from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
 from fieldagent.agent.satellites.known import MODEMS, modem
+from fieldagent.agent.sms import settings as sms_settings
+from fieldagent.agent.sms.settings import SmsSettings
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory, xdg_directory
-from fieldagent.system.java_properties import NoProperties
-from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.price import Price, credit_price
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
@@ -54,22 +62,28 @@ class Settings:
     webhook_secret: tuple[str, ...]
     satellite_port: str | None
     satellite_modem: str
-    satellite_baud: int
+    satellite_baud: int | None
     satellite_credits_per_day: int | None
+    satellite_bytes_per_day: int | None
     satellite_sos_reserve: int | None
+    satellite_credit_price: Price | None
     satellite_mailbox_check: float | None
     satellite_registration: str
     satellite_heal: tuple[HealingStep, ...] | None
     satellite_recovery_command: str | None
     satellite_key: tuple[bytes, ...]
     satellite_receipts: str
+    imt_topic: str
+    imt_minimum_bytes: int
     hub_address: str | None
     hub_token: str | None
     hub_ca_file: Path | None
     cellular_interface: str | None
     cellular_ping: int | None
+    cellular_heal: tuple[HealingStep, ...] | None
     cellular_recovery_command: str | None
     cellular_recovery_after: int
+    sms: SmsSettings
     radio_port: str | None
     radio_protocol: str
     radio_own: Mapping[str, Any]
@@ -87,6 +101,7 @@ class Settings:
     radio_hops: int
     radio_relay: frozenset[Channel]
     radio_relay_credits_per_day: int
+    mesh: PeopleSettings
     fan_out: FanOut
     fan_out_until: str
     fan_out_head_start: int
@@ -223,10 +238,10 @@ KEYS = (
         "satellite-modem",
         _modem_name,
         "sbd",
-        "which modem: sbd (Iridium 9602, 9603, 9523), or package.module:NAME of one of your own"
-        " (sbd)",
+        "which modem: sbd (Iridium 9602, 9603, 9523), imt (9704), auto (whichever of them answers"
+        " at the port), or package.module:NAME of one of your own (sbd)",
     ),
-    Key("satellite-baud", whole(1200, 921600, "baud"), 19200, "its speed (19200)"),
+    Key("satellite-baud", whole(1200, 921600, "baud"), None, "its speed (sbd 19200, imt 230400)"),
     Key(
         "satellite-credits-per-day",
         whole(0, 1_000_000, "credits of 50 bytes"),
@@ -234,11 +249,24 @@ KEYS = (
         "most credits of 50 bytes a UTC day may cost (no limit)",
     ),
     Key(
+        "satellite-bytes-per-day",
+        whole(0, 100_000_000, "bytes"),
+        None,
+        "most bytes a UTC day may cost with imt, whose accounts pay for bytes (no limit)",
+    ),
+    Key(
         "satellite-sos-reserve",
         whole(0, 1_000_000, "credits"),
         None,
         "credits of these that only priority 100 and above may use, and the word that it is over;"
-        " half of them also to fetch the answer (10, but half of the day's at the most)",
+        " half of them also to fetch the answer; with imt 50 bytes each (10, but half of the day's"
+        " at the most)",
+    ),
+    Key(
+        "satellite-credit-price",
+        credit_price,
+        None,
+        "what a credit costs, such as 0.12 EUR: shown beside the credits",
     ),
     Key(
         "satellite-mailbox-check",
@@ -258,7 +286,8 @@ KEYS = (
         read_steps,
         None,
         "what is done to a modem that stays silent, in this order: dtr, gpio:LINE (its sleep pin),"
-        " usb (its port), command; or none (dtr, and the command where there is one)",
+        " rockblock:I_EN/I_BTD (of a 9704), usb (its port), command; or none (dtr, and the command"
+        " where there is one)",
     ),
     Key(
         "satellite-recovery-command",
@@ -278,6 +307,13 @@ KEYS = (
         "ride",
         "ride: tell the hub what has come with the next message, where it costs nothing; at-once:"
         " with one of its own, for a credit (ride). An SOS is told at once",
+    ),
+    Key("imt-topic", text, "RAW", "name or number of the topic that imt messages go by (RAW)"),
+    Key(
+        "imt-minimum-bytes",
+        whole(0, 100_000, "bytes"),
+        0,
+        "bytes that the account of an imt modem pays for each message at least (0)",
     ),
     Key(
         "hub-address",
@@ -307,17 +343,25 @@ KEYS = (
         " overhead; 0 for never (45 at first, up to 300 as what is between bears it)",
     ),
     Key(
+        "cellular-heal",
+        read_steps_of_link,
+        None,
+        "what is done where the hub stays out of reach, in this order: gpio:LINE (the modem's"
+        " reset), usb:DEVICE (its port), command; or none (the command, where there is one)",
+    ),
+    Key(
         "cellular-recovery-command",
         text,
         None,
-        "shell command run when the hub stays out of reach, such as one that resets the modem",
+        "shell command for that, such as one that resets the modem",
     ),
     Key(
         "cellular-recovery-after",
         whole(60, 604_800, "seconds"),
         600,
-        "seconds out of reach before that, and between two runs (600)",
+        "seconds out of reach before the first step, and between two (600)",
     ),
+    *sms_settings.KEYS,
     Key(
         "radio-port",
         text,
@@ -404,6 +448,7 @@ KEYS = (
         "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
         former="radio-carry-credits-per-day",
     ),
+    *PEOPLE_KEYS,
     Key(
         "fan-out",
         _fan_out,
@@ -518,6 +563,7 @@ EXAMPLES = {
     "satellite-port": "/dev/fieldagent-satellite",
     "satellite-credits-per-day": "100",
     "satellite-sos-reserve": "10",
+    "satellite-credit-price": "0.12 EUR",
     "satellite-mailbox-check": "24",
     "satellite-registration": "session",
     "satellite-heal": "dtr gpio:17",
@@ -528,40 +574,23 @@ EXAMPLES = {
     "hub-ca-file": "/etc/fieldagent/hub-ca.pem",
     "cellular-interface": "wwan0",
     "cellular-ping": "300",
+    "cellular-heal": "usb:1-1.2 command",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
+    **sms_settings.EXAMPLES,
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
     "radio-callsign": "N0CALL",
     "radio-name": "Hut",
     "radio-relay": "cellular",
+    "satellite-baud": "19200",
+    "satellite-bytes-per-day": "100000",
+    "mesh-port": "/dev/ttyACM1",
+    "mesh-people": "!a1b2c3d4 Ada, !0badf00d Ben",
     "state-directory": "/var/lib/fieldagent",
     "map-file": "/var/lib/fieldagent/alps.mbtiles",
     "page-listen": "192.168.4.0/24",
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
-
-
-def healing_of(settings: Settings) -> dict[Channel, Healing]:
-    """Return what is done to a modem that stays silent, by channel; nothing for those without."""
-    found = {}
-    if settings.satellite_port:
-        run = settings.satellite_recovery_command
-        steps = _healing_steps(settings.satellite_heal, run, HealingStep("dtr"))
-        found[Channel.SATELLITE] = Healing("satellite", settings.satellite_port, steps, run)
-    if settings.radio_port:
-        run = settings.radio_recovery_command
-        steps = _healing_steps(settings.radio_heal, run)
-        found[Channel.RADIO] = Healing("radio", settings.radio_port, steps, run)
-    return {channel: healing for channel, healing in found.items() if healing.steps}
-
-
-def _healing_steps(
-    steps: tuple[HealingStep, ...] | None, command: str | None, *usual: HealingStep
-) -> tuple[HealingStep, ...]:
-    """Return those that are set; else the usual ones, and the command where there is one."""
-    if steps is not None:
-        return steps
-    return (*usual, HealingStep("command")) if command else usual
 
 
 def radio_place(settings: Settings) -> RadioPlace:
@@ -598,12 +627,15 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
 
 def keys_of(text: str) -> Sequence[Key]:
     """Return the keys that a settings file with this text may have."""
-    return [*KEYS, *_own_keys(text)]
+    return [*KEYS, *own_keys(text)]
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
-    own = _own_keys(text)
+    own = own_keys(text)
     values, pairs, faults = read(text, path, [*KEYS, *own])
+    sms_keys = sms_settings.KEYS
+    values["sms"] = SmsSettings(*(values.pop(key.attribute) for key in sms_keys))
+    values["mesh"] = PeopleSettings(*(values.pop(key.attribute) for key in PEOPLE_KEYS))
     values["radio_own"] = {key.name: values.pop(key.attribute) for key in own}
     faults += _incomplete(pairs, values)
     if faults:
@@ -622,7 +654,9 @@ NEEDS = {
     "hub-token": "hub-address",
     "hub-ca-file": "hub-address",
     "cellular-interface": "hub-address",
+    "cellular-heal": "hub-address",
     "cellular-recovery-command": "hub-address",
+    **sms_settings.NEEDS,
     "radio-port": "radio-station",
     "satellite-heal": "satellite-port",
     "satellite-recovery-command": "satellite-port",
@@ -633,6 +667,7 @@ NEEDS = {
     "radio-key-next": "radio-key",
     "radio-seal": "radio-key",
     "radio-relay": "radio-port",
+    **{key.name: "mesh-port" for key in PEOPLE_KEYS[1:] if key.default is None},
 }
 """What means nothing without another."""
 
@@ -643,35 +678,11 @@ def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str
         for name, other in NEEDS.items()
         if name in pairs and other not in pairs
     ]
-    faults += _unfit(pairs)
-    for channel in ("satellite", "radio"):
-        heal, command = f"{channel}-heal", f"{channel}-recovery-command"
-        steps = values.get(f"{channel}_heal") or ()
-        if HealingStep("command") in steps and command not in pairs:
-            faults.append(f"{heal} needs {command}: set that too, or remove {heal}")
+    faults += unfit(pairs)
+    faults += healing_faults(pairs)
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
     if following and len(key) > 1:
         faults.append("radio-key-next beside two keys in radio-key: remove it, or the second key")
     if following and [following.strip().lower()] == [each.lower() for each in key]:
         faults.append("radio-key-next is radio-key: set the new key there, or remove it")
     return faults
-
-
-def _own_keys(text: str) -> Sequence[Key]:
-    """Return the settings that the radio brings which the file names; of one that cannot be loaded
-    none, as its key tells why."""
-    try:
-        named = dict(pairs_in(text)).get("radio-protocol")
-        return () if named is None else radio(named).keys
-    except (NoProperties, WrongProperty):
-        return ()
-
-
-def _unfit(pairs: Mapping[str, str]) -> list[str]:
-    """Return what the radio that the file names cannot do without, and does not have."""
-    try:
-        kind = radio(pairs["radio-protocol"])
-    except (KeyError, WrongProperty):
-        return []
-    named = f"radio-protocol={kind.name}"
-    return [f"{named} needs {name}: set that too" for name in kind.needs if name not in pairs]

@@ -76,6 +76,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_provision(commands)
     _add_update(commands)
     _add_settings(commands)
+    _add_radio(commands)
     _add_simulate(commands)
     _add_help(commands)
     add_hub(commands, named_alone=called not in ("hub", None))
@@ -133,6 +134,17 @@ def _send_kind(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser.add_argument("--priority", type=int)
     parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
+    parser.add_argument(
+        "--to",
+        metavar="WHO",
+        help="a user, a group, a kit, an e-mail address or a telephone number; everybody otherwise",
+    )
+    parser.add_argument(
+        "--receipt",
+        action="store_const",
+        const="read",
+        help="ask to be told when a person has read it; `show` says so",
+    )
     # Before or behind the kind: what is not said there must not undo what was said before.
     _add_dry_run(parser, default=argparse.SUPPRESS)
     _add_waiting(parser)
@@ -258,6 +270,14 @@ def _add_watching(commands: Subparsers) -> None:
     _add_local(
         command(
             commands,
+            "people",
+            ("cli.kit.people", "people"),
+            "list whom a Package may be for: users, groups and kits",
+        )
+    )
+    _add_local(
+        command(
+            commands,
             "neighbours",
             ("cli.kit.neighbours", "neighbours"),
             "list the stations heard by radio: when, how well, and which reaches the hub",
@@ -271,6 +291,12 @@ def _add_inbound(commands: Subparsers) -> None:
     listing = command(actions, "list", ("cli.kit.watch", "inbound_list"), "list inbound payloads")
     listing.add_argument("--state", choices=("waiting", "handed", "dead"))
     _add_local(listing)
+    read = command(
+        actions, "read", ("cli.kit.watch", "inbound_read"), "tell the sender that you have read it"
+    )
+    read.add_argument("request_id", metavar="REQUEST_ID")
+    read.add_argument("--by", default="", metavar="NAME", help="who has read it")
+    _add_local(read)
     replay = command(
         actions, "replay", ("cli.kit.watch", "inbound_replay"), "hand payloads over again"
     )
@@ -284,6 +310,11 @@ def _add_satellite(commands: Subparsers) -> None:
     actions = satellite.add_subparsers(metavar="ACTION", title="actions")
     summary = "try now what waits: you see the sky"
     _add_local(command(actions, "retry", ("cli.kit.satellite", "retry"), summary))
+    summary = "print what went over the serial line last, for who looks for a fault"
+    traced = command(actions, "trace", ("cli.kit.satellite", "trace"), summary)
+    traced.add_argument("--payloads", action="store_true", help="with what messages hold")
+    traced.add_argument("--channel", **CHANNEL, default="Satellite", help="of this (Satellite)")
+    _add_local(traced)
 
 
 def _add_check(commands: Subparsers) -> None:
@@ -376,6 +407,14 @@ def _add_place(parser: CommandParser, name: str, place: str, summary: str) -> No
     parser.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=told)
 
 
+def _add_radio(commands: Subparsers) -> None:
+    radio = command(
+        commands, "radio", ("cli.kit.radio", "radio"), "show how a Meshtastic radio is set up"
+    )
+    radio.add_argument("place", metavar="PORT", help="a serial port, or tcp://host")
+    radio.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _add_simulate(commands: Subparsers) -> None:
     simulate = command(commands, "simulate", None, "stand-ins for hardware")
     kinds = simulate.add_subparsers(metavar="WHAT", title="what")
@@ -383,7 +422,13 @@ def _add_simulate(commands: Subparsers) -> None:
         kinds,
         "satellite",
         ("cli.simulate", "satellite"),
-        "an Iridium 9602 on a pty with the operator's gateway behind it",
+        "an Iridium modem on a pty with the operator's gateway behind it",
+    )
+    satellite.add_argument(
+        "--kind",
+        choices=("sbd", "imt"),
+        default="sbd",
+        help="9602 or 9704, as satellite-modem (sbd)",
     )
     satellite.add_argument(
         "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
@@ -397,6 +442,19 @@ def _add_simulate(commands: Subparsers) -> None:
     satellite.add_argument(
         "--mt-port", type=int, default=0, help="port where the hub brings MT messages (any)"
     )
+    gsm = command(
+        kinds,
+        "gsm",
+        ("cli.simulate_gsm", "gsm"),
+        "a GSM modem for text messages on a pty",
+    )
+    gsm.add_argument(
+        "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
+    )
+    _add_simulated_radios(kinds)
+
+
+def _add_simulated_radios(kinds: Subparsers) -> None:
     node = command(
         kinds,
         "node",
@@ -405,9 +463,9 @@ def _add_simulate(commands: Subparsers) -> None:
     )
     node.add_argument(
         "--kind",
-        choices=("node", "meshcore-kiss", "rnode"),
+        choices=("node", "meshcore-kiss", "rnode", "meshtastic", "meshcore"),
         default="node",
-        help="which radios, by their radio-protocol (node)",
+        help="which radios, by their radio-protocol or mesh-protocol (node)",
     )
     node.add_argument("--nodes", type=_several, default=2, help="how many (2)")
     node.add_argument(
@@ -418,6 +476,20 @@ def _add_simulate(commands: Subparsers) -> None:
         type=Path,
         metavar="FILE",
         help="who hears whom, a pair a line: `1 2`, `2 3 0.3` (lost), `3 > 4` (one way)",
+    )
+    node.add_argument(
+        "--tcp-port",
+        type=int,
+        metavar="PORT",
+        help="reach the others than node 1 by TCP, at 127.0.0.1 from this port on (0: any), as an"
+        " app does",
+    )
+    node.add_argument(
+        "--crowd",
+        type=int,
+        default=0,
+        metavar="N",
+        help="meshtastic and meshcore: N more that each knows (0)",
     )
     for name, what in (
         ("loss", "that a packet is not heard"),

@@ -20,7 +20,7 @@ from fieldagent.cli import simulate
 from fieldagent.cli.demo_team import demo_team
 from fieldagent.cli.kit.run import ended
 from fieldagent.hub.access.secret import new_password
-from fieldagent.simulator.commands import Bench
+from fieldagent.simulator.commands import Bench, obey
 from fieldagent.system.log_lines import start_logging
 from fieldagent.system.scrypt import hash_password
 from fieldagent.system.signals import Asks
@@ -144,7 +144,7 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks
                 told = {"hub": hub.settings.port, "password": hub.password, "port": port}
                 link = {"user": DISPATCHER, "token": hub.guest.token}
                 print(WITH_HUB.format(**link, **told), flush=True)
-            await simulate.listen(bench)
+            await simulate.listen(partial(obey, bench))
         nursery.cancel_scope.cancel()
 
 

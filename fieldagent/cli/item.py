@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import base64
+import importlib
+import io
 import sys
 from pathlib import Path
 from typing import Any
 
 from fieldagent.kit.local_http import CallFailed
+from fieldagent.package.picture import picture_type
+from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.system.exit_codes import USAGE
 
 
@@ -36,11 +40,70 @@ def waypoint_of(given: argparse.Namespace) -> dict[str, Any]:
 
 def data_of(given: argparse.Namespace) -> dict[str, Any]:
     """Raises CallFailed when the file cannot be read."""
+    return _data(_content(given.file))
+
+
+def picture_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Return a picture as data: as it is, or scaled to `--bytes`.
+
+    Raises CallFailed for what is no picture, too large as it is, or cannot be scaled here.
+    """
+    raw = _content(given.file)
+    if picture_type(raw) is None:
+        raise CallFailed(
+            f"{given.file} is no JPEG, PNG, WebP, AVIF or GIF: send it by `send data`", USAGE
+        )
+    if given.most_bytes is not None and len(raw) > given.most_bytes:
+        raw = _scaled(raw, given.most_bytes)
+    if len(raw) > ITEM_BYTES_MAX:
+        raise CallFailed(
+            f"{given.file} has {len(raw)} bytes, and a Package takes {ITEM_BYTES_MAX}: say --bytes"
+            " 30000 to have it scaled",
+            USAGE,
+        )
+    return _data(raw)
+
+
+def _content(file: str) -> bytes:
     try:
-        raw = sys.stdin.buffer.read() if given.file == "-" else Path(given.file).read_bytes()
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise CallFailed(f"cannot read {given.file}: {error.strerror}", USAGE) from None
+        raise CallFailed(f"cannot read {file}: {error.strerror}", USAGE) from None
+
+
+def _data(raw: bytes) -> dict[str, Any]:
     return {"data": {"payload": base64.b64encode(raw).decode()}}
+
+
+QUALITIES, SIDES = (60, 40, 25), (1600, 1024, 720, 480, 320, 200)
+"""Of WebP, and pixels of the longer side: the best that fits is taken."""
+
+
+def _scaled(raw: bytes, most: int) -> bytes:
+    """As WebP of at most so many bytes. Raises CallFailed."""
+    try:
+        image = importlib.import_module("PIL.Image")
+        turned = importlib.import_module("PIL.ImageOps").exif_transpose
+    except ModuleNotFoundError:
+        raise CallFailed(
+            "--bytes needs Pillow, which is not installed here (`apt install python3-pil`, or"
+            " `pip install Pillow`): scale the picture otherwise, or send it from the kit's page,"
+            " which scales it in the browser",
+            USAGE,
+        ) from None
+    try:
+        whole = turned(image.open(io.BytesIO(raw))).convert("RGB")
+    except (OSError, ValueError) as error:
+        raise CallFailed(f"the picture cannot be read: {error}", USAGE) from None
+    for side in SIDES:
+        smaller = whole.copy()
+        smaller.thumbnail((side, side))
+        for quality in QUALITIES:
+            made = io.BytesIO()
+            smaller.save(made, "WEBP", quality=quality, method=6)
+            if made.tell() <= most:
+                return made.getvalue()
+    raise CallFailed(f"the picture does not fit {most} bytes at {SIDES[-1]} pixels either", USAGE)
 
 
 def _position(given: argparse.Namespace) -> dict[str, Any]:

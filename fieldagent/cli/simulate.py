@@ -8,7 +8,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -17,11 +18,17 @@ from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.commands import BadCommand, Bench, obey
 from fieldagent.simulator.gateway import SimulatedGateway
 from fieldagent.simulator.hub_side import HubSide
+from fieldagent.simulator.imt_commands import ImtBench
+from fieldagent.simulator.imt_commands import obey as obey_imt
+from fieldagent.simulator.imt_modem import SimulatedImtModem
+from fieldagent.simulator.imt_port import ImtPort
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.terminal import escaped
+from fieldagent.wire import imt
+from fieldagent.wire.credit import by_bytes
 from fieldagent.wire.envelope import derive_key
 
 
@@ -36,9 +43,15 @@ def satellite(given: argparse.Namespace) -> int:
     if given.key is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", given.key):
         print("fieldagent: --key takes 64 hexadecimal digits", file=sys.stderr)
         return USAGE
+    if given.kind == "imt" and given.hub:
+        print("fieldagent: --hub is DirectIP's, for --kind sbd", file=sys.stderr)
+        return USAGE
     with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
         link = given.link or Path(directory) / "modem"
         masters = [bytes.fromhex(given.key)] if given.key else []
+        if given.kind == "imt":
+            trio.run(_run_imt, build_imt(link, given.imei, given.latency, masters))
+            return OK
         hub = _endpoint(given.hub) if given.hub else None
         bench = build(link, given.imei, given.latency, masters, hub)
         trio.run(_run, bench, given.mt_port)
@@ -72,6 +85,29 @@ def build(
     return Bench(modem, PtyPort(modem, link, latency=latency), queue, home, side)
 
 
+def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> ImtBench:
+    queue = MtQueue()
+    home = BaseCamp(
+        say,
+        queue,
+        key=derive_key(masters[0], "MT") if masters else None,
+        keys=[derive_key(master, "MO") for master in masters],
+        mt_bytes=imt.PAYLOAD_BYTES,
+    )
+    gateway = SimulatedGateway(say, queue, home, by_bytes(0))
+    modem = SimulatedImtModem(gateway, imei=imei)
+    return ImtBench(modem, ImtPort(modem, link, latency=latency), queue, home)
+
+
+async def _run_imt(bench: ImtBench) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(bench.port.run)
+        say(f"modem {bench.modem.imei} on {bench.port.link}: satellite-port={bench.port.link}")
+        say("set satellite-modem=imt; type `help` for what can be sent and what can go wrong")
+        await listen(partial(obey_imt, bench))
+        await trio.sleep_forever()
+
+
 async def _run(bench: Bench, mt_port: int) -> None:
     async with trio.open_nursery() as nursery:
         if bench.hub is not None:
@@ -81,7 +117,7 @@ async def _run(bench: Bench, mt_port: int) -> None:
             f"modem {bench.modem.state.imei} on {bench.port.link}: satellite-port={bench.port.link}"
         )
         say("type `help` for what can be sent and what can go wrong")
-        await listen(bench)
+        await listen(partial(obey, bench))
         # Nobody types any more, as in the background: the sky stays.
         await trio.sleep_forever()
 
@@ -99,11 +135,11 @@ async def _look_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.N
     )
 
 
-async def listen(bench: Bench) -> None:
+async def listen(obey: Callable[[str], str]) -> None:
     """Obey what is typed until there is nothing more to read."""
     async for line in typed():
         try:
-            said = obey(bench, line)
+            said = obey(line)
         except BadCommand as bad:
             said = str(bad)
         for part in said.splitlines():

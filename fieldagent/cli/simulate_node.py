@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TypeAlias
@@ -13,12 +13,15 @@ from typing import TypeAlias
 import trio
 
 from fieldagent.cli.simulate import typed
+from fieldagent.simulator import companion
 from fieldagent.simulator.air import BadTopology, Impairments, SharedAir, read_topology
 from fieldagent.simulator.commands import BadCommand
+from fieldagent.simulator.companion import SimulatedCompanion
 from fieldagent.simulator.lora import LoraAir
 from fieldagent.simulator.meshcore import SimulatedMeshcore
+from fieldagent.simulator.meshtastic import EU_868, SimulatedMeshtastic, acquaint
 from fieldagent.simulator.node import SimulatedNode
-from fieldagent.simulator.nodes import Nodes, RadioKind, Socket
+from fieldagent.simulator.nodes import Nodes, RadioKind, SimulatedRadio, Socket
 from fieldagent.simulator.rnode import SimulatedRnode
 from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.terminal import escaped
@@ -44,8 +47,30 @@ def _rnode(random: Random, impairments: Impairments, given: argparse.Namespace) 
     return SimulatedRnode, LoraAir(random, impairments)
 
 
-KINDS = {"node": _nodes, "meshcore-kiss": _meshcore, "rnode": _rnode}
-"""By what `radio-protocol` calls them. A LoRa radio's rate is that of its settings."""
+def _meshtastic(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+    return SimulatedMeshtastic, _listening_first(LoraAir(random, impairments))
+
+
+def _listening_first(air: SharedAir) -> SharedAir:
+    # Chips look for a preamble before they speak, which others send for tens of symbols: what is
+    # lost is what `--loss` says, and what who transmits does not hear.
+    air.turnaround = 0.0
+    return air
+
+
+def _companion(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+    return SimulatedCompanion, _listening_first(LoraAir(random, impairments))
+
+
+KINDS = {
+    "node": _nodes,
+    "meshcore": _companion,
+    "meshcore-kiss": _meshcore,
+    "rnode": _rnode,
+    "meshtastic": _meshtastic,
+}
+"""By what `radio-protocol` calls them, or `mesh-protocol`. A LoRa radio's rate is that of its
+settings."""
 
 
 def node(given: argparse.Namespace) -> int:
@@ -65,17 +90,33 @@ def node(given: argparse.Namespace) -> int:
             return USAGE
     with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
         folder = given.link or Path(directory)
-        links = [folder / f"node-{number}" for number in range(1, given.nodes + 1)]
+        nodes = Nodes(air, _links(folder, given.nodes, given.tcp_port), say, kind)
+        _introduce([socket.node for socket in nodes.sockets], given.crowd)
         say(f"seed {seed}")
-        trio.run(_run, Nodes(air, links, say, kind))
+        trio.run(_run, nodes)
     return OK
+
+
+def _links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
+    """Return where each is: the first, a kit's, on a serial line in any case."""
+    links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]
+    if tcp_port is not None:
+        links[1:] = [tcp_port and tcp_port + place for place in range(count - 1)]
+    return links
+
+
+def _introduce(radios: Sequence[SimulatedRadio], crowd: int) -> None:
+    """Those that know each other's names have heard them before."""
+    acquaint([each for each in radios if isinstance(each, SimulatedMeshtastic)], crowd)
+    companions = [each for each in radios if isinstance(each, SimulatedCompanion)]
+    companion.acquaint(companions, crowd)
 
 
 async def _run(nodes: Nodes) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(nodes.run)
         for socket in nodes.sockets:
-            say(f"node {socket.node.number}: radio-port={socket.link}")
+            say(f"node {socket.node.number}: radio-port={_place(socket)}")
         say("type `help` for what can go wrong")
         async for line in typed():
             try:
@@ -86,6 +127,11 @@ async def _run(nodes: Nodes) -> None:
                 say(part)
         # Nobody types any more, as in the background: the air stays.
         await trio.sleep_forever()
+
+
+def _place(socket: Socket) -> str:
+    tcp = isinstance(socket.link, int)
+    return f"tcp://127.0.0.1:{socket.link}" if tcp else str(socket.link)
 
 
 def obey(nodes: Nodes, line: str) -> str:
@@ -143,6 +189,40 @@ def _busy(nodes: Nodes, rest: list[str]) -> str:
     return "the channel is never free" if rest[0] == "on" else "the channel is free"
 
 
+def _away(nodes: Nodes, rest: list[str]) -> str:
+    number = _socket(nodes, rest).node.number
+    nodes.air.away.add(number)
+    return f"node {number} is in nobody's earshot"
+
+
+def _near(nodes: Nodes, rest: list[str]) -> str:
+    number = _socket(nodes, rest).node.number
+    nodes.air.away.discard(number)
+    return f"node {number} is in earshot again"
+
+
+def _region(nodes: Nodes, rest: list[str]) -> str:
+    radio = _socket(nodes, rest).node
+    if not isinstance(radio, SimulatedMeshtastic):
+        raise BadCommand("only a meshtastic radio has a region")
+    if rest[1:] not in (["on"], ["off"]):
+        raise BadCommand("region N on, or region N off")
+    radio.set_region(EU_868 if rest[1] == "on" else 0)
+    return (
+        f"node {rest[0]} {'transmits' if radio.region else 'transmits nothing: no region is set'}"
+    )
+
+
+def _mute(nodes: Nodes, rest: list[str]) -> str:
+    radio = _socket(nodes, rest).node
+    if not isinstance(radio, SimulatedCompanion):
+        raise BadCommand("only a meshcore radio can be mute")
+    if rest[1:] not in (["on"], ["off"]):
+        raise BadCommand("mute N on, or mute N off")
+    radio.mute = rest[1] == "on"
+    return f"node {rest[0]} {'says nothing to its host' if radio.mute else 'answers'}"
+
+
 def _help(nodes: Nodes, rest: list[str]) -> str:
     return "\n".join(text for text, _ in COMMANDS.values())
 
@@ -151,6 +231,10 @@ COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
     "unplug": ("unplug N       take a node away", _unplug),
     "plug": ("plug N         put it back", _plug),
     "reboot": ("reboot N       let it start anew, as after a brown-out", _reboot),
+    "away": ("away N         carry a node out of everybody's earshot", _away),
+    "near": ("near N         bring it back", _near),
+    "region": ("region N on|off  set the region of a meshtastic radio, or none", _region),
+    "mute": ("mute N on|off  let a meshcore radio say nothing to its host", _mute),
     "loss": ("loss 0..1      lose that share of the packets", _loss),
     "busy": ("busy on|off    no node finds the channel free", _busy),
     "help": ("help           this list", _help),

@@ -61,7 +61,7 @@ def duration(text: str) -> float:
 
 
 def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
-    """The four kinds; `add_kind` makes the parser of each from its name and summary."""
+    """The five kinds; `add_kind` makes the parser of each from its name and summary."""
     message = add_kind("message", "send a text message")
     message.add_argument("content", help="the text; - reads standard input")
     location = add_kind("location", "send a position report")
@@ -75,6 +75,15 @@ def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
     waypoint.add_argument("--notes")
     data = add_kind("data", "send raw bytes")
     data.add_argument("file", help="the file to send; - reads standard input")
+    picture = add_kind("picture", "send a picture, as data")
+    picture.add_argument("file", help="JPEG, PNG, WebP, AVIF or GIF; - reads standard input")
+    picture.add_argument(
+        "--bytes",
+        type=int,
+        metavar="N",
+        dest="most_bytes",
+        help="scale it to at most so many, as WebP; needs Pillow",
+    )
 
 
 def _add_position(parser: CommandParser) -> None:

@@ -21,14 +21,14 @@ from fieldagent.http.address import Network, is_in, source_of
 from fieldagent.http.cookie import cookie_of
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
-from fieldagent.system import waits
 from fieldagent.system.bill import charge_to, nobody, payer
 from fieldagent.system.rate import retry_after
 
 PATIENCE = 5.0
 """Seconds in line for a turn."""
 LOOK_AGAIN = 0.25
-"""Seconds: what was booked may be given back."""
+"""Seconds between two looks of who waits in line: each look is charged too, and one as soon as
+the debt is paid would make the next, for ever. What was booked may be given back meanwhile."""
 IN_LINE = 32
 """At the door of one source; whoever comes then is turned away unheard."""
 ACCOUNTS = 10_000
@@ -84,8 +84,8 @@ class Tab:
         try:
             with trio.move_on_after(PATIENCE):
                 async with self._line:
-                    while wait := self.owes():
-                        await waits.sleep(min(wait, LOOK_AGAIN))
+                    while self.owes():
+                        await trio.sleep(LOOK_AGAIN)
                     self.spend(AT_LEAST)
                     return
         finally:
@@ -211,17 +211,19 @@ class CpuPace(trio.abc.Instrument):
 
 
 async def check_in_thread(
-    check: Callable[[], tuple[bool, float]], limiter: trio.CapacityLimiter, estimate: float
+    check: Callable[[], bool], limiter: trio.CapacityLimiter, price: float
 ) -> bool:
     """Check a proof that is dear to check, on the account of whoever this task answers.
 
-    `check` returns whether it is right, and the seconds of processor that this took. `estimate`
-    seconds are booked before, so that nobody begins many at once; a right one costs nothing.
+    `price` seconds are booked before, so that nobody begins many at once, and given back where it
+    is right. They are the same on each machine: on a slow one a person may mistype as often. Who
+    may try how often is for the caller to count.
     """
     pay = payer()
-    pay(estimate)
-    right, took = await trio.to_thread.run_sync(check, limiter=limiter)
-    pay((0.0 if right else took) - estimate)
+    pay(price)
+    right = await trio.to_thread.run_sync(check, limiter=limiter)
+    if right:
+        pay(-price)
     return right
 
 

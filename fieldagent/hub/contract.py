@@ -34,6 +34,7 @@ class Bearer(StrEnum):
 
     IP = "ip"
     SATELLITE = "satellite"
+    SMS = "sms"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contract import Device, Estimate
-from fieldagent.hub.escalation import telling
+from fieldagent.hub.escalation import answers, chain, kit_sms, outward, telling
 from fieldagent.hub.escalation.answer_page import AnswerPage
-from fieldagent.hub.escalation.contract import ContactHost
-from fieldagent.hub.escalation.known import senders
+from fieldagent.hub.escalation.contract import ContactHost, Inward
+from fieldagent.hub.escalation.known import Reach, contact_kinds
 from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
@@ -45,7 +45,8 @@ from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.known import operators
-from fieldagent.hub.records import audit, claims, lease, ledger, ring_alerts, slices
+from fieldagent.hub.records import audit, claims, lease, ledger, ring_alerts, slices, usage
+from fieldagent.hub.records.operator_book import OperatorBook
 from fieldagent.hub.service import access_log, incident_log, listening
 from fieldagent.hub.service.access_log import AccessLog
 from fieldagent.hub.service.certificate import Certificate
@@ -132,9 +133,18 @@ class Hub:
             counters=self._counters,
             figures=figures,
             stopping=self.stopping,
+            rows=lambda db: {
+                "contact_steps_broken": chain.broken(db, self.reach.kinds, self.reach.own)
+            },
         )
-        reach = open_public(settings.webhook_allow)
-        self.senders = senders(ContactHost(store, settings, reach, time.time))
+        self.contact_host = ContactHost(
+            store,
+            settings.contact_own,
+            settings.console_address or "",
+            open_public(settings.webhook_allow),
+            time.time,
+        )
+        self.reach = Reach(self.contact_host, contact_kinds(settings.contacts))
         self.routes = self._routes(authentication)
         if guest is not None:
             self.routes.append(GuestLink(guest, store, time.time).route())
@@ -159,7 +169,7 @@ class Hub:
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,
                 open_public(self.settings.webhook_allow),
-                self.senders,
+                self.reach,
                 tuple(self.kinds),
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
@@ -209,20 +219,36 @@ class Hub:
         found = {name: kind.caller(own) for name, kind in self.kinds.items()}
         return {name: caller for name, caller in found.items() if caller is not None}
 
-    def lent(self, what: str) -> OperatorHost:
-        """Return what operators get of the hub; `what` names them where they fail."""
+    def lent(self, what: str, operator: str) -> OperatorHost:
+        """Return what an operator gets of the hub; `what` names it where it fails."""
         return OperatorHost(
             self.take_in_from,
             partial(ring_alerts.note_session_of, self.store, clock=time.time),
             self.supervisor.notes(what),
             time.time,
+            OperatorBook(self.store, operator, time.time),
+            partial(usage.count_session_of, self.store, clock=time.time),
         )
+
+    def inward(self, what: str) -> Inward:
+        """Return what kinds of contact get of the hub for what comes back; `what` names them where
+        they fail."""
+        people = answers.ContactInbox(self.store, clock=time.time)
+        inbox = kit_sms.KitSmsInbox(self.store, self.mobile_originated, people, clock=time.time)
+        return Inward(self.contact_host, inbox, partial(self._note_inward, what))
+
+    def _note_inward(self, what: str, error: BaseException, about: str) -> None:
+        """Whoever never fails is no part that people are told of."""
+        self.supervisor.notes(what)(error, about)
 
     def judge(self) -> Judge:
         probes = self.health.routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]
-        own, lent = self.settings.operator_own, self.lent("HTTP")
-        routes += [route for kind in self.kinds.values() for route in kind.routes(own, lent)]
+        own = self.settings.operator_own
+        for name, kind in self.kinds.items():
+            routes += kind.routes(own, self.lent("HTTP", name))
+        inward = self.inward("HTTP")
+        routes += [each for kind in self.reach.kinds.values() for each in kind.routes(inward)]
         return self.access.watch(patient(router(routes)))
 
 
@@ -253,7 +279,12 @@ async def run(
                 if certificate is not None:
                     parts.start_soon(keep, "the certificate", certificate.watch)
                 for name, listener in brought.items():
-                    parts.start_soon(keep, name, partial(_take_mo, hub, name, listener))
+                    title = hub.kinds[name].title
+                    parts.start_soon(keep, title, partial(_take_mo, hub, name, listener))
+                for kind in hub.reach.kinds.values():
+                    name = f"what contacts answer {kind.by}"
+                    if (ask := kind.listen(hub.inward(name))) is not None:
+                        parts.start_soon(keep, name, ask)
                 for name, part in PARTS.items():
                     parts.start_soon(keep, name, partial(part, hub))
                 await _serve(hub, listeners, certificate, task_status)
@@ -352,7 +383,7 @@ def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
     try:
         for kind in hub.kinds.values():
             if (listener := kind.listen(hub.settings.operator_own)) is not None:
-                found[kind.title] = listener
+                found[kind.name] = listener
         yield found
     finally:
         for each in found.values():
@@ -363,7 +394,7 @@ def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
 async def _take_mo(hub: Hub, name: str, listener: MoListener) -> None:
     # It closes what it is given, and may have to be started again.
     own = [each.dup() for each in listener.sockets]
-    await listener.serve(own, hub.lent(name))
+    await listener.serve(own, hub.lent(hub.kinds[name].title, name))
 
 
 async def _call_operators(hub: Hub) -> None:
@@ -381,10 +412,29 @@ async def _log_incidents(hub: Hub) -> None:
 async def _tell_contacts(hub: Hub) -> None:
     await telling.run(
         hub.store,
-        hub.senders,
+        hub.reach,
         clock=time.time,
         note_fault=hub.supervisor.notes("contacts"),
         desk=hub.settings.console_address or "",
+    )
+
+
+async def _write_to_kits(hub: Hub) -> None:
+    await kit_sms.run(
+        hub.store,
+        hub.reach,
+        clock=time.time,
+        per_day=hub.settings.kit_sms_per_day,
+        note_fault=hub.supervisor.notes("SMS to kits"),
+    )
+
+
+async def _hand_outward(hub: Hub) -> None:
+    await outward.run(
+        hub.store,
+        hub.reach,
+        clock=time.time,
+        note_fault=hub.supervisor.notes("messages to addresses"),
     )
 
 
@@ -471,6 +521,7 @@ async def _forget(hub: Hub) -> None:
     for some in (
         partial(ledger.forget, before=items),
         partial(ledger.forget_remembered, before=items),
+        partial(answers.forget, before=items),
         partial(audit.forget, before=lines),
         partial(attempts.forget, now=now),
         reading.note_kinds,
@@ -505,6 +556,8 @@ PARTS = {
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,
     "contacts": _tell_contacts,
+    "messages to addresses": _hand_outward,
+    "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,
 }
 """What runs beside the push API and the links, by the names that people are told."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from fieldagent.http.address import Network
+from fieldagent.hub.escalation.contract import ContactKind
+from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.store.contract import DatabaseOptions
@@ -18,6 +20,7 @@ from fieldagent.system.directories import state_directory, xdg_directory
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.price import Price, credit_price
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
@@ -32,14 +35,12 @@ from fieldagent.system.properties import (
     whole,
 )
 
+T = TypeVar("T")
+
 PORT = 9443
 
 
 _TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
-
-
-MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
-"""RFC 5321 4.1.2, without quotes."""
 
 
 def tile_address(value: str) -> str:
@@ -52,12 +53,6 @@ def tile_address(value: str) -> str:
             "must be a URL with {z}, {x} and {y} once each in its path, such as"
             f" https://tiles.example.org/{{z}}/{{x}}/{{y}}.png, not {value!r}"
         )
-    return value
-
-
-def mail_address(value: str) -> str:
-    if not MAIL.fullmatch(value):
-        raise WrongProperty(f"must be an e-mail address such as sos@example.org, not {value!r}")
     return value
 
 
@@ -96,6 +91,7 @@ class HubSettings:
     map_tiles: str | None
     map_attribution: str | None
     satellite_grace: int
+    satellite_credit_price: Price | None
     item_time_to_live: int
     keep_days: int
     keep_audit_days: int
@@ -105,12 +101,11 @@ class HubSettings:
     operator_own: Mapping[str, Any]
     """Settings that the operators bring, by their names."""
     webhook_allow: tuple[Network, ...]
-    smtp_host: str | None
-    smtp_port: int
-    smtp_tls: str
-    smtp_user: str | None
-    smtp_password_file: Path | None
-    mail_from: str | None
+    contacts: tuple[str, ...]
+    """Kinds of contact of one's own."""
+    kit_sms_per_day: int
+    contact_own: Mapping[str, Any]
+    """Settings that the kinds of contact bring, by their names."""
 
 
 def _addresses(value: str) -> tuple[str, ...]:
@@ -129,7 +124,14 @@ def _own_operators(value: str) -> tuple[str, ...]:
     return own
 
 
+def _own_contacts(value: str) -> tuple[str, ...]:
+    own = tuple(value.split())
+    contact_kinds(own)
+    return own
+
+
 _OWN_KEYS = [key for kind in operators().values() for key in kind.keys]
+_CONTACT_KEYS = [key for kind in contact_kinds().values() for key in kind.keys]
 KEYS = (
     Key(
         "database",
@@ -219,6 +221,12 @@ KEYS = (
         "seconds the IP link has before a satellite message is paid for (60)",
     ),
     Key(
+        "satellite-credit-price",
+        credit_price,
+        None,
+        "what a credit costs, such as 0.12 EUR: `fieldagent hub usage` tells money",
+    ),
+    Key(
         "item-time-to-live",
         whole(1, 2**31 - 1, "seconds"),
         604_800,
@@ -252,30 +260,24 @@ KEYS = (
         "private networks that webhooks may be in: 10.1.0.0/16 (none)",
     ),
     Key(
-        "smtp-host",
-        text,
-        None,
-        "mail relay by which contacts are told of an SOS: smtp.example.org",
+        "contacts",
+        _own_contacts,
+        (),
+        "kinds of contact of your own, package.module:NAME with spaces between"
+        " (docs/adding-an-operator.md)",
     ),
-    Key("smtp-port", whole(1, 65535, "port"), 587, "its port (587)"),
     Key(
-        "smtp-tls",
-        one_of("starttls", "tls", "none"),
-        "starttls",
-        "starttls, tls from the first byte (port 465), or none, for a relay on this machine"
-        " (starttls)",
+        "kit-sms-per-day",
+        whole(0, 100_000, "SMS"),
+        100,
+        "most SMS a UTC day that one kit is sent, which writes by SMS itself: that the hub has what"
+        " it sent, and what waits for it (100)",
     ),
-    Key("smtp-user", text, None, "account at the relay"),
-    Key(
-        "smtp-password-file",
-        absolute_path,
-        None,
-        "file whose first line is that account's password",
-    ),
-    Key("mail-from", mail_address, None, "address that the hub's mail is from: sos@example.org"),
+    *_CONTACT_KEYS,
 )
 
 EXAMPLES = {
+    "satellite-credit-price": "0.12 EUR",
     "map-file": "/var/lib/fieldagent-hub/alps.mbtiles",
     "map-tiles": "https://tiles.example.org/{z}/{x}/{y}.png",
     "map-attribution": "© the mapmakers",
@@ -290,19 +292,12 @@ EXAMPLES = {
     "admin-listen": "127.0.0.1:9444",
     "trusted-proxies": "127.0.0.1/32 ::1/128",
     "webhook-allow": "10.1.0.0/16",
-    "smtp-host": "smtp.example.org",
-    "smtp-user": "sos@example.org",
-    "smtp-password-file": "/etc/fieldagent/smtp-password",
-    "mail-from": "sos@example.org",
     **{name: text for kind in operators().values() for name, text in kind.examples.items()},
+    **{name: text for kind in contact_kinds().values() for name, text in kind.examples.items()},
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
 
-_TOGETHER = (
-    ("tls-certificate", "tls-key"),
-    ("smtp-host", "mail-from"),
-    ("smtp-user", "smtp-password-file"),
-)
+_TOGETHER = (("tls-certificate", "tls-key"),)
 
 
 def is_behind_tls(settings: HubSettings) -> bool:
@@ -343,11 +338,15 @@ def parse(
     database: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> HubSettings:
-    kinds = _kinds(content)
+    satellite = _kinds(content, "operators", operators)
+    people = _kinds(content, "contacts", contact_kinds)
+    kinds: list[OperatorKind | ContactKind] = [*satellite, *people]
     own = [key for kind in kinds for key in kind.keys]
-    others = [key for key in own if key not in _OWN_KEYS]
+    others = [key for key in own if key not in KEYS]
     values, pairs, faults = read(content, path, [*KEYS, *others])
-    values["operator_own"] = {key.name: values.pop(key.attribute) for key in own}
+    brought = {key.name: values.pop(key.attribute) for key in own}
+    for name, some in (("operator_own", satellite), ("contact_own", people)):
+        values[name] = {key.name: brought[key.name] for kind in some for key in kind.keys}
     together = [*_TOGETHER, *(pair for kind in kinds for pair in kind.together)]
     for one, other in together:
         for name, missing in ((one, other), (other, one)):
@@ -361,18 +360,14 @@ def parse(
         )
     if "proxy-listen" in pairs and not values["trusted_proxies"]:
         faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
-    faults += [fault for kind in kinds for fault in kind.faults(values["operator_own"])]
+    faults += [fault for kind in satellite for fault in kind.faults(values["operator_own"])]
+    faults += [fault for kind in people for fault in kind.faults(values["contact_own"])]
     if values["console_address"] and not (
         values["tls_certificate"] or values["trusted_proxies"] or values["socket_listen"]
     ):
         # A proxy that does TLS is known by trusted-proxies, or by the socket that it calls.
         faults.append(
             "console-address needs tls-certificate: set that too, or remove console-address"
-        )
-    if values["smtp_tls"] == "none" and values["smtp_user"]:
-        faults.append(
-            "smtp-tls=none would send the password readable: set starttls or tls, or remove"
-            " smtp-user"
         )
     if values["map_file"] and values["map_tiles"]:
         faults.append("map-file and map-tiles: set the one or the other")
@@ -383,11 +378,12 @@ def parse(
     return HubSettings(**values)
 
 
-def _kinds(content: str) -> Sequence[OperatorKind]:
-    """Return the operators that the file may set up; those of its own that cannot be loaded are
-    told by their key."""
+def _kinds(
+    content: str, setting: str, known: Callable[[tuple[str, ...]], Mapping[str, T]]
+) -> Sequence[T]:
+    """Return what the file may set up, of operators or of contacts; those of its own that cannot be
+    loaded are told by their key."""
     try:
-        own = tuple(dict(pairs_in(content)).get("operators", "").split())
-        return [*operators(own).values()]
+        return [*known(tuple(dict(pairs_in(content)).get(setting, "").split())).values()]
     except (NoProperties, WrongProperty):
-        return [*operators().values()]
+        return [*known(()).values()]

@@ -113,6 +113,11 @@ class CheckIn:
     within: int | None = None
 
 
+Person = int | str
+"""Somebody whom a Package names: a user by number, a group by its number negated, or whoever the
+hub finds under this text: a name, `device:NAME`, an e-mail address, a telephone number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Package:
     item: Item | CheckIn
@@ -126,6 +131,12 @@ class Package:
     gather: int | None = None
     """Seconds that it waits, where each message costs, for others to share one with. The newest
     goes first. An SOS does not wait."""
+    to: Person | None = None
+    """Whom it is for; None is everybody in the workspace."""
+    asks: bool = False
+    """Its sender wants to know when a person has read it."""
+    author: Person | None = None
+    """The person at this kit who wrote it; None is whoever has the kit."""
 
     @property
     def sos(self) -> bool:

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from fieldagent.package.package import (
     Location,
     Message,
     Package,
+    Person,
     PositionSource,
     Said,
     Waypoint,
@@ -29,7 +31,7 @@ from fieldagent.package.package import (
 from fieldagent.package.strict_json import load_document
 from fieldagent.system.lazy_dataclass import dataclass
 
-ITEM_BYTES_MAX = 65_000
+ITEM_BYTES_MAX = 100_000
 """Longest text or data: it fits one message of the IP link, with the name of who sent it."""
 INT32 = range(-(2**31), 2**31)
 
@@ -240,6 +242,34 @@ KINDS: Items = {
 }
 """Beside what a caller posts as a Package, the agent's own: ahead of anything but an SOS."""
 
+PERSON_MAX = 254
+"""Characters of a name or address: the longest address of e-mail (RFC 5321, 4.5.3.1)."""
+NUMBER_MAX = 2**32 - 1
+"""Of a user or group."""
+
+
+def read_person(value: Any) -> Person:
+    """A number, or a name or address."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= abs(value) <= NUMBER_MAX:
+            raise WrongValue("must be the number of a user, or of a group with a minus before it")
+        return value
+    if not isinstance(value, str):
+        raise WrongValue('must be a name, an address or a number, such as "ada"')
+    if not 1 <= len(value) <= PERSON_MAX:
+        raise WrongValue(f"must have 1 to {PERSON_MAX} characters, has {len(value)}")
+    return read_text(value)
+
+
+def read_receipt(value: Any) -> bool:
+    """Whether a person's reading is to be told: the one thing that may be asked for."""
+    if value != "read":
+        raise WrongValue('may only be "read"; leave it out to ask for nothing')
+    return True
+
+
 ROUTING = {
     "id": Field(read_int32, "id"),
     "channels": Field(_channels, "channels"),
@@ -247,6 +277,9 @@ ROUTING = {
     "priority": Field(read_int32, "priority"),
     "timeToLive": Field(read_seconds, "time_to_live"),
     "gather": Field(read_seconds, "gather"),
+    "to": Field(read_person, "to"),
+    "receipt": Field(read_receipt, "asks"),
+    "from": Field(read_person, "author"),
     "workspaceId": Field(lambda value: None, ""),
 }
 
@@ -258,7 +291,9 @@ def parse_package(body: bytes) -> Package:
 
 def read_package(document: Any, kinds: Items = KINDS) -> Package:
     item, priority, routing = read_one_of(document, kinds, ROUTING)
-    return Package(item=item, **{"priority": priority, **routing})
+    package = Package(item=item, **{"priority": priority, **routing})
+    # An SOS is for everybody, whomever it names: to refuse it would be worse.
+    return replace(package, to=None) if package.sos else package
 
 
 def read_one_of(

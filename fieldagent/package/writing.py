@@ -30,6 +30,12 @@ def package_json(package: Package) -> dict[str, Any]:
         document["timeToLive"] = package.time_to_live
     if package.gather is not None:
         document["gather"] = package.gather
+    if package.to is not None:
+        document["to"] = package.to
+    if package.asks:
+        document["receipt"] = "read"
+    if package.author is not None:
+        document["from"] = package.author
     document[kind_of(package.item)] = item_json(package.item)
     return document
 

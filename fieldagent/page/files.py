@@ -18,7 +18,7 @@ from fieldagent.system.data_files import read_data
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
-    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'; img-src 'self'"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'; img-src 'self' blob:"
 )
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -32,6 +32,7 @@ GZIP = 31
 _SHARED = {
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),
+    "picture.js": (__package__, "picture.js"),
     "text.js": (__package__, "text.js"),
     "leaflet.css": ("xstatic.pkg.leaflet", "data/leaflet.css"),
     "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),

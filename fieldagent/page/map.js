@@ -76,13 +76,13 @@ function drawGrid() {
   grid.clearLayers();
   const seen = chart.getBounds();
   const [south, north] = [Math.max(-85, seen.getSouth()), Math.min(85, seen.getNorth())];
-  const [west, east] = [seen.getWest(), seen.getEast()];
+  const [west, east] = [Math.max(-180, seen.getWest()), Math.min(180, seen.getEast())];
   const step = STEPS.find(each => (east - west) / each <= LINES) ?? 90;
   const edge = chart.containerPointToLatLng([4, chart.getSize().y - 44]);
-  for (let at = Math.ceil(west / step) * step; at < east; at += step)
+  for (let at = Math.ceil(west / step) * step; at <= east; at += step)
     line([[south, at], [north, at]], [edge.lat, at], degrees(at, step));
   for (let at = Math.ceil(south / step) * step; at < north; at += step)
-    line([[at, west], [at, east]], [at, edge.lng], degrees(at, step));
+    line([[at, west], [at, east]], [at, Math.max(west, edge.lng)], degrees(at, step));
 }
 
 const degrees = (at, step) => `${at.toFixed(Math.max(0, -Math.floor(Math.log10(step))))}°`;
@@ -98,8 +98,8 @@ function label(place, text, name) {
   return L.marker(place, { icon, interactive: false, keyboard: false });
 }
 
-/** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is.
- * `incidents` are those of the hub's desk; without them each position says whether it is of an SOS. */
+/** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is,
+ * with `seen`, which says how old it is, and as `blurred` where it is on purpose. `incidents` are those of the hub's desk; without them each position says whether it is of an SOS. */
 export async function lookAtMap(call, known = [], incidents = null) {
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   const people = new Map();
@@ -141,7 +141,7 @@ function draw(people, incidents) {
     all.push(...places, ...marked.map(each => each.place));
     L.polyline(places, { className: `track ${whose}`, interactive: false }).addTo(marks);
     const last = track.at(-1);
-    if (last) spot(last.place, last.sos ? "alarm" : whose, 8, last.sos && !told ? `SOS ${name}` : name);
+    if (last) spot(last.place, kindOf(last, whose), last.blurred ? 14 : 8, titleOf(last, name, told));
     for (const each of marked) spot(each.place, "mark", 6, each.name);
   }
   for (const { trail, off } of incidents)
@@ -151,6 +151,13 @@ function draw(people, incidents) {
     chart.fitBounds(all, { maxZoom: 14, padding: [30, 30] });
   }
 }
+
+const kindOf = (last, whose) => last.sos ? "alarm" : last.blurred ? "blurred" : whose;
+
+/** Whose it is, how old, and whether it is near there only. */
+const titleOf = (last, name, told) => [
+  last.sos && !told ? `SOS ${name}` : name, last.seen, last.blurred ? "blurred" : "",
+].filter(Boolean).join(" · ");
 
 function spot(place, name, radius, text) {
   L.circleMarker(place, { className: `spot ${name}`, radius, interactive: false }).addTo(marks);
@@ -172,6 +179,7 @@ function entry(key, name, each) {
   button.setAttribute("aria-label", `Show ${plain(name)} on the map`);
   button.onclick = () => chart?.setView(each.place, Math.max(chart.getZoom(), 13));
   const words = element("span", {}, element("b", {}, name), ` ${where} · ${clock(each.at)} UTC`,
+    each.seen ? ` · ${each.seen}` : "", each.blurred ? " · blurred on purpose" : "",
     each.notes ? ` · ${each.notes}` : "");
   return element("li", {}, words, button);
 }

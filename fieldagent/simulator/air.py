@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fieldagent.system.lazy_dataclass import dataclass
 
 TURNAROUND = 0.005
-"""Seconds in which a radio does not notice that another has begun."""
+"""Seconds."""
 PREAMBLE = 0.05
 """Seconds on air before the first byte."""
 
@@ -117,6 +117,8 @@ class SharedAir:
     packet_bytes: int = 255
     """What each radio takes."""
     preamble: float = PREAMBLE
+    turnaround: float = TURNAROUND
+    """Seconds in which a radio does not notice that another has begun."""
     fades: Fades | None = None
     away: set[int] = field(default_factory=set)
     """Stations that are in nobody's earshot."""
@@ -139,7 +141,7 @@ class SharedAir:
         noticed = [
             flight.ends
             for flight in self.flights
-            if flight.begins + TURNAROUND <= now < flight.ends
+            if flight.begins + self.turnaround <= now < flight.ends
             and self.is_audible(flight.station, listener)
         ]
         return max(noticed, default=now)

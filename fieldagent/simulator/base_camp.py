@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -23,6 +24,7 @@ from fieldagent.wire.envelope import (
     Introduction,
     Receipt,
     Report,
+    Unreadable,
     decode,
     digest_of_slices,
     encode,
@@ -33,19 +35,25 @@ from fieldagent.wire.sbd import MT_BYTES
 from fieldagent.wire.tag import TAG_BYTES
 
 ORIGIN = 1
+BODIES_KEPT = 20
+"""MT messages that can be sent again as they are."""
 HOME = Identity("1", "Base camp", "User", "base@example.org", "7")
 
 
 class HomeWriter:
     """What goes to the kit: numbered, cut where it must be, and kept to repeat it."""
 
-    def __init__(self, queue: MtQueue, clock: Callable[[], float], key: bytes | None) -> None:
+    def __init__(
+        self, queue: MtQueue, clock: Callable[[], float], key: bytes | None, mt_bytes: int
+    ) -> None:
         self._queue = queue
         self._clock = clock
         self._key = key
+        self._mt_bytes = mt_bytes
         self._sequence = int(clock())
         self._introduced = False
         self._sent: dict[int, list[Fragment]] = {}
+        self._bodies: deque[bytes] = deque(maxlen=BODIES_KEPT)
 
     def send(self, item: Item, *, sos: bool = False) -> int:
         """How many MT messages it takes."""
@@ -58,7 +66,7 @@ class HomeWriter:
             entries.insert(0, Entry(ORIGIN, Introduction(HOME), entry.time))
             self._introduced = True
         whole = encode(entries, origin=ORIGIN)
-        room = MT_BYTES - (0 if self._key is None else TAG_BYTES + 1)
+        room = self._mt_bytes - (0 if self._key is None else TAG_BYTES + 1)
         if len(whole) <= room:
             self._put(entries)
             return 1
@@ -74,13 +82,23 @@ class HomeWriter:
             self._put([Entry(sequence, fragment)])
         return len(missing)
 
+    def repeat_unreadable(self, said: Unreadable) -> bool:
+        """Send again what the kit could not read; False where nothing of that size is known."""
+        for body in self._bodies:
+            if len(body) == said.size:
+                self._queue.put(body)
+                return True
+        return False
+
     def ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
         digest = digest_of_slices(slices[position] for position in sorted(slices))
         report = Report(count, frozenset(slices), digest)
         self._put([Entry(sequence, report, int(self._clock()))], origin=0)
 
     def _put(self, entries: list[Entry], origin: int = ORIGIN) -> None:
-        self._queue.put(encode(entries, origin=origin, key=self._key))
+        body = encode(entries, origin=origin, key=self._key)
+        self._bodies.append(body)
+        self._queue.put(body)
 
 
 class BaseCamp:
@@ -92,10 +110,12 @@ class BaseCamp:
         clock: Callable[[], float] = time.time,
         key: bytes | None = None,
         keys: Sequence[bytes] = (),
+        mt_bytes: int = MT_BYTES,
     ) -> None:
+        """`mt_bytes` is what the kit's modem takes in one message."""
         self._say = say
         self._keys = keys
-        self._writer = HomeWriter(queue, clock, key)
+        self._writer = HomeWriter(queue, clock, key, mt_bytes)
         self._seen: set[bytes] = set()
         self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
         self.lose_fragments = 0
@@ -121,6 +141,10 @@ class BaseCamp:
             elif isinstance(content, Report):
                 again = counted(self._writer.repeat(entry.sequence, content), "fragment")
                 self._say(f"   report: to the kit again: {again} of {entry.sequence}")
+            elif isinstance(content, Unreadable):
+                known = self._writer.repeat_unreadable(content)
+                what = "sent again" if known else "not known here"
+                self._say(f"   a message of {content.size} bytes could not be read: {what}")
             elif isinstance(content, Receipt):
                 self._say(f"   receipt: {entry.sequence} is stored")
             elif isinstance(content, Item):

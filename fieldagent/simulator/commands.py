@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from fieldagent.package.package import Data, Location, Message, Waypoint
 from fieldagent.simulator.base_camp import BaseCamp
@@ -33,46 +34,73 @@ class Bench:
     hub: HubSide | None = None
     """With a real hub behind the gateway."""
 
+    def ring(self) -> None:
+        """Tell the modem that a message waits."""
+        self.modem.ring()
+
+
+class Home(Protocol):
+    """What writes to the kit, whichever modem that has."""
+
+    @property
+    def queue(self) -> MtQueue: ...
+
+    @property
+    def home(self) -> BaseCamp: ...
+
+    def ring(self) -> None: ...
+
+
+T = TypeVar("T")
+
 
 def obey(bench: Bench, line: str) -> str:
     """Carry out one line and say what was done. Raises BadCommand."""
-    name, _, rest = line.strip().partition(" ")
-    if not name:
-        return ""
-    if name not in COMMANDS:
-        raise BadCommand(f"{name!r} is not a command; `help` lists them")
-    said = COMMANDS[name][1](bench, rest.strip())
+    said = carry_out(bench, line, COMMANDS)
     bench.port.poke()
     return said
 
 
-def _help(bench: Bench, rest: str) -> str:
-    return "\n".join(f"  {usage}" for usage, _ in COMMANDS.values())
+def carry_out(
+    bench: T, line: str, commands: Mapping[str, tuple[str, Callable[[T, str], str]]]
+) -> str:
+    """Carry out one line by one of these commands. Raises BadCommand."""
+    name, _, rest = line.strip().partition(" ")
+    if not name:
+        return ""
+    if name == "help":
+        return "\n".join(f"  {usage}" for usage, _ in (*commands.values(), (HELP, None)))
+    if name not in commands:
+        raise BadCommand(f"{name!r} is not a command; `help` lists them")
+    return commands[name][1](bench, rest.strip())
 
 
-def _queued(bench: Bench, parts: int) -> str:
-    bench.modem.ring()
+HELP = "help                        this list"
+
+
+def _queued(bench: Home, parts: int) -> str:
+    bench.ring()
     return f"queued in {counted(parts, 'MT message')}; the modem rings"
 
 
-def _mt(bench: Bench, rest: str) -> str:
+def _mt(bench: Home, rest: str) -> str:
     if not rest:
         raise BadCommand("say what to send: mt TEXT")
     return _queued(bench, bench.home.send(Message(rest)))
 
 
-def _mt_sos(bench: Bench, rest: str) -> str:
+def _mt_sos(bench: Home, rest: str) -> str:
     if not rest:
         raise BadCommand("say what to send: mt-sos TEXT")
     return _queued(bench, bench.home.send(Message(rest), sos=True))
 
 
-def _mt_location(bench: Bench, rest: str) -> str:
+def _mt_location(bench: Home, rest: str) -> str:
     latitude, longitude = _position(rest.split())
     return _queued(bench, bench.home.send(Location(latitude, longitude, datetime.now(UTC))))
 
 
-def _mt_waypoint(bench: Bench, rest: str) -> str:
+def _mt_waypoint(bench: Home, rest: str) -> str:
     words = rest.split(maxsplit=2)
     if len(words) != 3:
         raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
@@ -81,31 +109,31 @@ def _mt_waypoint(bench: Bench, rest: str) -> str:
     return _queued(bench, bench.home.send(item))
 
 
-def _mt_data(bench: Bench, rest: str) -> str:
+def _mt_data(bench: Home, rest: str) -> str:
+    return _queued(bench, bench.home.send(Data(_bytes(rest, "mt-data"))))
+
+
+def _bytes(rest: str, command: str) -> bytes:
     try:
-        payload = Path(rest[1:]).read_bytes() if rest[:1] == "@" else bytes.fromhex(rest)
+        return Path(rest[1:]).read_bytes() if rest[:1] == "@" else bytes.fromhex(rest)
     except (OSError, ValueError) as error:
-        raise BadCommand(f"mt-data HEX, or mt-data @FILE: {error}") from None
-    return _queued(bench, bench.home.send(Data(payload)))
+        raise BadCommand(f"{command} HEX, or {command} @FILE: {error}") from None
 
 
-def _mt_again(bench: Bench, rest: str) -> str:
+def _mt_again(bench: Home, rest: str) -> str:
     if not bench.queue.repeat_last():
         raise BadCommand("nothing waits that could be sent twice")
     return "a copy of the last one waits too"
 
 
-def _mt_lose(bench: Bench, rest: str) -> str:
+def _mt_lose(bench: Home, rest: str) -> str:
     if not bench.queue.lose_first():
         raise BadCommand("nothing waits that could be lost")
     return "the message that waited first is lost"
 
 
-def _mt_raw(bench: Bench, rest: str) -> str:
-    try:
-        bench.queue.put(bytes.fromhex(rest))
-    except ValueError as error:
-        raise BadCommand(f"mt-raw HEX: {error}") from None
+def _mt_raw(bench: Home, rest: str) -> str:
+    bench.queue.put(_bytes(rest, "mt-raw"))
     return _queued(bench, 1)
 
 
@@ -119,7 +147,7 @@ def _position(words: list[str]) -> tuple[float, float]:
     return latitude, longitude
 
 
-def _number(text: str, low: int, high: int, what: str) -> int:
+def number_in(text: str, low: int, high: int, what: str) -> int:
     if not text.isdecimal() or not low <= int(text) <= high:
         raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
     return int(text)
@@ -129,8 +157,8 @@ def _status(bench: Bench, rest: str) -> str:
     words = rest.split()
     delivered = "delivered" in words
     numbers = [word for word in words if word != "delivered"] or [""]
-    number = _number(numbers[0], 0, 65, "an MO status")
-    times = _number(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
+    number = number_in(numbers[0], 0, 65, "an MO status")
+    times = number_in(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
     sent = mo_status(number).verdict is SessionVerdict.SENT
     plan = NextStatus(number, delivered=sent or delivered, counted=sent or delivered)
     bench.modem.faults.statuses.extend([plan] * times)
@@ -139,12 +167,12 @@ def _status(bench: Bench, rest: str) -> str:
 
 
 def _signal(bench: Bench, rest: str) -> str:
-    bench.modem.set_signal(_number(rest, 0, 5, "signal"))
+    bench.modem.set_signal(number_in(rest, 0, 5, "signal"))
     return f"signal {rest} of 5"
 
 
 def _service(bench: Bench, rest: str) -> str:
-    available = bool(_number(rest, 0, 1, "service"))
+    available = bool(number_in(rest, 0, 1, "service"))
     bench.modem.set_service(available)
     return "the network is there" if available else "no network"
 
@@ -185,28 +213,28 @@ def _lose_fragment(bench: Bench, rest: str) -> str:
 
 
 def _hang(bench: Bench, rest: str) -> str:
-    bench.modem.faults.deaf = on = _switch(rest)
+    bench.modem.faults.deaf = on = switch_in(rest)
     return "the modem answers nothing" if on else "the modem answers again"
 
 
 def _echo(bench: Bench, rest: str) -> str:
-    bench.modem.faults.stubborn_echo = on = _switch(rest)
+    bench.modem.faults.stubborn_echo = on = switch_in(rest)
     return "the modem echoes whatever it is told" if on else "echo as told"
 
 
 def _spacing(bench: Bench, rest: str) -> str:
-    bench.modem.faults.odd_spacing = on = _switch(rest)
+    bench.modem.faults.odd_spacing = on = switch_in(rest)
     return "odd spacing" if on else "usual spacing"
 
 
-def _switch(text: str) -> bool:
+def switch_in(text: str) -> bool:
     if text not in ("on", "off"):
         raise BadCommand(f"say on or off, not {text!r}")
     return text == "on"
 
 
 def _latency(bench: Bench, rest: str) -> str:
-    bench.port.latency = float(_number(rest, 0, 600, "latency in seconds"))
+    bench.port.latency = float(number_in(rest, 0, 600, "latency in seconds"))
     return f"a session takes {rest} s"
 
 
@@ -235,19 +263,23 @@ def _hub_cut(bench: Bench, rest: str) -> str:
 
 
 def _hub_late(bench: Bench, rest: str) -> str:
-    _hub(bench).faults.late = float(_number(rest, 0, 600, "seconds"))
+    _hub(bench).faults.late = float(number_in(rest, 0, 600, "seconds"))
     return f"MT requests are answered after {rest} s"
 
 
-COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
+WRITING: Mapping[str, tuple[str, Callable[[Home, str], str]]] = {
     "mt": ("mt TEXT                     send a message to the kit", _mt),
     "mt-location": ("mt-location LAT LON         send a position", _mt_location),
     "mt-sos": ("mt-sos TEXT                 send a message that is an SOS", _mt_sos),
     "mt-waypoint": ("mt-waypoint LAT LON NAME    send a point of interest", _mt_waypoint),
     "mt-data": ("mt-data HEX | @FILE         send raw bytes", _mt_data),
-    "mt-raw": ("mt-raw HEX                  send an MT message of any bytes at all", _mt_raw),
+    "mt-raw": ("mt-raw HEX | @FILE          send an MT message of any bytes at all", _mt_raw),
     "mt-again": ("mt-again                    queue the last MT message once more", _mt_again),
     "mt-lose": ("mt-lose                     lose the MT message that waits first", _mt_lose),
+}
+"""Name, what `help` says, and what it does: messages to the kit."""
+COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
+    **WRITING,
     "status": (
         "status N [TIMES] [delivered] the next sessions end with MO status N; with `delivered` the"
         " gateway has the message all the same",
@@ -273,6 +305,5 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "hub-silent": ("hub-silent                  do not answer the hub's next MT", _hub_silent),
     "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _hub_cut),
     "hub-late": ("hub-late SECONDS            answer the hub so much later", _hub_late),
-    "help": ("help                        this list", _help),
 }
 """Name, what `help` says, and what it does."""

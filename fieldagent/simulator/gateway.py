@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system.wording import counted
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import CREDITS, Tariff
 
 
 class BehindGateway(Protocol):
@@ -19,7 +19,14 @@ class BehindGateway(Protocol):
 class SimulatedGateway:
     """Hands MO messages on, and each MT message out once: `sbd_session.Gateway`."""
 
-    def __init__(self, say: Callable[[str], None], queue: MtQueue, behind: BehindGateway) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        queue: MtQueue,
+        behind: BehindGateway,
+        tariff: Tariff = CREDITS,
+    ) -> None:
+        self._tariff = tariff
         self._say = say
         self._queue = queue
         self._behind = behind
@@ -28,8 +35,9 @@ class SimulatedGateway:
 
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.sessions += 1
-        cost = counted(credits_for(len(body)), "credit")
-        self._say(f"MO {momsn} from {imei}: {counted(len(body), 'byte')}, {cost}")
+        cost = counted(self._tariff.units(len(body)), self._tariff.unit)
+        priced = f", {cost}" if self._tariff.unit != "byte" else ""
+        self._say(f"MO {momsn} from {imei}: {counted(len(body), 'byte')}{priced}")
         self._behind.take(imei, momsn, body)
 
     def next_mobile_terminated(self) -> bytes | None:

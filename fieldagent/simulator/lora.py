@@ -53,6 +53,11 @@ class LoraTransmitter:
         self._begin_at = self._ends_at = inf
 
     @property
+    def waiting(self) -> int:
+        """Packets that wait for the air."""
+        return len(self._queue)
+
+    @property
     def is_transmitting(self) -> bool:
         return self._ends_at < inf
 
@@ -131,3 +136,7 @@ class LoraBoard:
     def data_to_send(self) -> bytes:
         said, self._said = bytes(self._said), bytearray()
         return said
+
+    def leave_host(self) -> None:
+        """What it was told goes on; nobody is there for an answer."""
+        self._said = bytearray()

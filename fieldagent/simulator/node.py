@@ -67,6 +67,9 @@ class SimulatedNode:
     def start(self, now: float) -> None:
         self.link.open(now)
 
+    def leave_host(self) -> None:
+        """A node keeps its line: the next host begins it anew."""
+
     @property
     def deadline(self) -> float:
         on_air = self._on_air[0] if self._on_air else inf

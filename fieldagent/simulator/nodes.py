@@ -18,6 +18,10 @@ from fieldagent.system.lazy_dataclass import dataclass
 Say = Callable[[str], None]
 
 
+class EndOfLine(Exception):
+    """The host has hung up."""
+
+
 class SimulatedRadio(Protocol):
     """Each kind has the numbers and the air of `simulator.air`; times are seconds of one clock."""
 
@@ -39,6 +43,9 @@ class SimulatedRadio(Protocol):
 
     def data_to_send(self) -> bytes: ...
 
+    def leave_host(self) -> None:
+        """Its host hangs up, or another takes its place."""
+
     def hear(self, packet: bytes, now: float) -> None: ...
 
     def tick(self, now: float) -> None: ...
@@ -52,8 +59,9 @@ class Socket:
     """A place where a node is plugged in, or was."""
 
     node: SimulatedRadio
-    link: Path
-    """The name under which the serial line is found, whichever pty it is."""
+    link: Path | int
+    """The name under which the serial line is found, whichever pty it is; or the port of loopback
+    where it is reached by TCP."""
     plugged: trio.Event = field(default_factory=trio.Event)
     unplugged: trio.CancelScope = field(default_factory=trio.CancelScope)
     spoke: trio.Event = field(default_factory=trio.Event)
@@ -70,7 +78,7 @@ class Nodes:
     def __init__(
         self,
         air: SharedAir,
-        links: Sequence[Path],
+        links: Sequence[Path | int],
         say: Say,
         kind: RadioKind = SimulatedNode,
     ) -> None:
@@ -113,20 +121,54 @@ class Nodes:
         while True:
             await socket.plugged.wait()
             with trio.CancelScope() as socket.unplugged:
-                async with open_pty(socket.link) as line, trio.open_nursery() as nursery:
-                    socket.node.reboot()
-                    nursery.start_soon(self._listen, socket, line)
-                    nursery.start_soon(self._speak, socket, line)
-                    task_status.started()
+                socket.node.reboot()
+                if isinstance(socket.link, int):
+                    await self._serve(socket, socket.link, task_status)
+                else:
+                    async with open_pty(socket.link) as line, trio.open_nursery() as nursery:
+                        nursery.start_soon(self._listen, socket, line)
+                        nursery.start_soon(self._speak, socket, line)
+                        task_status.started()
             # Started once: later plugs are nobody's start.
             task_status = trio.TASK_STATUS_IGNORED
 
-    async def _listen(self, socket: Socket, line: trio.lowlevel.FdStream) -> NoReturn:
+    async def _serve(
+        self, socket: Socket, port: int, task_status: trio.TaskStatus[None]
+    ) -> NoReturn:
+        """Whoever connects takes the place of the host that is there."""
+        (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        socket.link = listener.socket.getsockname()[1]
+        async with listener, trio.open_nursery() as nursery:
+            task_status.started()
+            present = trio.CancelScope()
+            while True:
+                stream = await listener.accept()
+                present.cancel()
+                present = trio.CancelScope()
+                nursery.start_soon(self._attend, socket, stream, present)
+
+    async def _attend(
+        self, socket: Socket, stream: trio.SocketStream, present: trio.CancelScope
+    ) -> None:
+        socket.node.leave_host()
+        async with stream:
+            with present:
+                try:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._listen, socket, stream)
+                        nursery.start_soon(self._speak, socket, stream)
+                except* (trio.BrokenResourceError, EndOfLine):
+                    socket.node.leave_host()
+
+    async def _listen(self, socket: Socket, line: trio.abc.Stream) -> NoReturn:
         while True:
-            socket.node.receive_data(await line.receive_some(4096), trio.current_time())
+            data = bytes(await line.receive_some(4096))
+            if not data:
+                raise EndOfLine
+            socket.node.receive_data(data, trio.current_time())
             self._poke(socket)
 
-    async def _speak(self, socket: Socket, line: trio.lowlevel.FdStream) -> NoReturn:
+    async def _speak(self, socket: Socket, line: trio.abc.Stream) -> NoReturn:
         while True:
             spoke = socket.spoke
             if data := socket.node.data_to_send():

@@ -98,6 +98,10 @@ class Pages:
         for kind in (_TABLE_LEAF, _INDEX_LEAF):
             at = 0
             while at < PAGE - 2:
+                if min(page[at : at + 4]) >= 0x80:
+                    # It would be of 256 MiB and more: what is overwritten is passed quickly.
+                    at += 1
+                    continue
                 try:
                     row, end = self._row(owner, page, at, kind)
                 except NoRecord:

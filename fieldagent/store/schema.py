@@ -20,13 +20,20 @@ class Schema:
     tables: str
     steps: Mapping[int, str]
 
+    def judge(self, version: int) -> None:
+        """Raise TooNew where a later program has written a database of that version, and
+        sqlite3.DatabaseError where none has."""
+        if version < 0:
+            raise sqlite3.DatabaseError(f"no program has given it the version {version}")
+        if version > self.version:
+            raise TooNew(f"it has version {version}, this program knows {self.version}")
+
     def steps_from(self, version: int) -> str:
         """SQL that brings a database of that version here; 0 is an empty one.
 
-        Raises TooNew when it is of a later one.
+        Raises as `judge` does.
         """
-        if version > self.version:
-            raise TooNew(f"it has version {version}, this program knows {self.version}")
+        self.judge(version)
         if version == 0:
             return self.tables
         return "".join(self.steps[number] for number in range(version, self.version))

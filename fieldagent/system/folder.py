@@ -23,7 +23,9 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") 
         if group:
             with suppress(KeyError, PermissionError):
                 os.fchown(stream.fileno(), -1, grp.getgrnam(group).gr_gid)
-        if mode != 0o600:  # a boot partition knows no modes, and refuses others
+        if mode != 0o600 or os.fstat(stream.fileno()).st_mode & mode != mode:
+            # Not asked for in vain: a boot partition knows no modes, and refuses others. The umask
+            # may have taken some away.
             os.fchmod(stream.fileno(), mode)
         stream.flush()
         os.fsync(stream.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from math import inf
 
@@ -11,6 +12,7 @@ import trio
 Asks = trio.MemoryReceiveChannel[signal.Signals]
 """The signals, one after the other."""
 
+RACE = "ignored due to race condition"
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -38,8 +40,21 @@ async def _heed(
     try:
         await program(asks)
     finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
+        _ignore(numbers)
+
+
+def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
+    """Leave them alone from here on. One that comes at this very moment is told by Python as an
+    unraisable fault (`PyErr_CheckSignals`), and is none."""
+    tell = sys.unraisablehook
+
+    def tell_faults(told: sys.UnraisableHookArgs) -> None:
+        if not (isinstance(told.exc_value, OSError) and str(told.exc_value).endswith(RACE)):
+            tell(told)
+
+    sys.unraisablehook = tell_faults
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
 
 
 async def stop_at_signal(asks: Asks, stopping: trio.Event) -> None:

@@ -22,10 +22,13 @@ from fieldagent.package.package import (
     Item,
     Location,
     Message,
+    Person,
     Said,
     Waypoint,
 )
 from fieldagent.package.payload import Identity
+from fieldagent.package.reach import Rung
+from fieldagent.package.reading import WrongValue, read_person
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
@@ -86,12 +89,16 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The peer's `sequence` is stored by its addressee, at that time."""
+    """How far the peer's `sequence` has come with one addressee, at that time."""
 
     by: int = 0
-    """The number (as an `origin`) of whose agent stored it; 0 is the sender of this envelope."""
+    """From the hub: the number (as an `origin`) of that addressee; 0 is the hub itself. To the hub:
+    the station whose number `sequence` is; 0 is the hub, which gave it."""
     digest: bytes = b""
     """`digest_of` the item; none from a peer of before digests."""
+    rung: Rung = Rung.STORED
+    text: str = ""
+    """Who has read it, by which service it goes on, or why nobody gets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +198,20 @@ class JournalNumber:
     """It lacks names: everybody is to be introduced to it anew."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """From a kit to the hub: a message of so many bytes came and could not be read."""
+
+    size: int
+    """As its modem told; 0 where that is not known."""
+    guard: int | None = None
+    """The two bytes that stood behind it to check it by, as a number; None where they lacked."""
+
+
 Content = (
     Item
     | CheckIn
+    | Unreadable
     | Contact
     | SeenAt
     | Fragment
@@ -221,6 +239,17 @@ class Entry:
     back: int = 0
     """Of an item of an incident: how far the number of the item that raised it lies before its own.
     Its own number names the incident where this is 0."""
+    to: Person | None = None
+    """Whom an item is for; None is everybody."""
+    asks: bool = False
+    """Its sender wants to know when a person has read it."""
+    author: Person | None = None
+    """The person at its sender's kit who wrote it."""
+
+    @property
+    def addressed(self) -> bool:
+        """Whether it says for whom or by whom it is, or asks."""
+        return self.to is not None or self.asks or self.author is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +342,34 @@ def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: b
     not_understood, packed = [], False
     for position, entry in enumerate(entries):
         try:
-            unpacked = _read_packed(entry, base) if may_pack else None
-            understood += unpacked or [_read_entry(entry, base)]
+            plain, *address = entry if _is_addressed(entry) else [entry]
+            unpacked = _read_packed(plain, base) if may_pack else None
+            found = unpacked or [_read_entry(plain, base)]
+            understood += [_address(each, *address) for each in found] if address else found
             packed = packed or unpacked is not None
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
     return Envelope(tuple(understood), origin, tuple(not_understood), packed=packed)
+
+
+def _is_addressed(entry: Any) -> bool:
+    return isinstance(entry, list) and 2 <= len(entry) <= 4 and isinstance(entry[0], list)
+
+
+def _address(entry: Entry, to: Any, asks: Any = None, author: Any = None) -> Entry:
+    if not isinstance(entry.content, Item):
+        raise RemoteProtocolError("no item, and yet for somebody")
+    if asks is not None and not (is_int(asks) and asks in (0, 1)):
+        raise RemoteProtocolError("asks for something that is not known here")
+    whom, whose = (None if each is None else _read_person(each) for each in (to, author))
+    return replace(entry, to=whom, asks=bool(asks), author=whose)
+
+
+def _read_person(value: Any) -> Person:
+    try:
+        return read_person(value)
+    except WrongValue as wrong:
+        raise RemoteProtocolError(f"a person {wrong}") from None
 
 
 def _read_packed(entry: Any, base: int) -> list[Entry] | None:
@@ -344,7 +395,7 @@ def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
         at: fix
         for at, entry in enumerate(entries)
         if isinstance(entry.content, Location)
-        and not entry.sos
+        and not (entry.sos or entry.addressed)
         and (fix := track_fix(entry.sequence, entry.time, entry.content))
     }
     several = 1 < len(fixes) <= COUNT_MAX
@@ -361,6 +412,13 @@ def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
 
 
 def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
+    plain = _write_plain(entry, base, packed=packed)
+    if not entry.addressed:
+        return plain
+    return _trimmed([plain, entry.to, int(entry.asks) or None, entry.author])
+
+
+def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
     content = entry.content
     for kind, (build, _, write) in _TIMED.items():
         if isinstance(content, build):
@@ -512,11 +570,13 @@ def _read_unproved(proof: Any) -> Unproved:
     return Unproved()
 
 
-def _read_receipt(by: Any, digest: Any = b"") -> Receipt:
-    by = 0 if by is None and digest else by
-    expect(in_range(by, low=0), "number of who stored it")
+def _read_receipt(by: Any, digest: Any = b"", rung: Any = None, text: Any = None) -> Receipt:
+    digest = b"" if digest is None and rung else digest
+    by = 0 if by is None and (digest or rung) else by
+    expect(in_range(by, low=0), "number of who has it")
     expect(len(read_bytes(digest)) in (0, DIGEST_BYTES), "digest of 4 bytes")
-    return Receipt(by, digest)
+    expect(rung is None or in_range(rung, low=0, high=max(Rung)), "rung known here")
+    return Receipt(by, digest, Rung(rung or 0), "" if text is None else read_text(text))
 
 
 def _read_contact(phone: Any = None, email: Any = None) -> Contact:
@@ -572,6 +632,12 @@ def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
     return CheckIn(minutes and minutes * 60)
 
 
+def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
+    expect(in_range(size, low=0), "size in bytes")
+    expect(guard is None or in_range(guard, low=0, high=0xFFFF), "guard of 16 bits")
+    return Unreadable(size, guard)
+
+
 _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]] = {
     0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
     1: (
@@ -588,10 +654,16 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     4: (Data, lambda time, payload: Data(read_bytes(payload)), lambda item: [item.payload]),
     11: (
         Receipt,
-        lambda time, by=0, digest=b"": _read_receipt(by, digest),
-        lambda receipt: [receipt.by or None, receipt.digest or None],
+        lambda time, by=0, digest=b"", *told: _read_receipt(by, digest, *told),
+        lambda receipt: [
+            receipt.by or None,
+            receipt.digest or None,
+            receipt.rung or None,
+            receipt.text or None,
+        ],
     ),
     32: (IncidentWord, _read_incident_word, _write_incident_word),
+    35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),
 }
 """Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
 

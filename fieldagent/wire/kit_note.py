@@ -33,6 +33,8 @@ class NoteKind(IntEnum):
     REPORT = 0
     OFFER = 1
     PROGRAM = 2
+    DIRECTORY = 3
+    HAS_DIRECTORY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +126,59 @@ class ProgramOffer:
         return cbor2.dumps([NoteKind.PROGRAM, self.number, self.version, self.url])
 
 
+KINDS = ("user", "group", "device")
+"""Of who is in a directory, by their number in the note."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """Somebody whom a Package may be for."""
+
+    kind: str
+    number: int
+    name: str
+    handles: tuple[str, ...] = ()
+    """Of a user: their radios."""
+    members: tuple[int, ...] = ()
+    """Of a group: its users."""
+
+    def row(self) -> list[object]:
+        more = [list(self.handles), list(self.members)]
+        while more and not more[-1]:
+            more.pop()
+        return [KINDS.index(self.kind), self.number, self.name, *more]
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Who there is in the kit's workspace."""
+
+    version: int
+    """Which the hub gave it; never 0."""
+    owner: int
+    """The user whose kit it is."""
+    people: tuple[DirectoryEntry, ...]
+
+    def encode(self) -> bytes:
+        rows = [each.row() for each in self.people]
+        return cbor2.dumps([NoteKind.DIRECTORY, self.version, self.owner, rows])
+
+
+@dataclass(frozen=True, slots=True)
+class HasDirectory:
+    """The kit's word which directory it has: the hub tells another one."""
+
+    version: int
+    """0: none."""
+
+    def encode(self) -> bytes:
+        return cbor2.dumps([NoteKind.HAS_DIRECTORY, self.version])
+
+
 Offer = SettingsOffer | ProgramOffer
 
 
-def decode(body: bytes) -> KitReport | Offer | None:
+def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | None:
     """None is what a later version may say. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
@@ -145,6 +196,12 @@ def decode(body: bytes) -> KitReport | Offer | None:
         )
     if items[0] == NoteKind.PROGRAM:
         return _program(items[1:4])
+    if items[0] == NoteKind.DIRECTORY:
+        return _directory(items[1:4])
+    if items[0] == NoteKind.HAS_DIRECTORY:
+        if not items[1:] or not _is_number(items[1]):
+            raise RemoteProtocolError("which directory the kit has is damaged")
+        return HasDirectory(items[1])
     if items[0] == NoteKind.OFFER:
         if [type(item) for item in items[1:3]] != [str, str]:
             raise RemoteProtocolError("an offer has no text and signature")
@@ -152,6 +209,33 @@ def decode(body: bytes) -> KitReport | Offer | None:
             raise RemoteProtocolError(f"an offer has more than {OFFER_MAX} characters")
         return SettingsOffer(*items[1:3])
     return None
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _directory(found: list[Any]) -> Directory:
+    match found:
+        case [version, owner, list(rows)] if _is_number(version) and _is_number(owner):
+            return Directory(version, owner, tuple(_listed(row) for row in rows))
+    raise RemoteProtocolError("a directory has no version, owner and people")
+
+
+def _listed(row: Any) -> DirectoryEntry:
+    match row:
+        case [kind, number, str(name), *more] if (
+            type(kind) is int and 0 <= kind < len(KINDS) and _is_number(number)
+        ):
+            handles, members = [*more, [], []][:2]
+            if (
+                isinstance(handles, list)
+                and isinstance(members, list)
+                and all(isinstance(each, str) for each in handles)
+                and all(_is_number(each) for each in members)
+            ):
+                return DirectoryEntry(KINDS[kind], number, name, tuple(handles), tuple(members))
+    raise RemoteProtocolError("somebody in a directory is damaged")
 
 
 def _program(found: list[Any]) -> ProgramOffer:

@@ -21,7 +21,7 @@ PATH = "/link"
 CHECK_PATH = "/link?check"
 """A WebSocket that the hub closes at once: it is no link, and ends none."""
 VERSION = 1
-BODY_BYTES = 65_536
+BODY_BYTES = 102_400
 """Every end takes at least that many bytes in one message's body."""
 OVERHEAD = 16
 """Most bytes that a message adds to its body: array, kind, number and the body's own head."""

@@ -18,6 +18,8 @@ MO_BYTES = 340
 """Longest MO message of the 9602/9603 (+SBDWB)."""
 MT_BYTES = 270
 """Longest MT message of the 9602/9603 (+SBDRB)."""
+READ_BYTES = 1_890
+"""Longest MT message of the 9522/9523, which is read too."""
 LINE_BYTES = 256
 """A longer line is noise."""
 MOMSN_MODULUS = 65_536
@@ -104,6 +106,8 @@ class MobileTerminated:
 
     body: bytes
     intact: bool
+    guard: int | None = None
+    """Of one that is not intact: the sum that stood behind it; None where its end lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,11 @@ class Conversation:
     def receive_data(self, data: bytes) -> None:
         self._buffer += data
 
+    @property
+    def unread(self) -> int:
+        """Return how many bytes have come that are no event yet."""
+        return len(self._buffer)
+
     def next_event(self) -> SbdEvent | NeedData:
         while self._buffer:
             if self._state is _State.AWAITING_BINARY:
@@ -210,20 +219,21 @@ class Conversation:
         """NULs that stand on the line before a message are no part of its length: its sum shows
         where it begins. Of an empty one the sum shows nothing, and what follows it does."""
         buffer = self._buffer
-        found, ended, intact = b"", 2, False
+        found, ended, intact, guard = b"", 2, False, None
         for begins in range(len(buffer)):
             size = int.from_bytes(buffer[begins : begins + 2])
-            if size > MT_BYTES or intact or any(buffer[:begins]):
+            if size > (MT_BYTES if begins else READ_BYTES) or intact or any(buffer[:begins]):
                 break
             end = begins + 2 + size + 2
             follows = b"" if size else _AFTER_BINARY
             if len(buffer) < end + len(follows):
                 return NEED_DATA
             found, ended = bytes(buffer[begins + 2 : end - 2]), end
+            guard = int.from_bytes(buffer[end - 2 : end])
             intact = buffer.startswith(checksum(found) + follows, end - 2)
         del buffer[:ended]
         self._state = _State.AWAITING_RESULT
-        return MobileTerminated(found, intact)
+        return MobileTerminated(found, intact, None if intact else guard)
 
     def _next_line(self) -> str | None:
         """The next line without its end; an overlong one is dropped up to its end."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -76,6 +77,7 @@ def test_every_control(chromium: Any, world: World, screen: str) -> None:
     with page(chromium, world.kit.port, screen) as shown:
         send_each_kind(shown, screen)
         what_is_wrong_stands_beside_its_field(shown)
+        a_priority_that_is_an_sos_is_asked_about(shown)
         what_comes_in_shows_by_itself(shown, world, f"hello {screen} <b>\u202e")
         choices_and_story(shown)
         the_signal_is_plotted(shown, world)
@@ -83,6 +85,7 @@ def test_every_control(chromium: Any, world: World, screen: str) -> None:
         keep(shown, f"map-{screen}")
         keep(shown, f"page-{screen}")
         assert not faults(shown)
+        with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown)
         raise_and_call_off(shown, screen)
 
 
@@ -123,6 +126,31 @@ def what_is_wrong_stands_beside_its_field(shown: Any) -> None:
     shown.locator("#field-timeToLive").fill("")
     shown.locator("summary", has_text="How it is sent").click()
     shown.locator("label:has([value=message])").click()
+
+
+def a_priority_that_is_an_sos_is_asked_about(shown: Any) -> None:
+    fill(shown, "message", content="not that urgent")
+    shown.locator("summary", has_text="How it is sent").click()
+    shown.locator("#field-priority").fill("100")
+    for leave in ("#urgent-back", "Escape"):
+        shown.locator("#submit").click()
+        shown.locator("#urgent[open]").wait_for()
+        assert shown.evaluate("document.activeElement.id") == "urgent-back"
+        if leave == "Escape":
+            shown.keyboard.press(leave)
+        else:
+            shown.locator(leave).click()
+        shown.locator("#urgent[open]").wait_for(state="detached")
+        assert shown.locator("#field-content").input_value() == "not that urgent"
+    for name in ("priority", "content"):
+        shown.locator(f"#field-{name}").fill("")
+    shown.locator("summary", has_text="How it is sent").click()
+
+
+def with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown: Any) -> None:
+    shown.evaluate("document.documentElement.style.fontSize = '200%'")
+    shown.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    shown.evaluate("document.documentElement.style.fontSize = ''")
 
 
 def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
@@ -167,6 +195,9 @@ def the_map_shows_who_is_where(shown: Any, world: World) -> None:
     shown.locator("#map path.track.own").wait_for(state="attached")
     shown.locator("#map path.grid").first.wait_for(state="attached")
     shown.locator("#map .degree", has_text="°").first.wait_for()
+    shown.locator("#map").press("-")
+    degrees = shown.locator("#map .degree").all_inner_texts()
+    assert all(abs(float(each.rstrip("°"))) <= 180 for each in degrees), degrees
     assert shown.locator("#map .leaflet-control-scale").inner_text().endswith("m")
     there.get_by_role("button").focus()
     shown.keyboard.press("Enter")
@@ -264,51 +295,99 @@ def raise_and_call_off(shown: Any, screen: str) -> None:
     shown.locator("#conversation li.sent", has_text="SOS called off").last.wait_for()
 
 
-def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path: Path) -> None:
-    database = str(tmp_path / "hub.sqlite3")
+@contextmanager
+def two_people(
+    home: Path,
+) -> Iterator[tuple[str, Callable[[str], AbstractContextManager[Agent]]]]:
+    """A hub's database, and what starts the kit of Ada, or of Ben, with a link to that hub."""
+    database = str(home / "hub.sqlite3")
     administer(database, "init", "Alps")
-    homes = {name: tmp_path / name for name in ("Ada", "Ben")}
     tokens = {}
-    for name, home in homes.items():
-        home.mkdir()
+    for name in ("Ada", "Ben"):
+        (home / name).mkdir()
         user = administer(database, "user", "add", name)["id"]
         device = administer(database, "device", "add", f"kit of {name}", "--user", str(user))
         tokens[name] = device["hub-token"]
-    with hub(tmp_path, {"database": database}) as cloud:
+    with hub(home, {"database": database}) as cloud:
 
-        def linked(name: str) -> dict[str, str | None]:
-            address = {"hub-address": cloud.address, "hub-token": tokens[name]}
-            return {"satellite-port": None, "inbound-hook": "cat >/dev/null", **address}
+        def kit_of(name: str) -> AbstractContextManager[Agent]:
+            link = {"hub-address": cloud.address, "hub-token": tokens[name]}
+            hooked = {"satellite-port": None, "inbound-hook": "cat >/dev/null"}
+            return agent(home / name, hooked | link)
 
-        with agent(homes["Ada"], linked("Ada")) as kit, page(chromium, kit.port) as shown:
-            shown.locator("#links article.good").wait_for()
-            hold(shown)
-            shown.locator("#sos-send").click()
-            ladder = shown.locator("#alarms .ladder li")
-            ladder.filter(has_text="at the hub").wait_for()
-            with agent(homes["Ben"], linked("Ben")) as other, page(chromium, other.port) as his:
-                ladder.filter(has_text="heard by Ben").wait_for()
-                his.locator("#conversation li.received.alarm", has_text="SOS").wait_for()
-                his.locator("#alarms.active .heard", has_text="SOS of").wait_for()
-                keep(his, "sos-heard")
-                assert not faults(his)
-                his.get_by_role("button", name="I have it").click()
-                his.locator("#take-by").fill("Ben")
-                his.locator("#take-send").click()
-                his.locator("#alarms .heard .ladder", has_text="seen by Ben").wait_for()
-                # Another kit's word changes nothing at a kit that has a hub.
-                ladder.filter(has_text="seen by Ben").filter(
-                    has_text="(unauthenticated)"
-                ).wait_for()
-                assert kit.call("GET", "/api/sos").body["incident"]["state"] == "open"
-                administer(database, "user", "role", "Ben", "dispatcher")
-                administer(database, "sos", "acknowledge", "1", "heli is up", "--by", "Ben")
-                ladder.filter(has_text="seen by Ben").filter(has_text="heli is up").wait_for()
-                shown.locator("#alarms.active").wait_for()
-                administer(database, "sos", "close", "1", "in hospital", "--by", "Ben")
-                shown.locator("#alarms:not(.active)").wait_for()
-                keep(shown, "sos-seen")
-                assert not shown.locator("#call-off-open").count()
+        yield database, kit_of
+
+
+def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path: Path) -> None:
+    with (
+        two_people(tmp_path) as (database, kit_of),
+        kit_of("Ada") as kit,
+        page(chromium, kit.port) as shown,
+    ):
+        shown.locator("#links article.good").wait_for()
+        hold(shown)
+        shown.locator("#sos-send").click()
+        ladder = shown.locator("#alarms .ladder li")
+        ladder.filter(has_text="at the hub").wait_for()
+        with kit_of("Ben") as other, page(chromium, other.port) as his:
+            ladder.filter(has_text="heard by Ben").wait_for()
+            his.locator("#conversation li.received.alarm", has_text="SOS").wait_for()
+            his.locator("#alarms.active .heard", has_text="SOS of").wait_for()
+            keep(his, "sos-heard")
+            assert not faults(his)
+            his.get_by_role("button", name="I have it").click()
+            his.locator("#take-by").fill("Ben")
+            his.locator("#take-send").click()
+            his.locator("#alarms .heard .ladder", has_text="seen by Ben").wait_for()
+            # Another kit's word changes nothing at a kit that has a hub.
+            ladder.filter(has_text="seen by Ben").filter(has_text="(unauthenticated)").wait_for()
+            assert kit.call("GET", "/api/sos").body["incident"]["state"] == "open"
+            administer(database, "user", "role", "Ben", "dispatcher")
+            administer(database, "sos", "acknowledge", "1", "heli is up", "--by", "Ben")
+            ladder.filter(has_text="seen by Ben").filter(has_text="heli is up").wait_for()
+            shown.locator("#alarms.active").wait_for()
+            administer(database, "sos", "close", "1", "in hospital", "--by", "Ben")
+            shown.locator("#alarms:not(.active)").wait_for()
+            keep(shown, "sos-seen")
+            assert not shown.locator("#call-off-open").count()
+
+
+def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path: Path) -> None:
+    """What each of the two sees, at each moment, while Ben's kit is away and comes back."""
+    with (
+        two_people(tmp_path) as (_, kit_of),
+        kit_of("Ada") as kit,
+        page(chromium, kit.port) as shown,
+    ):
+        until(lambda: kit.call("GET", "/api/people").body["whole"])
+        shown.reload()
+        shown.locator("#people option[value=Ben]").wait_for(state="attached")
+        shown.locator("#field-to").fill("ben")
+        shown.locator("#field-content").fill("Are you there?")
+        shown.get_by_label("Tell me when a person has read it").check()
+        keep(shown, "send-to-a-person")
+        assert not faults(shown)
+        shown.locator("#submit").click()
+        entry = shown.locator("#conversation li.sent", has_text="Are you there?")
+        entry.filter(has_text="to Ben").filter(has_text="Delivered").wait_for()
+        assert "Ben's" not in entry.inner_text()
+        with kit_of("Ben") as other, page(chromium, other.port) as his:
+            entry.filter(has_text="with Ben's programs").wait_for()
+            assert "read" not in entry.inner_text()
+            came = his.locator("#conversation li.received", has_text="Are you there?")
+            came.filter(has_text="Ada").wait_for()
+            keep(his, "asked-whether-it-is-read")
+            assert not faults(his)
+            came.get_by_role("button", name="I have read it").click()
+            came.filter(has_text="read; its sender is told").wait_for()
+            entry.filter(has_text="read at Ben's kit").wait_for()
+            keep(shown, "read-by-a-person")
+        # Nobody is called so: it is said, and what was written stays.
+        shown.locator("#field-to").fill("dora")
+        shown.locator("#field-content").fill("Hello?")
+        shown.locator("#submit").click()
+        lost = shown.locator("#conversation li.sent", has_text="Hello?")
+        lost.filter(has_text="dora cannot be reached: nobody here is called dora").wait_for()
 
 
 HERE = {"latitude": 46.5, "longitude": 7.25, "accuracy": 12}

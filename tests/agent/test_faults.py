@@ -212,6 +212,7 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "clear": ("DELETE", "/api/queue", None),
     "inbound": ("GET", "/api/inbound", None),
     "neighbours": ("GET", "/api/neighbours", None),
+    "mesh": ("GET", "/api/mesh", None),
     "replay": ("POST", "/api/inbound/x/replay", None),
     "health": ("GET", "/api/health", None),
     "status": ("GET", "/api/status", None),

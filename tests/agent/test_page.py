@@ -17,7 +17,7 @@ from fieldagent.hub import console
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-SHARED = ("map.css", "map.js", "text.js")
+SHARED = ("map.css", "map.js", "picture.js", "text.js")
 FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js")
 PATHS = ["/", *(f"/page/{name}" for name in FILES)]
 FOLDERS = [Path(str(files(each))) for each in (page, console, "fieldagent.page")]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.agent.channels.healing import HealingStep
 from fieldagent.agent.settings import INSTALLED, KEYS, default_path, load, parse
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory
@@ -21,8 +22,12 @@ GOOD = {
     "webhook-secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
     "satellite-port": "/dev/ttyUSB0",
     "satellite-baud": "19200",
+    "satellite-bytes-per-day": "20000",
+    "imt-topic": "PINK",
+    "imt-minimum-bytes": "25",
     "satellite-credits-per-day": "100",
     "satellite-sos-reserve": "20",
+    "satellite-credit-price": "0.12 EUR",
     "satellite-mailbox-check": "12",
     "satellite-registration": "session",
     "satellite-heal": "dtr, gpio:17",
@@ -36,8 +41,19 @@ GOOD = {
     "hub-ca-file": "/etc/fieldagent/ca.pem",
     "cellular-interface": "wwan0",
     "cellular-ping": "120",
+    "cellular-heal": "usb:1-1.2, command",
     "cellular-recovery-command": "mmcli --modem 0 --reset",
     "cellular-recovery-after": "900",
+    "sms-port": "/dev/ttyUSB2",
+    "sms-baud": "9600",
+    "sms-hub-number": "+41791234567",
+    "sms-allow": "+41791234568 +41791234569",
+    "sms-pin": "1234",
+    "sms-per-day": "50",
+    "sms-after": "60",
+    "sms-answer-within": "300",
+    "sms-heal": "dtr",
+    "sms-recovery-command": "uhubctl",
     "radio-port": "/dev/ttyACM0",
     "satellite-modem": "sbd",
     "radio-protocol": "kiss",
@@ -52,6 +68,13 @@ GOOD = {
     "radio-hops": "2",
     "radio-relay": "Cellular, satellite",
     "radio-relay-credits-per-day": "20",
+    "mesh-port": "tcp://192.168.4.2",
+    "mesh-protocol": "meshtastic",
+    "mesh-people": "!A1b2c3d4 Ada, !0badf00d Ben of the hut",
+    "mesh-join-code": "edelweiss",
+    "mesh-word": "@kit",
+    "mesh-credits-per-day": "5",
+    "mesh-positions": "900",
     "fan-out": "cheapest",
     "fan-out-until": "heard",
     "fan-out-head-start": "300",
@@ -85,6 +108,16 @@ def test_every_key_is_read() -> None:
     assert settings.hub_ca_file == Path("/etc/fieldagent/ca.pem")
     assert settings.map_file == Path("/var/lib/maps/alps.mbtiles")
     assert settings.cellular_ping == 120
+    assert settings.cellular_heal == (HealingStep("usb", "1-1.2"), HealingStep("command"))
+    sms = settings.sms
+    assert (sms.port, sms.baud, sms.hub_number) == ("/dev/ttyUSB2", 9600, "+41791234567")
+    assert (sms.pin, sms.per_day, sms.after, sms.answer_within) == ("1234", 50, 60, 300)
+    assert sms.may_send("0791234567")
+    assert sms.may_send("+41791234569")
+    assert not sms.may_send("+41791234570")
+    people = {"!a1b2c3d4": "Ada", "!0badf00d": "Ben of the hut"}
+    known = ("tcp://192.168.4.2", "meshtastic", people, "edelweiss", "@kit", 5, 900)
+    assert settings.mesh == known
     assert settings.gpsd == ("::1", 2948)
     assert parse("gpsd=none", PATH).gpsd is None
 
@@ -142,6 +175,7 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("webhook-address=http://a:b:c/", "not a URL"),
         ("webhook-secret=whsec_short", "whsec_"),
         ("satellite-key=abc", "64 hexadecimal digits"),
+        ("satellite-credit-price=0,12 EUR", "such as 0.12 EUR, not '0,12 EUR'"),
         ("satellite-receipts=never", "must be ride or at-once"),
         ("inbound-hook=", "is empty"),
         ("hub-address=http://hub.example.org", "must be https://"),
@@ -157,6 +191,10 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("cellular-interface=wwan0", "cellular-interface needs hub-address"),
         ("cellular-ping=2", "from 5 to 86400"),
         ("cellular-recovery-after=9", "from 60 to"),
+        ("cellular-heal=dtr", "a link by IP has no serial port"),
+        ("cellular-heal=usb", "usb:DEVICE such as usb:1-1.2"),
+        ("sms-hub-number=0791234567", "must be a telephone number such as"),
+        ("sms-pin=12", "4 to 8 digits"),
         ("x=\\u12", "u"),
     ],
 )

@@ -18,6 +18,7 @@ from tests.bench.post import main as post
 from tests.bench.process import main as process
 from tests.bench.pushes import main as pushes
 from tests.bench.queue import ratio as queue_ratio
+from tests.bench.satellite_modems import main as satellite_modems
 from tests.bench.silent_links import main as silent_links
 from tests.bench.table import row
 from tests.bench.team import main as team
@@ -76,6 +77,7 @@ def main() -> None:
     print("\na team on one air, in virtual time")
     team()
     on_air()
+    satellite_modems()
     print("\nbytes on air, with envelope (first of a message; 50 bytes are a credit)")
     for what, item in SAMPLES.items():
         print(f"{what:<62} {len(encode([Entry(1234, item, TIME)])):>7}")

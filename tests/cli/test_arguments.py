@@ -119,7 +119,7 @@ def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Pa
         assert (canceled.returncode, canceled.stdout) == (0, "Package 1: Canceled\n")
 
 
-RUN_FOR_EVER = {"run", "demo", "simulate satellite", "simulate node", "hub run"}
+RUN_FOR_EVER = {"run", "demo", "simulate satellite", "simulate gsm", "simulate node", "hub run"}
 """What they tell are their log's lines, and the hook's output."""
 TEXTS = {"help", "completion", "manual"}
 

@@ -71,9 +71,9 @@ def offered(shell: str, folder: Path, line: str) -> set[str]:
     ("line", "expected"),
     [
         ("fieldagent se", {"send", "sent", "settings"}),
-        ("fieldagent send ", {"message", "location", "waypoint", "data"}),
+        ("fieldagent send ", {"message", "location", "waypoint", "data", "picture"}),
         ("fieldagent hub user jo", {"join"}),
-        ("fieldagent help inbound ", {"list", "replay"}),
+        ("fieldagent help inbound ", {"list", "read", "replay"}),
         ("fieldagent push me", {"message"}),
         ("fieldagent send --dry-run me", {"message"}),
         ("fieldagent queue --channel ", {"Satellite", "Radio", "Cellular"}),

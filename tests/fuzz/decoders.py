@@ -6,6 +6,7 @@ is cut into frames, what comes out must not depend on how the bytes arrive.
 
 from __future__ import annotations
 
+import json
 import urllib.parse
 import zlib
 from collections import Counter
@@ -29,23 +30,32 @@ from fieldagent.package.writing import canonical
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire import (
     ax25,
+    cloudloop,
     cobs,
     directip,
     envelope,
     fragments,
     gpsd,
+    imt,
+    jspr,
     jwt,
     kiss,
     link,
+    meshcore_companion,
     meshcore_kiss,
+    meshtastic,
     node,
     rnode,
     rockblock,
     sbd,
+    sms_frame,
+    sms_modem,
+    sms_pdu,
     strict_cbor,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.lora import LoraSettings
+from fieldagent.wire.protobuf import ProtobufSchema
 from tests.http.serving import Requests
 
 Decoder = Callable[[bytes], None]
@@ -165,6 +175,165 @@ def read_meshcore(data: bytes) -> None:
         assert signal is None or (abs(signal.snr) <= 32 and abs(signal.rssi) <= 128)
         number = meshcore_kiss.read_number(word.content)
         assert number is None or 0 <= number < 1 << 32
+
+
+OF_A_COMPANION: tuple[Callable[[bytes], Any], ...] = (
+    meshcore_companion.read_self,
+    meshcore_companion.read_device,
+    meshcore_companion.read_sent,
+    meshcore_companion.read_ack,
+    meshcore_companion.read_advert,
+    meshcore_companion.read_time,
+    meshcore_companion.read_telemetry,
+    meshcore_companion.read_error,
+)
+TO_A_COMPANION: tuple[Callable[[bytes], Any], ...] = (
+    meshcore_companion.read_send_text,
+    meshcore_companion.read_send_channel_text,
+    meshcore_companion.read_position,
+    meshcore_companion.read_number,
+)
+
+
+def read_companion(data: bytes) -> None:
+    """Contacts, channels and texts can be said again, and mean the same."""
+    whole, cut = meshcore_companion.CompanionDeframer(), meshcore_companion.CompanionDeframer()
+    frames = list(whole.receive_data(data))
+    assert frames == [frame for piece in in_pieces(data) for frame in cut.receive_data(piece)]
+    assert whole.damaged == cut.damaged
+    for content in [*frames, data]:
+        _try_each((*OF_A_COMPANION, *TO_A_COMPANION), content)
+        with suppress(RemoteProtocolError):
+            contact = meshcore_companion.read_contact(content)
+            again = meshcore_companion.write_contact(contact)
+            assert meshcore_companion.read_bare_contact(again)._replace(name="") == (
+                contact._replace(name="")
+            )
+        with suppress(RemoteProtocolError):
+            channel = meshcore_companion.read_channel(content)
+            said = meshcore_companion.write_channel(channel)
+            assert len(said) == len(content[1:50])
+            assert meshcore_companion.is_private(channel) in (True, False)
+        with suppress(RemoteProtocolError):
+            text = meshcore_companion.read_text(content)
+            if text.type != meshcore_companion.TextType.SIGNED:
+                again = meshcore_companion.write_text(text)
+                assert meshcore_companion.read_text(again) == text._replace(snr=text.snr or 0.0)
+
+
+OF_A_9704: tuple[Callable[[jspr.JsprLine], Any], ...] = (
+    imt.read_event,
+    imt.newest_version,
+    imt.provisioned,
+)
+
+
+def read_imt(data: bytes) -> None:
+    """A modem's lines, and what its messages are put together to."""
+    whole, cut = jspr.LineReader(), jspr.LineReader()
+    whole.receive_data(data)
+    lines = _lines(whole)
+    again = []
+    for piece in in_pieces(data):
+        cut.receive_data(piece)
+        again += _lines(cut)
+    # A line that is too long is noise, and whether it is depends on how much has come of it.
+    assert lines == again or len(data) > jspr.LINE_BYTES
+    assembly, ours = imt.MtAssembly(), imt.MoMessage(b"hello")
+    for line in lines:
+        assert line.in_words()
+        _try_each(OF_A_9704, line)
+        with suppress(RemoteProtocolError):
+            event = imt.read_event(line)
+            if isinstance(event, imt.MtSegment):
+                assembly.add(event)
+            elif isinstance(event, imt.MtEnded):
+                assembly.end(event)
+            elif isinstance(event, imt.MoEnded):
+                assert imt.mo_final(event.word) and imt.mo_refused(event.word)
+            elif isinstance(event, imt.SegmentWanted):
+                ours.segment(event)
+
+
+def _lines(reader: jspr.LineReader) -> list[jspr.JsprLine]:
+    return list(iter(reader.next_line, None))
+
+
+def read_lingo(data: bytes) -> None:
+    with suppress(ValueError, RecursionError):
+        document = json.loads(data)
+        with suppress(RemoteProtocolError):
+            lingo = cloudloop.read_lingo(document)
+            assert len(lingo.imei) == 15
+        with suppress(RemoteProtocolError):
+            cloudloop.read_records(document)
+
+
+def read_sms(data: bytes) -> None:
+    """What a modem has, and what it is given; parts are put together."""
+    assembly = sms_pdu.Assembly()
+    for sent in (False, True):
+        with suppress(RemoteProtocolError):
+            message = sms_pdu.decode(data, sent=sent)
+            if isinstance(message, sms_pdu.StatusReport):
+                assert message.state in sms_pdu.ReportState
+            else:
+                assert isinstance(message.content.text, str)
+                whole = assembly.add(message.number, message.content)
+                assert whole is None or isinstance(whole.text, str)
+
+
+def read_sms_frame(data: bytes) -> None:
+    """What is read says the same when it is written again, and is tagged by no key that is not its
+    writer's."""
+    with suppress(RemoteProtocolError):
+        frame = sms_frame.read(data.decode("utf-8", "replace"))
+        again = sms_frame.read(frame.text(bytes(32)))
+        assert again.plain() == frame.plain()
+        assert again.is_tagged_by(bytes(32))
+
+
+def read_gsm(data: bytes) -> None:
+    """A GSM modem's words while a text goes, its list is read and its places are asked for."""
+    text = sms_pdu.Submit("+41790000000", sms_pdu.split("hello", 1)[0])
+    for asked in ("AT+CMGL=4", "AT+CMGS", "AT+CPMS?"):
+        talk = sms_modem.GsmConversation()
+        if asked == "AT+CMGS":
+            talk.submit(text)
+        else:
+            talk.command(asked)
+        for piece in in_pieces(data):
+            talk.receive_data(piece)
+            while (event := talk.next_event()) is not sms_modem.NEED_MORE:
+                if isinstance(event, sms_modem.Prompt):
+                    talk.pdu(text)
+                elif isinstance(event, sms_modem.GsmReply):
+                    sms_modem.judge(event)
+                    _try_each((sms_modem.listed, sms_modem.filled), event)
+
+
+SAID_BY_MESH: tuple[ProtobufSchema[Any], ...] = (meshtastic.FROM_RADIO, meshtastic.TO_RADIO)
+IN_MESH_PACKETS: tuple[ProtobufSchema[Any], ...] = (
+    meshtastic.POSITION,
+    meshtastic.WAYPOINT,
+    meshtastic.USER,
+    meshtastic.ROUTING,
+)
+
+
+def read_meshtastic(data: bytes) -> None:
+    """What a host says and what a radio says can be said again, and means the same."""
+    whole, cut = meshtastic.Deframer(), meshtastic.Deframer()
+    messages = list(whole.receive_data(data))
+    assert messages == [each for piece in in_pieces(data) for each in cut.receive_data(piece)]
+    assert whole.damaged == cut.damaged
+    for message in [*messages, data]:
+        for schema in SAID_BY_MESH:
+            with suppress(RemoteProtocolError):
+                found = schema.decode(message)
+                # Compared by its text: a float may be no number, which equals nothing.
+                assert repr(schema.decode(schema.encode(found))) == repr(found)
+    _try_each((each.decode for each in IN_MESH_PACKETS), data)
 
 
 def read_rnode(data: bytes) -> None:
@@ -289,7 +458,14 @@ DECODERS: dict[str, Decoder] = {
     "modem": converse,
     "kiss": read_kiss,
     "meshcore": read_meshcore,
+    "companion": read_companion,
+    "imt": read_imt,
+    "lingo": read_lingo,
+    "sms": read_sms,
+    "sms-frame": read_sms_frame,
+    "gsm": read_gsm,
     "rnode": read_rnode,
+    "meshtastic": read_meshtastic,
     "cobs": read_cobs,
     "node": read_node,
     "directip": read_directip,

@@ -38,8 +38,15 @@ from tests.processes import administer, agent, hub
 
 ROOT = Path(__file__).parents[2]
 SEED = "20261121"
-OF_ADMINISTRATORS = "^/api/(audit|dead-letters|devices|users|keys|tokens|webhook|contacts)"
-READ_TOO = re.compile(r"devices\|users\|")
+OF_ADMINISTRATORS = (
+    "^/api/(audit|dead-letters|devices|users|groups|keys|tokens|webhook|contacts|chain)"
+)
+READ_TOO = re.compile(r"devices\|users\|groups\|")
+OF_SERVICES = (
+    *("/operator/rockblock", "/operator/cloudloop/{secret}"),
+    *("/contact/sms-gate", "/contact/twilio", "/contact/sms"),
+)
+"""There are these for those who have set up the service."""
 NOT_MEANT = "use_after_free"
 """DELETE withdraws a Package, and what became of it can be looked at for a while after."""
 
@@ -83,8 +90,8 @@ def test_every_route_is_described_and_nothing_else(name: str) -> None:
         if method != "parameters"
     }
     served = {(route.method, route.pattern) for route in routes(name)}
-    # It is there when an account at RockBLOCK is named in the settings.
-    assert described - {("POST", "/operator/rockblock")} == served
+    # They are there when the settings name an account there.
+    assert described - {("POST", path) for path in OF_SERVICES} == served
 
 
 @pytest.mark.parametrize(
@@ -183,7 +190,8 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
         # passkeys for those who have a name; the stream of events has no end to wait for.
         explore(
             running.address,
-            *("--exclude-path", "/link", "--exclude-path", "/operator/rockblock"),
+            *("--exclude-path", "/link"),
+            *(part for path in OF_SERVICES for part in ("--exclude-path", path)),
             *("--exclude-path", "/api/events"),
             # Administrators have a test of their own.
             "--exclude-path-regex",

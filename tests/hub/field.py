@@ -12,7 +12,7 @@ from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.field import calling_in, mobile_terminated, operator_calls
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
-from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.operator.contract import NO_MODEM, FarModem, Verdict
 from fieldagent.hub.records import ring_alerts
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
@@ -37,7 +37,9 @@ class Sky:
     keeps: int = 0
     """How many messages it tells to keep for the modem, once it took one."""
 
-    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+    async def send(
+        self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
+    ) -> Verdict:
         self.calls.append(body)
         verdict = (
             self.verdicts.pop(0) if self.verdicts else Verdict(Outcome.SENT, waiting=self.keeps)

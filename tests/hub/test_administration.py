@@ -28,6 +28,8 @@ from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer, Unknown
+from fieldagent.hub.escalation.contract import ContactHost
+from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -113,7 +115,8 @@ async def office(store: Store) -> AsyncIterator[Office]:
         authentication = Authentication(store, clock=alps.clock)
         acts = Acts(store, authentication, clock=alps.clock)
         reach = open_public([ip_network("127.0.0.0/8")])
-        routes = administration.routes(acts, alps.mobile_originated(), reach, {})
+        nobody = Reach(ContactHost(store, {}, "", reach, alps.clock), {})
+        routes = administration.routes(acts, alps.mobile_originated(), reach, nobody)
         yield Office(alps, keys, tokens, routes)
 
 

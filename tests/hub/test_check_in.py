@@ -25,6 +25,7 @@ from fieldagent.package.package import CheckIn, Location, Message
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, decode, derive_key, digest_of
 from tests.hub.claiming import claim
 from tests.hub.field import MASTER, START, Field, field_of
+from tests.hub.relay import mail_relay
 from tests.hub.test_read_api import hub_caller
 from tests.processes import MODULE, Running, administer, agent, hub, until
 from tests.processes import PATIENCE as ENOUGH
@@ -169,10 +170,17 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
     store = open_store(database)
     store.once(long_silent)
     store.close()
-    with hub(tmp_path, {"database": database}) as running:
+    for about, mail in (("alarms", "base@example.org"), ("sos", "rescue@example.org")):
+        administer(database, "contact", "add", about, mail, "--about", about)
+    with mail_relay() as relay, hub(tmp_path, {"database": database, **relay.settings}) as running:
         until(lambda: administer(database, "sos", "list"))
         (alarm,) = administer(database, "sos", "list")
         assert alarm["kind"] == "overdue"
+        told = relay.mail()
+        assert (told["To"], told["Subject"]) == ("base@example.org", "Overdue 1 of kit-ada")
+        assert "No word from kit-ada ever" in told.get_content()
+        until(lambda: "handed over" in str(administer(database, "sos", "show", "1")["timeline"]))
+        assert [each["To"] for each in relay.taken] == ["base@example.org"]
         assert alarm["item"]["event"]["content"].startswith("No word from kit-ada ever")
         running.expect("No word from kit-ada ever")
 

@@ -214,19 +214,29 @@ class Office:
         self.open("Contacts for an SOS")
         self.shown.get_by_text("an SOS rings at an open console alone").wait_for()
         self.fill("Name of the person or the duty, which the kit is shown", "Bergwacht")
-        self.fill("E-mail address", "tgram://token/chat")
+        address = "E-mail address, or telephone number such as +41791234567"
+        self.fill(address, "tgram://token/chat")
         self.press("Add the contact")
         self.refused("is not taken here: apprise connects by itself")
-        self.fill("E-mail address", "bw@example.org")
+        self.fill(address, "bw@example.org")
         self.fill("Minutes without an answer before it is told; empty is at once", "10")
+        self.fill("How often it is told until somebody answers; empty is once", "3")
         self.press("Add the contact")
         self.done("Bergwacht is added. Test it.")
+        self.shown.get_by_text("up to 3 times, every 5 minutes").wait_for()
         relay.answers = ["550 no such mailbox"]
         self.press("Test", "#admin-contacts")
         self.refused("did not take the test message: the mail relay 127.0.0.1 answered 550")
+        self.shown.get_by_text("This step cannot tell anybody now.").wait_for()
         self.press("Test", "#admin-contacts")
         self.done("The test for Bergwacht was handed over")
         assert "This is a test" in relay.mail().get_content()
+        relay.answers = ["550 no such mailbox"]
+        self.press("Test all steps")
+        self.done("1 test sent, 1 not taken.")
+        self.shown.get_by_text(
+            "Step 1, Bergwacht: the mail relay 127.0.0.1 answered 550"
+        ).wait_for()
         self.press("Remove", "#admin-contacts")
         self.done("Bergwacht is removed")
 

@@ -9,6 +9,7 @@ import pytest
 
 from fieldagent.hub.field import mobile_terminated
 from fieldagent.hub.field.cost import costs
+from fieldagent.hub.records import usage
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Data, Item, Message, Waypoint
@@ -78,7 +79,7 @@ async def test_a_budget_tells_what_is_left_of_today(store: Store) -> None:
 
         def spend(db: Db) -> None:
             db.execute("UPDATE device SET credits_per_day = 20, sos_reserve = 5 WHERE id = 3")
-            day = mobile_terminated.day_of(START)
+            day = usage.day_of(START)
             db.execute("INSERT INTO spent (day, device, bytes, credits) VALUES (?, 3, 90, 2)", day)
 
         await store.commit(spend)

@@ -41,7 +41,7 @@ def all_routes() -> list[Route]:
     settings = parse(f"{lines}console-address={ADDRESS}", Path("hub.properties"))
     with TemporaryDirectory() as folder, closing(open_store(f"{folder}/hub.sqlite3")) as store:
         program = HubProgram(settings, store)
-        lent, own = program.lent("HTTP"), settings.operator_own
+        lent, own = program.lent("HTTP", ""), settings.operator_own
         brought = [route for kind in program.kinds.values() for route in kind.routes(own, lent)]
         return [*program.routes, *program.health.routes(), *brought]
 

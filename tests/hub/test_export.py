@@ -50,6 +50,9 @@ def lived(database: str, tmp_path: Path) -> str:
         assert ben.post("from Ben to all").body["status"] == "Delivered"
         until(lambda: len(ben.call("GET", "/api/inbound").body["payloads"]) == 2)
         until(lambda: not any(each["waiting"] for each in administer(database, "device", "list")))
+    administer(database, "group", "add", "rescue", "Ada", "Ben")
+    administer(database, "user", "radio", "Ada", "!a1b2c3d4")
+    administer(database, "user", "radio", "Ben", "!b1b2c3d4")
     assert first["apiKey"]
     return database
 
@@ -70,6 +73,9 @@ def test_a_workspace_is_written_whole_and_without_secrets(lived: str, tmp_path: 
     assert kits["kit of Ada"]["version"]
     (raised,) = rows(target, "sos")
     assert raised["timeline"][0]["event"] == "raised"
+    (group,) = rows(target, "groups")
+    assert [each["name"] for each in group["members"]] == ["Ada", "Ben"]
+    assert [each["radio"] for each in rows(target, "radios")] == ["!a1b2c3d4", "!b1b2c3d4"]
     assert len(rows(target, "keys")) == len(rows(target, "tokens")) == 1
     assert json.loads((target / "export.json").read_text())["devices"] == 2
     for path in target.rglob("*"):
@@ -85,7 +91,9 @@ def test_a_user_gets_what_they_sent_and_were_sent(lived: str, tmp_path: Path) ->
     assert [each["sender"]["name"] for each in rows(target, "items")] == ["Ada", "Ada"]
     assert [each["email"] for each in rows(target, "users")] == ["Ada@example.org"]
     assert [each["name"] for each in rows(target, "devices")] == ["kit of Ada"]
+    assert [each["radio"] for each in rows(target, "radios")] == ["!a1b2c3d4"]
     assert not (target / "keys.jsonl").exists()
+    assert not (target / "groups.jsonl").exists()
     again = export(lived, "user", "export", "Ada", target)
     assert (again.returncode, "is there already" in again.stderr) == (65, True)
     nobody = export(lived, "user", "export", "Eve", tmp_path / "eve")

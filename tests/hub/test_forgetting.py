@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import psycopg
+import pytest
+
 from fieldagent.hub.access import attempts
 from fieldagent.hub.records import audit, ledger
 from fieldagent.hub.records.ledger import Posting, enter
@@ -9,6 +16,8 @@ from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
 from tests.hub.field import GRACE, START
+from tests.postgres import new_database
+from tests.processes import until
 
 
 def count(db: Db, table: str) -> int:
@@ -71,3 +80,60 @@ def test_an_item_that_goes_looks_for_its_webhook_deliveries_alone(database: str)
     defined = [str(row[0]) for row in store.once(lambda db: db.execute(sql))]
     store.close()
     assert any(text.endswith("(item)") for text in defined)
+
+
+def _await_item(db: Db) -> None:
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
+    db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
+    db.execute(
+        "INSERT INTO device (id, workspace, member, name, created) VALUES (1, 1, 1, 'kit', 0)"
+    )
+    enter(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
+    db.execute(
+        "INSERT INTO delivery (item, device, sequence, state, rank, expires)"
+        " SELECT id, 1, 1, 'waiting', 0, ? FROM item",
+        START,
+    )
+
+
+OLD = f"INSERT INTO attempt (who, tat) VALUES ('a guesser', {START - 1})"
+Work = Callable[[Db], object]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "elsewhere", "sweep", "kept"),
+    [
+        (
+            lambda db: db.execute(OLD),
+            f"UPDATE attempt SET tat = {START + 60}",
+            lambda db: attempts.forget(db, START),
+            "SELECT count(*) FROM attempt",
+        ),
+        (
+            _await_item,
+            "UPDATE delivery SET state = 'stored'",
+            lambda db: ledger.expire(db, START),
+            "SELECT count(*) FROM delivery WHERE state = 'stored'",
+        ),
+    ],
+    ids=["a guess is counted", "the kit has it"],
+)
+def test_what_changes_meanwhile_at_another_process_is_not_swept_away(
+    postgres: str, prepare: Work, elsewhere: str, sweep: Work, kept: str
+) -> None:
+    """The other one has changed the row and not committed as the sweep finds it as it was."""
+    database = new_database(postgres)
+    with (
+        closing(open_store(database)) as store,
+        psycopg.connect(database) as other,
+        psycopg.connect(database, autocommit=True) as looker,
+        ThreadPoolExecutor() as threads,
+    ):
+        store.once(prepare)
+        other.execute(elsewhere.encode())
+        swept = threads.submit(store.once, sweep)
+        waits = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        until(lambda: looker.execute(waits).fetchone() is not None)
+        other.commit()
+        swept.result()
+        assert store.once(lambda db: db.execute(kept)) == [(1,)]

@@ -115,9 +115,9 @@ async def test_where_nothing_happens_it_looks_once_a_minute_and_writes_nothing(
         store.asked.clear()
         began = _written(database)
         await trio.sleep(5 * idle.NET)
-        # What expires, calls to operators, webhooks, contacts, the log of incidents; and what is
-        # watched of the kits.
-        assert store.asked == {"reads": 5 * (5 + len(kit_watch.WATCHED))}
+        # What expires, calls to operators, webhooks, contacts, what is for addresses, SMS to kits,
+        # the log of incidents; and what is watched of the kits.
+        assert store.asked == {"reads": 5 * (7 + len(kit_watch.WATCHED))}
         assert _written(database) == began
         nursery.cancel_scope.cancel()
     store.close()

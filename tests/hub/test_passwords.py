@@ -30,7 +30,7 @@ class Scrypt:
     tried: list[str] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
 
-    def matches(self, password: str, stored: str | None) -> tuple[bool, float]:
+    def matches(self, password: str, stored: str | None) -> bool:
         self.tried.append(password)
         self.go_on.wait(PATIENCE)
         return check_password(password, stored)

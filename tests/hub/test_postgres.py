@@ -61,10 +61,12 @@ def pgbouncer(home: Path, database: str) -> Iterator[str]:
             if folder.parent.name == "tmp":
                 break
         command = ["runuser", "-u", ACCOUNT, "--", *command]
-    with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    told = home / "pgbouncer.log"
+    with told.open("wb") as log, started(command, stdout=log, stderr=log) as process:
         address = f"postgresql://{ACCOUNT}@127.0.0.1:{port}/{name}"
 
         def answers() -> bool:
+            assert process.poll() is None, told.read_text()
             try:
                 psycopg.connect(address).close()
             except psycopg.Error:

@@ -409,7 +409,7 @@ async def test_phone_and_email_are_kept_beside_the_message(store: Store) -> None
     [
         ({"content": "x", "phone": "1" * 101}, "/message/phone"),
         ({"content": "x", "email": "é" * 128}, "/message/email"),
-        ({"content": "x" * 65_000, "phone": "1"}, "/message/content"),
+        ({"content": "x" * 100_000, "phone": "1"}, "/message/content"),
     ],
 )
 async def test_what_does_not_fit_beside_a_message_is_refused(
@@ -498,9 +498,9 @@ def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, told: 
 
 def test_a_password_is_found_again_and_another_is_not() -> None:
     stored = scrypt.hash_password("correct horse")
-    assert scrypt.check_password("correct horse", stored)[0]
-    assert not scrypt.check_password("wrong horse", stored)[0]
-    assert not scrypt.check_password("", None)[0]
+    assert scrypt.check_password("correct horse", stored)
+    assert not scrypt.check_password("wrong horse", stored)
+    assert not scrypt.check_password("", None)
     assert "correct" not in stored
 
 

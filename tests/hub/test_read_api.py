@@ -287,8 +287,9 @@ async def test_a_page_takes_few_statements(store: Store) -> None:
             reading.deliveries(counted, caller, 1, None, END, 100)
             return len(counted.statements)
 
-        # Two bounds and a look, the items; the devices; deliveries and their end.
-        assert await store.read(count) == 4 + 1 + 2
+        # Two bounds and a look, the items and how far they came; the devices; deliveries and their
+        # end.
+        assert await store.read(count) == 5 + 1 + 2
 
 
 async def test_a_page_ends_where_it_would_be_too_large(store: Store) -> None:

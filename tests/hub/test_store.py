@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -237,6 +239,15 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
         open_store(database)
 
 
+def test_a_file_whose_version_no_program_has_given_is_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "hub.sqlite3"
+    open_store(str(file)).close()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA user_version = -2147483615")
+    with pytest.raises(StoreFailed, match="no program has given it the version -2147483615"):
+        open_store(str(file))
+
+
 OF_VERSION_1 = """
 DROP TABLE lease;
 DROP TABLE process;
@@ -313,6 +324,27 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 
 OF_VERSION_18 = """
+DROP TABLE operator_count;
+DROP TABLE mo_session;
+DROP TABLE mt_copy;
+ALTER TABLE mobile_terminated DROP COLUMN receipts;
+ALTER TABLE delivery DROP COLUMN again;
+ALTER TABLE receipt DROP COLUMN again;
+DROP TABLE operator_message;
+DROP TABLE operator_fetched;
+DROP TABLE handed_over;
+ALTER TABLE device DROP COLUMN modem;
+ALTER TABLE device DROP COLUMN thing;
+DROP TABLE outward;
+DROP TABLE team_member;
+DROP TABLE team;
+DROP TABLE handle;
+DROP TABLE reached;
+ALTER TABLE workspace DROP COLUMN directory;
+ALTER TABLE item DROP COLUMN addressee;
+ALTER TABLE item DROP COLUMN team;
+ALTER TABLE item DROP COLUMN asks;
+ALTER TABLE receipt DROP COLUMN rung;
 ALTER TABLE webhook DROP COLUMN batch;
 ALTER TABLE webhook DROP COLUMN quiet_until;
 ALTER TABLE webhook_delivery DROP COLUMN batch;
@@ -322,6 +354,8 @@ ALTER TABLE mobile_terminated DROP COLUMN claimed_by;
 DROP TABLE alarm_message;
 DROP TABLE alarm_contact;
 DROP TABLE alarm_link;
+DROP TABLE contact_answer;
+DROP TABLE kit_sms;
 DROP TABLE console_stream;
 ALTER TABLE sos DROP COLUMN seen_as;
 ALTER TABLE sos DROP COLUMN unreached;

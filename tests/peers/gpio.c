@@ -20,6 +20,8 @@ static void say(const char *what, unsigned long number)
     }
 }
 
+static unsigned long level = 1;
+
 int ioctl(int file, unsigned long request, ...)
 {
     va_list rest;
@@ -36,16 +38,28 @@ int ioctl(int file, unsigned long request, ...)
     }
     if (request == GPIO_V2_GET_LINE_IOCTL) {
         struct gpio_v2_line_request *line = what;
+        if (line->config.flags == GPIO_V2_LINE_FLAG_INPUT && line->num_lines == 1) {
+            line->fd = memfd_create("input", 0);
+            return 0;
+        }
         if (line->num_lines != 1 || line->config.flags != GPIO_V2_LINE_FLAG_OUTPUT ||
             line->config.num_attrs || strcmp(line->consumer, "fieldagent"))
             return -1;
+        level = 0;
         say("low", line->offsets[0]); /* an output is inactive until it is told otherwise */
         line->fd = memfd_create("line", 0);
         return 0;
     }
     if (request == GPIO_V2_LINE_SET_VALUES_IOCTL) {
         struct gpio_v2_line_values *values = what;
+        level = values->bits & values->mask;
         say(values->bits & values->mask ? "high" : "low", (unsigned long)values->mask);
+        return 0;
+    }
+    if (request == GPIO_V2_LINE_GET_VALUES_IOCTL) {
+        struct gpio_v2_line_values *values = what;
+        /* what follows the output, unless it is stuck */
+        values->bits = getenv("GPIO_STUCK") ? 1 : level;
         return 0;
     }
     int (*real)(int, unsigned long, ...) = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");

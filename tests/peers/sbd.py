@@ -37,6 +37,7 @@ TRAITS = {
     "five": "+SBDIX without the number that is queued",
     "twice": "its gateway brings each MO message twice, and the first is late",
     "wrong-sum": "reads each second MT with a wrong sum first",
+    "garbles": "reads its first MT with a wrong sum, however often it is asked",
     "slow": "answers in pieces of three bytes",
 }
 SESSION = 0.3
@@ -211,6 +212,11 @@ class Modem:
         guard = sum(self.mt) % 65536
         if "wrong-sum" in self.traits and self.reads % 2:
             guard ^= 0x0101
+        if "garbles" in self.traits and self.mtmsn == 2:
+            # Noise in the message: its sum stays.
+            garbled = bytes([self.mt[0] ^ 0x20]) + self.mt[1:]
+            self.out += len(garbled).to_bytes(2, "big") + garbled + guard.to_bytes(2, "big")
+            return
         self.out += len(self.mt).to_bytes(2, "big") + self.mt + guard.to_bytes(2, "big")
 
     def tell(self, command: str) -> None:

@@ -117,10 +117,11 @@ def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> 
 
 SECRETS = {
     *("webhook-secret", "satellite-key", "radio-key", "radio-key-next", "hub-token"),
-    "rockblock-password",
+    *("mesh-join-code", "sms-pin", "rockblock-password", "cloudloop-secret", "twilio-token"),
+    *("sms-gate-password", "sms-gate-key", "sms-webhook-token", "sms-webhook-secret"),
 }
 """None is shown that somebody could keep."""
-UNKNOWN = {"operators"}
+UNKNOWN = {"operators", "contacts"}
 """Programs of one's own, which are nowhere until somebody writes one."""
 
 

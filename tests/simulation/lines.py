@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort
 from fieldagent.http.web_socket import Closed
 
@@ -85,13 +86,15 @@ class Lines:
             from_agent.end()
 
     @asynccontextmanager
-    async def open_serial(self, path: str, baud: int) -> AsyncIterator[SerialPort]:
+    async def open_serial(
+        self, path: str, baud: int, recorder: FlightRecorder | None = None
+    ) -> AsyncIterator[SerialPort]:
         await trio.lowlevel.checkpoint()
         if path not in self._lines:
             raise PortLost(f"{path} cannot be opened: no such file or directory")
         to_agent, from_agent = self._lines[path]
         to_agent.clear()
-        yield SerialPort(path, _End(to_agent, from_agent))  # type: ignore[arg-type]
+        yield SerialPort(path, _End(to_agent, from_agent), recorder)  # type: ignore[arg-type]
 
 
 class Wire:

@@ -24,7 +24,14 @@ import trio.testing
 
 from fieldagent.agent import agent as shipped
 from fieldagent.agent import drivers
-from fieldagent.agent.channels import cellular, radio, reopening, satellite, sbd_modem
+from fieldagent.agent.channels import (
+    cellular,
+    radio,
+    reopening,
+    satellite,
+    satellite_waits,
+    sbd_modem,
+)
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import Unreachable
 from fieldagent.agent.journal.journal import Journal
@@ -34,6 +41,7 @@ from fieldagent.agent.outbound import missing_fragments as gaps
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
+from fieldagent.agent.satellites.imt import kind as imt_kind
 from fieldagent.agent.settings import parse
 from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
@@ -102,7 +110,7 @@ UPDATE sqlite_sequence SET seq = {number} WHERE name = 'package';
 """
 """A journal begins at a random number, but a seed at its own, above any that was drawn."""
 
-WITH_CHANCE = (drivers, piggyback, repeating, sbd, station)
+WITH_CHANCE = (drivers, imt_kind, piggyback, repeating, sbd, station)
 """The agent's modules that draw a chance of their own: a seed gives it."""
 
 
@@ -694,6 +702,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(trio.testing.MockClock, "_autojump", autojump.jump)
         for module in (satellite, radio, ip_link):
             put(module, "LOOK_EVERY", 3600.0)
+        put(satellite_waits, "PROGRESS_EVERY", 3600.0)
         put(node, "QUIET", 3600.0)
         put(reopening, "REOPEN_AFTER", (1.0, 10.0, 600.0))
         put(cellular, "PAUSE_MAX", 1800.0)

@@ -27,6 +27,7 @@ from fieldagent.package.package import (
     Waypoint,
 )
 from fieldagent.package.payload import Identity
+from fieldagent.package.reach import Rung
 from fieldagent.wire.envelope import (
     EPOCH,
     Ack,
@@ -42,6 +43,7 @@ from fieldagent.wire.envelope import (
     SentBy,
     Source,
     Unproved,
+    Unreadable,
     Way,
     decode,
     derive_key,
@@ -60,6 +62,8 @@ ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 DIGEST = bytes.fromhex("a1b2c3d4")
 PROOF_KEY = proof_key(bytes(range(32)))
+CAMP = Message("Camp reached")
+NOBODY = "nobody here is called dora"
 
 CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "message 7": ([Entry(7, Message("Camp reached"), TIME)], 0, None),
@@ -93,8 +97,21 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         None,
     ),
     "report on 14 with digest": ([Entry(14, Report(3, frozenset({0, 2}), DIGEST), TIME)], 0, None),
+    "a message of 120 bytes could not be read, guard 1234": (
+        [Entry(0, Unreadable(120, 0x1234), TIME)],
+        0,
+        None,
+    ),
+    "a message of 120 bytes could not be read": ([Entry(0, Unreadable(120), TIME)], 0, None),
     "receipt of 14 with digest": ([Entry(14, Receipt(digest=DIGEST), TIME)], 0, None),
     "receipt of 14 by 1 with digest": ([Entry(14, Receipt(1, DIGEST), TIME)], 0, None),
+    "for user 12": ([Entry(7, CAMP, TIME, to=12, asks=True)], 0, None),
+    "for group 3": ([Entry(7, CAMP, TIME, to=-3)], 0, None),
+    'for "ada"': ([Entry(7, CAMP, TIME, to="ada")], 0, None),
+    "by user 5": ([Entry(7, CAMP, TIME, author=5)], 0, None),
+    "read: 14": ([Entry(14, Receipt(1, DIGEST, Rung.READ, "Ben"), TIME)], 0, None),
+    "nobody: 14": ([Entry(14, Receipt(0, DIGEST, Rung.NOBODY, NOBODY), TIME)], 0, None),
+    "with programs: 14": ([Entry(14, Receipt(0, DIGEST, Rung.PROGRAMS), TIME)], 0, None),
     "SOS position 12 of the incident 8": (
         [Entry(12, Location(46.5, 7.25, MOMENT), TIME, sos=True, back=4)],
         0,
@@ -271,6 +288,9 @@ def test_reads_the_vectors(name: str) -> None:
             EPOCH if isinstance(e.content, untimed) else e.time,
             e.sos,
             e.back,
+            e.to,
+            e.asks,
+            e.author,
         )
         for e in entries
     ]
@@ -377,6 +397,13 @@ items = st.one_of(
 )
 
 
+persons = st.none() | st.one_of(
+    st.integers(1, 2**32 - 1),
+    st.integers(-(2**32) + 1, -1),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=254),
+)
+
+
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     time = draw(times)
@@ -384,7 +411,9 @@ def entries(draw: st.DrawFn) -> Entry:
     if isinstance(item, Location | Waypoint):
         moment = datetime.fromtimestamp(time, UTC)
         item = type(item)(**{**{n: getattr(item, n) for n in item.__slots__}, "timestamp": moment})
-    return Entry(draw(st.integers(0, 2**32 - 1)), item, time, draw(st.booleans()))
+    whom, asks, whose = draw(persons), draw(st.booleans()), draw(persons)
+    number, sos = draw(st.integers(0, 2**32 - 1)), draw(st.booleans())
+    return Entry(number, item, time, sos, 0, whom, asks, whose)
 
 
 @given(st.lists(entries(), min_size=1, max_size=6), st.integers(0, 1000), st.booleans())
@@ -399,6 +428,30 @@ def test_round_trip(sent: list[Entry], origin: int, tagged: bool) -> None:
 def test_garbage_is_read_or_refused(body: bytes) -> None:
     with suppress(RemoteProtocolError):
         decode(body)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        [0],
+        [True],
+        [1.5],
+        [""],
+        ["a" * 255],
+        [b"ada"],
+        [2**32],
+        [12, 2],
+        [12, True],
+        [None, None, 0],
+    ],
+    ids=str,
+)
+def test_an_item_for_nobody_that_can_be_named_is_reported(address: list[object]) -> None:
+    plain = [1, 7, 0, "hi"]
+    for addressed in ([plain, *address], [[plain], *address], [[9, 1, 3, b"\5"], *address]):
+        envelope = decode(cbor2.dumps([1, 0, 0, addressed, [1, 9, 0, "good"]]))
+        assert [entry.content for entry in envelope.entries] == [Message("good")]
+        assert len(envelope.not_understood) == 1
 
 
 values = st.recursive(

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     WORDS_MAX,
+    Directory,
+    DirectoryEntry,
+    HasDirectory,
     KitReport,
     ModemReport,
     Offer,
@@ -36,6 +39,14 @@ DAMAGED_MODEMS: list[Any] = [
 REPORTS = st.builds(OfferReport, st.integers(0, 2**40), TEXT, TEXT)
 
 
+LISTED = st.builds(
+    DirectoryEntry,
+    st.sampled_from(["user", "group", "device"]),
+    st.integers(0, 2**32),
+    TEXT,
+    st.lists(TEXT, max_size=2).map(tuple),
+    st.lists(st.integers(0, 2**32), max_size=3).map(tuple),
+)
 NOTES = st.one_of(
     st.builds(
         KitReport, st.none() | st.builds(UpdateReport, TEXT, TEXT, TEXT), st.none() | REPORTS
@@ -54,6 +65,8 @@ NOTES = st.one_of(
         ).map(tuple),
     ),
     st.builds(SettingsOffer, TEXT, TEXT),
+    st.builds(HasDirectory, st.integers(0, 2**40)),
+    st.builds(Directory, st.integers(1, 2**40), st.integers(0, 2**32), st.lists(LISTED).map(tuple)),
     st.builds(ProgramOffer, st.integers(1, 2**40), TEXT, st.just("https://example.org/9.pyz")),
 )
 

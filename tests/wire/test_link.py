@@ -16,6 +16,9 @@ from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.kit_note import (
+    Directory,
+    DirectoryEntry,
+    HasDirectory,
     KitReport,
     ModemReport,
     OfferReport,
@@ -72,6 +75,15 @@ REFUSED = KitReport(None, OfferReport(7, "refused", "it is for another kit"))
 WAITS = KitReport(program=OfferReport(7, "waiting"), installed="zipapp")
 PROGRAM = ProgramOffer(7, "9.0.0", "https://example.org/9.0.0.pyz")
 HEARD = KitReport(modems=(ModemReport("satellite", 3, None), ModemReport("radio", 4, 87)))
+DIRECTORY = Directory(
+    3,
+    1,
+    (
+        DirectoryEntry("user", 1, "Ada", ("!a1b2c3d4",)),
+        DirectoryEntry("group", 1, "rescue", (), (1, 2)),
+        DirectoryEntry("device", 4, "hut"),
+    ),
+)
 OFFER = SettingsOffer("fieldagent settings\n", "untrusted comment\n")
 VECTORS = {
     "hello of an agent that takes notes": lambda: IpLink(
@@ -82,6 +94,8 @@ VECTORS = {
     "note, a report of a zipapp": lambda: noted(WAITS.encode()),
     "note, a report of modems": lambda: noted(HEARD.encode()),
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
+    "note, which directory": lambda: noted(HasDirectory(0).encode()),
+    "note, the directory": lambda: noted(DIRECTORY.encode()),
     "note, an offer": lambda: noted(OFFER.encode()),
     "hello of an agent whose journal": lambda: IpLink(
         LinkHello(silence=300, journal=70_000_001)
@@ -182,7 +196,7 @@ DAMAGE: dict[str, tuple[list[Any], str]] = {
     "a number as text": ([HELLO, [1, "1"]], "no number"),
     "no number": ([HELLO, [1]], "no number"),
     "a body of text": ([HELLO, [1, 1, "body"]], "no body"),
-    "too large a body": ([HELLO, [1, 1, bytes(BODY_BYTES + 1)]], "no body of 65536 bytes"),
+    "too large a body": ([HELLO, [1, 1, bytes(BODY_BYTES + 1)]], "no body of 102400 bytes"),
     "more than the window": ([HELLO, *([1, n] for n in range(1, 6))], "more unacknowledged"),
     "an acknowledgement of nothing": ([HELLO, [2, 1]], "does not wait for that"),
     "no array": ([HELLO, {1: 1}], "no array"),
@@ -231,7 +245,7 @@ def test_the_window_is_the_peers() -> None:
     assert ours.free == 0
     with pytest.raises(LocalProtocolError, match="window"):
         ours.ping()
-    with pytest.raises(LocalProtocolError, match="takes 65536"):
+    with pytest.raises(LocalProtocolError, match="takes 102400"):
         theirs.send(bytes(BODY_BYTES + 1))
 
 

@@ -69,7 +69,7 @@ TRANSCRIPTS: list[tuple[str, bytes, list[SbdEvent]]] = [
     (
         "AT+SBDRB",
         b"AT+SBDRB\r\n" + binary(b"x", spoil=1) + b"\r\nOK\r\n",
-        [MobileTerminated(b"x", intact=False), ModemReply(True, echoed=True)],
+        [MobileTerminated(b"x", intact=False, guard=0x79), ModemReply(True, echoed=True)],
     ),
     (
         "AT+SBDRB",
@@ -84,7 +84,7 @@ TRANSCRIPTS: list[tuple[str, bytes, list[SbdEvent]]] = [
     (
         "AT+SBDRB",
         b"\0\0\0\0\0" + binary(b"x", spoil=1) + b"\0\r\nOK\r\n",
-        [MobileTerminated(b"x", intact=False), ModemReply(True)],
+        [MobileTerminated(b"x", intact=False, guard=0x79), ModemReply(True)],
     ),
     (
         "AT+SBDRB",

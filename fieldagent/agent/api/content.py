@@ -24,6 +24,9 @@ DAMAGED: dict[str, Any] = {
     "priority": None,
     "text": "damaged on the disk: post it again",
     "position": None,
+    "to": None,
+    "from": None,
+    "receipt": None,
 }
 """Of a Package that cannot be read any more."""
 
@@ -38,6 +41,9 @@ def content(package: Package, most: int | None = None) -> dict[str, Any]:
         "priority": package.priority,
         "text": text if text is None or most is None or len(text) <= most else text[:most] + "…",
         "position": None if place is None else [place.latitude, place.longitude],
+        "to": package.to,
+        "from": package.author,
+        "receipt": "read" if package.asks else None,
     }
 
 

@@ -13,8 +13,10 @@ import trio
 
 from fieldagent.agent.api.queue_listing import AT_ONCE, in_list
 from fieldagent.agent.journal import listing, outbound
+from fieldagent.agent.journal.directory import in_words
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, Known
+from fieldagent.agent.outbound.reach import beyond
 from fieldagent.agent.outbound.settlement import credits_in_words
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Status
@@ -62,6 +64,7 @@ def _rows(
     packages = outbound.packages(journal, wanted)
     legs, receipts = outbound.legs_of(journal, wanted), outbound.receipts_of(journal, wanted)
     sent = listing.transmissions(journal, wanted)
+    steps = beyond(journal, list(packages.values()))
     for sequence in wanted:
         found = packages.get(sequence)
         if found is None:
@@ -73,6 +76,8 @@ def _rows(
                 "channels": waiting.legs_json(sequence, legs[sequence]),
                 "credits": _credits(sent[sequence]),
                 "receipts": [each.as_json() for each in receipts[sequence]],
+                "toName": None if said["to"] is None else in_words(journal, said["to"]),
+                "reached": [step._asdict() for step in steps[sequence]],
             }
             yield sequence, row
 

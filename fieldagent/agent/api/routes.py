@@ -16,11 +16,11 @@ from fieldagent.agent.api import (
     metrics,
     neighbour_listing,
     package_listing,
+    people,
     places,
     queue_listing,
     signals,
 )
-from fieldagent.agent.api.content import content
 from fieldagent.agent.api.sos import IncidentApi
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
@@ -94,13 +94,17 @@ class LocalApi:
             Route("POST", "/api/check-in", _guarded(partial(_begin_check_in, self._parts))),
             Route("DELETE", "/api/check-in", _guarded(partial(_end_check_in, self._parts))),
             Route("POST", "/api/satellite/retry", _guarded(partial(_retry_satellite, self._parts))),
+            Route("GET", "/api/trace", _guarded(partial(_trace, self._parts))),
             Route("GET", "/api/queue", _guarded(self.queue)),
             Route("DELETE", "/api/queue", _guarded(self.clear)),
             Route("GET", "/api/inbound", _guarded(self.inbound)),
             Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
+            Route("POST", "/api/inbound/{id}/read", _guarded(partial(people.read, self._parts))),
+            Route("GET", "/api/people", _guarded(partial(people.people, self._parts))),
             Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
             Route("GET", "/api/signals", _guarded(partial(signals.signals, self._parts))),
             Route("GET", "/api/neighbours", _guarded(self.neighbours)),
+            Route("GET", "/api/mesh", _guarded(self.mesh)),
             Route("GET", "/api/health", _guarded(self.health)),
             Route("GET", "/api/status", _guarded(self.status)),
             Route("GET", "/api/events", _guarded(self.listen)),
@@ -152,12 +156,20 @@ class LocalApi:
                         "parts": cost.parts,
                         "bytes": cost.bytes,
                         "credits": cost.credits,
-                        "creditsLeft": cost.left,
+                        "creditsLeft": None if cost.by_bytes else cost.left,
+                        "byBytes": cost.by_bytes,
+                        "bytesLeft": cost.left if cost.by_bytes else None,
+                        "money": self._money(cost.credits),
                     }
                     for channel, cost in found.items()
                 }
             }
         )
+
+    def _money(self, paid: float) -> str | None:
+        """Return what so many credits cost; None for none, or without a price."""
+        price = self._parts.price
+        return price.of(paid) if price is not None and paid else None
 
     async def _accept(self, request: Request) -> Standing:
         key = idempotency_key(request.headers)
@@ -178,7 +190,7 @@ class LocalApi:
         said = {}
         with suppress(DamagedPackage):
             accepted = outbound.package(self._journal, standing.sequence)
-            said = {} if accepted is None else content(accepted.package)
+            said = {} if accepted is None else people.told(self._journal, accepted.package)
         # An answer is never changed; what became known after it is told beside it.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return json_response(
@@ -187,6 +199,7 @@ class LocalApi:
                 **said,
                 "channels": _waiting(self._parts).legs_json(standing.sequence, standing.legs),
                 "receipts": receipts,
+                "reached": [] if known is None else people.ladder(self._journal, known),
                 "lacking": neighbour_listing.lacking(
                     self._journal, self._parts.station, standing.sequence, standing.legs
                 ),
@@ -231,6 +244,8 @@ class LocalApi:
         found, last = await package_listing.page(
             self._journal, _waiting(self._parts), state, kind, before, limit
         )
+        for row in found:
+            row["money"] = self._money(row["credits"])
         return page(request, {"packages": found}, "before", last)
 
     async def clear(self, request: Request) -> Response:
@@ -270,6 +285,10 @@ class LocalApi:
 
     async def neighbours(self, request: Request) -> Response:
         return json_response(neighbour_listing.listing(self._journal, self._parts.station))
+
+    async def mesh(self, request: Request) -> Response:
+        people = self._parts.people
+        return json_response({"people": [] if people is None else people.around()})
 
     async def health(self, request: Request) -> Response:
         trouble = self._condition.healthy()
@@ -338,6 +357,20 @@ async def _retry_satellite(parts: Parts, request: Request) -> Response:
         raise Problem(409, detail="no satellite modem is configured: set satellite-port")
     outbox.link.ask()
     return json_response({"queued": len(outbox)}, 202)
+
+
+async def _trace(parts: Parts, request: Request) -> Response:
+    """What went over a channel's serial line last: what a fault left on disk, and what is in
+    memory."""
+    refuse_others(request, ("channel", "payloads"))
+    channel = Channel(one_of(request, "channel", tuple(Channel)) or Channel.SATELLITE)
+    payloads = one_of(request, "payloads", ("0", "1")) == "1"
+    if (outbox := parts.outboxes.get(channel)) is None:
+        raise Problem(409, detail=f"{channel} is not configured")
+    recorder = outbox.link.recorder
+    return json_response(
+        {"kept": await recorder.kept(), "memory": recorder.text(payloads=payloads)}
+    )
 
 
 async def _end_check_in(parts: Parts, request: Request) -> Response:

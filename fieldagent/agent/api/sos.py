@@ -14,14 +14,13 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident, places
 from fieldagent.agent.journal.incident import OWN, Incident
 from fieldagent.agent.outbound import incident_status
-from fieldagent.agent.outbound.standing import standing_of
+from fieldagent.agent.outbound.incident_end import call_off
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.package import canned
-from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import (
     SOS_PRIORITY,
     IncidentWord,
@@ -35,7 +34,6 @@ from fieldagent.package.package import (
 from fieldagent.package.reading import ITEMS, Fault, Field, InvalidPackage, read_members, read_text
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.writing import kind_of
-from fieldagent.wire.incident_proof import prove
 
 UNSAID = "SOS"
 """The words of one who gives none."""
@@ -88,11 +86,10 @@ class IncidentApi:
         found = incident.open_one(self._journal)
         if found is None:
             return json_response({"incident": None, "told": False})
-        ended = await self._parts.cancellation.call_off(found.number)
-        legs = [legs_json(standing_of(self._journal, each.sequence).legs) for each in ended]
-        told = any(leg["status"] in (None, "Delivered") for each in legs for leg in each.values())
-        if told:
-            await self._say(IncidentWord(found.number, Said.CALLED_OFF))
+        parts = self._parts
+        told = await call_off(
+            self._journal, parts.cancellation, parts.intake, parts.proof_keys, found.number
+        )
         over = incident.named(self._journal, found.number)
         assert over is not None, "an incident stays"
         return json_response({"incident": self._told(over), "told": told})
@@ -112,11 +109,6 @@ class IncidentApi:
         )
         await self._parts.intake.accept(Package(word, priority=SOS_PRIORITY - 1))
         return json_response(self._status(), 202)
-
-    async def _say(self, word: IncidentWord) -> None:
-        keys = self._parts.proof_keys
-        said = prove(word, keys[0]) if keys else word
-        await self._parts.intake.accept(Package(said, priority=SOS_PRIORITY - 1))
 
     def _told(self, found: Incident) -> dict[str, Any]:
         return incident_status.as_json(self._journal, found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random as randomness
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import field
 from math import inf
 from typing import NoReturn
@@ -30,8 +30,8 @@ from fieldagent.agent.channels.hub_connection import (
     open_stream,
     open_web_socket,
 )
+from fieldagent.agent.channels.ip_turn import IP_CARRIAGE, IpTurn
 from fieldagent.agent.channels.kit_notes import KitNotes
-from fieldagent.agent.channels.recovery import Recovery, recover
 from fieldagent.http.date import read_date
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
@@ -96,7 +96,9 @@ class _OutboxPost:
         await self.outbox.settle(item, Outcome.SENT)
 
     async def returned(self, items: list[Transmission], reason: str) -> None:
-        self.again = deque(sorted([*items, *self.again], key=lambda item: not item.urgent))
+        waiting = sorted([*items, *self.again], key=lambda item: not item.urgent)
+        self.again.clear()
+        self.again.extend(waiting)
 
     async def take_in(self, body: bytes) -> None:
         await self.reception.receive(body)
@@ -108,6 +110,11 @@ class _OutboxPost:
         await self.notes.take_in(body)
 
 
+async def no_healing_since(dead_since: float | None) -> bool:
+    """Leave the modem as it is, and say that nothing was done."""
+    return False
+
+
 async def run(
     hub: HubAddress,
     outbox: Outbox,
@@ -117,15 +124,21 @@ async def run(
     *,
     random: randomness.Random,
     ping: float | None = None,
-    recovery: Recovery | None = None,
+    heal: Callable[[float | None], Awaitable[bool]] = no_healing_since,
     journal: int = 0,
     progress: Callable[[], None] = lambda: None,
+    turn: IpTurn | None = None,
 ) -> NoReturn:
     """Link to the hub for ever. `ping` is in seconds, 0 for never, None as the path bears it;
-    `journal` is the number of ours; `progress` is called at least once in two minutes."""
-    post = _OutboxPost(outbox, reception, notes)
+    `journal` is the number of ours; `progress` is called at least once in two minutes; `turn` shows
+    another bearer whether there is a link; `heal` takes the step that is due where the hub has not
+    been reached since then."""
+    turn = IpTurn() if turn is None else turn
+    # Of a run that failed: its outbox has given that back.
+    turn.left.clear()
+    post = _OutboxPost(outbox, reception, notes, turn.left)
     await CellularDriver(
-        hub, post, link, random, Keepalive(ping), recovery, journal, progress
+        hub, post, link, random, Keepalive(ping), heal, journal, progress, turn
     ).work()
 
 
@@ -152,12 +165,13 @@ class CellularDriver:
     link: ChannelLink
     random: randomness.Random
     keepalive: Keepalive
-    recovery: Recovery | None
+    heal: Callable[[float | None], Awaitable[bool]]
     journal: int
     progress: Callable[[], None]
+    turn: IpTurn
     pace: _Pace = field(default_factory=_Pace)
     dead_since: float = field(default_factory=trio.current_time)
-    """When the hub last said something, or the recovery command last ran."""
+    """When the hub last said something."""
 
     def __post_init__(self) -> None:
         self.link.facts["hub"] = self.hub.address
@@ -206,11 +220,14 @@ class CellularDriver:
         try:
             return await exchange.run()
         finally:
+            self.turn.note(linked=False)
             self.dead_since = trio.current_time()
             if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
                 self.pace.tries = 0
 
     def _opened(self) -> None:
+        self.post.outbox.fit(IP_CARRIAGE)
+        self.turn.note(linked=True)
         before = self.keepalive.cut
         self.keepalive.reached(trio.current_time())
         if self.keepalive.cut not in (None, before):
@@ -260,10 +277,7 @@ class CellularDriver:
             await trio.sleep(URGENT_PAUSE)
 
     async def _recover(self) -> None:
-        """A FAULT is the hub's or the user's to mend: no modem is reset for it."""
-        if self.recovery is None or self.link.state is LinkState.FAULT:
-            return
-        if trio.current_time() - self.dead_since >= self.recovery.after:
-            self.progress()
-            await recover(self.recovery.command)
-            self.dead_since = trio.current_time()
+        """Take the step that is due. A FAULT is the hub's or the user's to mend: no modem is reset
+        for it."""
+        self.progress()
+        await self.heal(None if self.link.state is LinkState.FAULT else self.dead_since)

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from dataclasses import field
 from enum import Enum
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
 from fieldagent.agent.channels.air_time import AirTime
+from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.credit import Tariff
+from fieldagent.wire.envelope import Unreadable
 from fieldagent.wire.outcome import Outcome
 
 
@@ -65,6 +68,8 @@ class ChannelLink:
     )
     """Each stands until the next; by trio's clock."""
 
+    recorder: FlightRecorder = field(default_factory=FlightRecorder)
+    """What went over its serial line."""
     air_time: AirTime = field(default_factory=AirTime)
     """Of a radio that counts it; it outlives the radio's line."""
 
@@ -130,12 +135,26 @@ class Intent:
     transmission: Transmission
     modem: str
     """Identity of the modem it was given to (the IMEI)."""
-    momsn: int
-    """The number the modem would have given it."""
+    at_modem: int
+    """What names the transmission at the modem, as its driver has it: of SBD its MOMSN; of IMT
+    topic and message id."""
+
+
+class Carriage(NamedTuple):
+    """What a modem takes in one message."""
+
+    size: int
+    """Most bytes."""
+    fill: int
+    """Bytes up to which a message is filled with what waits: an SOS in it goes no slower."""
+    tariff: Tariff
 
 
 class Outbox(Protocol):
     """One channel's side of the queue. Whatever is awaited here returns once it is on disk."""
+
+    def fit(self, carriage: Carriage) -> None:
+        """Pack for this modem from now on. Told once the modem is known, before `load`."""
 
     async def ready(self, *, urgent: bool = False) -> None:
         """Wait until a Package (with `urgent`, an SOS) is due and the budget lets it go."""
@@ -152,8 +171,8 @@ class Outbox(Protocol):
     def unsettled(self) -> Intent | None:
         """The intent that no `settle` has ended yet, if there is one."""
 
-    async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
-        """Record that the modem is about to send this under this number."""
+    async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
+        """Record that the modem is about to send this, or sends it by now, under this number."""
 
     async def note_copy(self, transmission: Transmission) -> None:
         """Write down that it goes a second time, as nobody knows whether it has left."""
@@ -171,10 +190,16 @@ class Outbox(Protocol):
         `reason` is for people (`no signal`), `retry_after` is in seconds and counts for NOT_SENT.
         """
 
+    async def release(
+        self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
+    ) -> None:
+        """Give up waiting for word of one that may have left: what is in it waits again, for this
+        bearer or another of the channel, and whoever has it already drops the second."""
+
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        """Credits left today, None without a budget; `urgent` may use the reserve, and a check of
-        the `mailbox` nothing that is kept for what the kit itself has to say, unless it is for the
-        answer to an SOS."""
+        """What is left of today's budget, in the tariff's units, None without one; `urgent` may use
+        the reserve, and a check of the `mailbox` nothing that is kept for what the kit itself has
+        to say, unless it is for the answer to an SOS."""
 
     def held_back(self) -> str:
         """Why nothing leaves although something waits, for people; empty where nothing does."""
@@ -186,9 +211,12 @@ class Outbox(Protocol):
 class Reception(Protocol):
     """One channel's way in."""
 
-    async def receive(self, body: bytes, *, damage: str = "") -> object:
+    async def receive(
+        self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
+    ) -> object:
         """Take in one message of any content, with what it cost; what cannot be used of it is kept
         and reported, never raised. Returns once it is on disk.
 
         With `damage`, which is for people, the driver does not trust the bytes: they are not read.
+        The peer is told of `unreadable`, and sends it again.
         """

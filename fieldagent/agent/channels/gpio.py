@@ -13,7 +13,8 @@ PI_CHIPS = ("pinctrl-bcm2835", "pinctrl-bcm2711", "pinctrl-rp1")
 GET_CHIP_INFO = 0x8044B401
 GET_LINE = 0xC250B407
 SET_VALUES = 0xC010B40F
-OUTPUT = 1 << 3
+GET_VALUES = 0xC010B40E
+INPUT, OUTPUT = 1 << 2, 1 << 3
 _CHIP = struct.Struct("=32s32sI")
 _REQUEST = struct.Struct("=64I32sQI5I240xII5Ii")
 _VALUES = struct.Struct("=QQ")
@@ -25,15 +26,7 @@ class GpioLine:
     def __init__(self, where: str) -> None:
         chip, _, line = where.rpartition("/")
         with find_chip(chip).open("rb", buffering=0) as device:
-            request = bytearray(
-                _REQUEST.pack(
-                    *(int(line), *[0] * 63),
-                    b"fieldagent",
-                    *(OUTPUT, 0, *[0] * 5),
-                    *(1, 0, *[0] * 5),
-                    0,
-                )
-            )
+            request = _requested(int(line), OUTPUT)
             ioctl(device, GET_LINE, request)
         self._line = _REQUEST.unpack(request)[-1]
 
@@ -44,6 +37,38 @@ class GpioLine:
     def close(self) -> None:
         """Let it go: as it is then, or as an input, whichever the chip's driver does."""
         os.close(self._line)
+
+
+class GpioInput:
+    """A line that is read. Raises OSError."""
+
+    def __init__(self, line: int) -> None:
+        with find_chip("").open("rb", buffering=0) as device:
+            request = _requested(line, INPUT)
+            ioctl(device, GET_LINE, request)
+        self._line = _REQUEST.unpack(request)[-1]
+
+    def is_high(self) -> bool:
+        """Raises OSError."""
+        values = bytearray(_VALUES.pack(0, 1))
+        ioctl(self._line, GET_VALUES, values)
+        return bool(_VALUES.unpack(values)[0] & 1)
+
+    def close(self) -> None:
+        """Let it go."""
+        os.close(self._line)
+
+
+def _requested(line: int, flags: int) -> bytearray:
+    return bytearray(
+        _REQUEST.pack(
+            *(line, *[0] * 63),
+            b"fieldagent",
+            *(flags, 0, *[0] * 5),
+            *(1, 0, *[0] * 5),
+            0,
+        )
+    )
 
 
 def find_chip(name: str) -> Path:

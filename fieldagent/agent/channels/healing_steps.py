@@ -14,7 +14,7 @@ import serial
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.gpio import GpioLine, find_chip
+from fieldagent.agent.channels.gpio import GpioInput, GpioLine, find_chip
 from fieldagent.agent.channels.healing import STEPS_AN_HOUR, Healing, HealingLadder, HealingStep
 from fieldagent.agent.channels.recovery import run_command
 from fieldagent.system.finding import Finding
@@ -26,6 +26,8 @@ DTR_LOW = 2.0
 """Seconds."""
 SLEEP_LOW = 5.0
 """Seconds that the sleep pin is low, and a USB port off."""
+ROCKBLOCK_OFF, ROCKBLOCK_FOLLOWS = 2.0, 10.0
+"""Seconds that a RockBLOCK 9704 is off, and in which I_BTD follows I_EN."""
 USB_DEVICES = Path("/sys/bus/usb/devices")
 TTYS = Path("/sys/class/tty")
 
@@ -38,12 +40,19 @@ class Healer:
     ) -> None:
         self._healing, self._link, self._clock = healing, link, clock
         self._file = folder / f"healing-{healing.channel}.json"
-        self._ladder = HealingLadder(healing.steps, _kept(self._file))
+        self._ladder = HealingLadder(
+            healing.steps, _kept(self._file), healing.silent, healing.pause
+        )
 
     async def attend(self) -> bool:
         """Take the step that is due, if one is, while the port is closed; whether one was."""
+        return await self.attend_since(self._link.away_since)
+
+    async def attend_since(self, away_since: float | None) -> bool:
+        """The same of a modem that has been silent since then, by trio's clock; None while it is
+        not."""
         ladder, now = self._ladder, self._clock()
-        step = ladder.look(self._link.away_since, trio.current_time(), now)
+        step = ladder.look(away_since, trio.current_time(), now)
         if step is None:
             return False
         place = f"step {ladder.place + 1} of {len(ladder.steps)}"
@@ -67,7 +76,13 @@ class Healer:
             assert self._healing.command is not None
             await run_command(f"{self._healing.channel}-recovery-command", self._healing.command)
             return
-        taken = {"dtr": _drop_dtr, "gpio": _sleep, "usb": _cut_usb}[step.kind]
+        steps = {
+            "dtr": _drop_dtr,
+            "gpio": _sleep,
+            "rockblock": _power_rockblock,
+            "usb": _cut_usb,
+        }
+        taken = steps[step.kind]
         await trio.to_thread.run_sync(taken, self._healing.port, step.where)
 
     def _keep(self) -> None:
@@ -105,6 +120,34 @@ def _sleep(_: str, where: str) -> None:
         line.close()
 
 
+def _power_rockblock(_: str, where: str) -> None:
+    """Switch a RockBLOCK 9704 off and on by I_EN. Its module may be damaged where I_EN turns round
+    before I_BTD has followed: then the line is held low as long as the agent runs, and that is
+    told. (Ground Control, RockBLOCK 9704, power sequence)"""
+    enable, booted = where.split("/")
+    follows = GpioInput(int(booted))
+    try:
+        line = GpioLine(enable)
+        _await_level(follows, high=False)
+        time.sleep(ROCKBLOCK_OFF)
+        try:
+            line.set_high()
+            _await_level(follows, high=True)
+        finally:
+            line.close()
+    finally:
+        follows.close()
+
+
+def _await_level(follows: GpioInput, *, high: bool) -> None:
+    deadline = time.monotonic() + ROCKBLOCK_FOLLOWS
+    while follows.is_high() is not high:
+        if time.monotonic() > deadline:
+            level = "high" if high else "low"
+            raise OSError(f"I_BTD did not become {level} within {ROCKBLOCK_FOLLOWS:g} s")
+        time.sleep(0.02)
+
+
 def _cut_usb(port: str, where: str) -> None:
     """Take the device off its bus and put it back: what it is powered by is off meanwhile only
     where the hub switches its ports."""
@@ -131,8 +174,8 @@ def check_step(healing: Healing, step: HealingStep) -> Finding:
     """Return whether this step could be taken; it is not."""
     text = f"{healing.channel}-heal: {step}"
     try:
-        if step.kind == "gpio":
-            path = find_chip(step.where.rpartition("/")[0])
+        if step.kind in ("gpio", "rockblock"):
+            path = find_chip(step.where.rpartition("/")[0] if step.kind == "gpio" else "")
         elif step.kind == "usb":
             path = usb_switch(healing.port, step.where)
         else:
@@ -140,7 +183,7 @@ def check_step(healing: Healing, step: HealingStep) -> Finding:
     except OSError as error:
         return Finding(False, f"{text}: {_why(error)}")
     if not os.access(path, os.W_OK):
-        mend = "add the agent's user to its group" if step.kind == "gpio" else USB_MEND
+        mend = "add the agent's user to its group" if step.kind != "usb" else USB_MEND
         return Finding(False, f"{text}: {path} may not be written: {mend}")
     return Finding(True, f"{text} can be done, by {path}")
 

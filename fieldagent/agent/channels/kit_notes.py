@@ -4,7 +4,7 @@ what came of them and of its last update, and how its modems hear."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import partial
 from math import inf
@@ -22,6 +22,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,
+    Directory,
+    HasDirectory,
     KitReport,
     ModemReport,
     OfferReport,
@@ -42,9 +44,17 @@ MODEMS_EVERY = 1_800.0
 these are 5 kB a day."""
 
 
+class DirectoryShelf(NamedTuple):
+    version: Callable[[], int]
+    """Which is there; 0 for none."""
+    keep: Callable[[Directory], Awaitable[None]]
+    """Put another on disk."""
+
+
 @dataclass(slots=True)
 class KitNotes:
-    """`state_directory` is the agent's, `links` are all channels', by name."""
+    """`state_directory` is the agent's, `links` are all channels', by name; `directory` is where
+    the hub's directory is kept, None where nobody wants it."""
 
     state_directory: Path
     links: Mapping[str, ChannelLink]
@@ -56,11 +66,19 @@ class KitNotes:
     """When they may be told of; trio's clock."""
     offered: trio.Event = field(default_factory=trio.Event)
 
+    directory: DirectoryShelf | None = None
+    named_directory: bool = False
+    """The hub was told over this link which one is here."""
+
     def begin(self) -> None:
         """A new link: the hub is told again."""
         self.told, self.modems_again = KitReport(), -inf
+        self.named_directory = False
 
     async def next(self) -> bytes:
+        if self.directory is not None and not self.named_directory:
+            self.named_directory = True
+            return HasDirectory(self.directory.version()).encode()
         while (report := self._report()) == self.told:
             rest = MODEMS_EVERY if self.links else inf
             with waits.move_on_after(LOOK if self._may_change(report) else rest):
@@ -100,7 +118,12 @@ class KitNotes:
 
     async def take_in(self, body: bytes) -> None:
         """Hand an offer to root's unit, once. Nothing of it is trusted here: the unit verifies it
-        before anything else."""
+        before anything else. A directory is kept here."""
+        said = _decoded(body)
+        if isinstance(said, Directory):
+            if self.directory is not None:
+                await self.directory.keep(said)
+            return
         offer = _read(body)
         if offer is None or body == self._left(offer.file):
             return
@@ -156,15 +179,25 @@ class _Brought(NamedTuple):
 
 def _read(body: bytes) -> _Brought | None:
     """None is what could not be taken."""
-    if not body:
-        return None
-    try:
-        match decode(body):
-            case SettingsOffer(text):
+    match _decoded(body) if body else None:
+        case SettingsOffer(text):
+            try:
                 number = read_change(text).number
-                return _Brought(number, OFFER, f"settings {number}")
-            case ProgramOffer(number, version, url):
-                return _Brought(number, PROGRAM_OFFER, f"version {version}", url)
-    except (RemoteProtocolError, NotAChange) as error:
-        log.warning("a note of the hub cannot be read: %s", error)
+            except NotAChange as error:
+                log.warning(UNREADABLE, error)
+                return None
+            return _Brought(number, OFFER, f"settings {number}")
+        case ProgramOffer(number, version, url):
+            return _Brought(number, PROGRAM_OFFER, f"version {version}", url)
     return None
+
+
+UNREADABLE = "a note of the hub cannot be read: %s"
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return decode(body)
+    except RemoteProtocolError as error:
+        log.warning(UNREADABLE, error)
+        return None

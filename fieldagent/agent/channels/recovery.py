@@ -7,26 +7,12 @@ import subprocess
 
 import trio
 
-from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.process_group import end_group
 
 log = logging.getLogger(__name__)
 
 DEADLINE = 120.0
 """Seconds; shorter than the silence after which the agent is thought dead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    command: str
-    after: float
-    """Seconds out of reach before it is run, and between two runs."""
-
-
-async def recover(command: str) -> None:
-    """Bring the way to the hub back."""
-    log.warning("the hub stays out of reach: running cellular-recovery-command")
-    await run_command("cellular-recovery-command", command)
 
 
 async def run_command(setting: str, command: str) -> None:

@@ -44,7 +44,13 @@ async def keep_open(
         try:
             await work()
         except* lost as trouble:
-            tell(first_error(trouble))
+            error = first_error(trouble)
+            tell(error)
+            failed = f"{type(error).__name__}: {error}"
+        else:
+            failed = ""
+        if failed:
+            await link.recorder.fault(failed)
         steady = trio.current_time() - began >= STEADY
         if await heal() or steady:
             tries = 0

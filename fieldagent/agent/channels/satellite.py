@@ -25,6 +25,7 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import (
+    Carriage,
     ChannelLink,
     Intent,
     LinkState,
@@ -33,14 +34,15 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.reopening import keep_open, no_healing
-from fieldagent.agent.channels.satellite_pace import WITHHELD, GatewayMailbox, LinkRest
+from fieldagent.agent.channels.satellite_mail import STAYS, MailRead, MailReader
+from fieldagent.agent.channels.satellite_pace import GatewayMailbox, LinkRest
+from fieldagent.agent.channels.satellite_waits import first_of, note_absent, obey, until_rested
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 from fieldagent.wire import sbd
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import CREDITS, credits_for
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd_status import MT_STATUS, MoStatus, SessionVerdict, mo_status
@@ -53,8 +55,6 @@ HOLD_EACH = 10
 """Of how many looks one asks whether the modem's settings stand."""
 NO_SERVICE_WAIT = 120.0
 """Seconds after which a session is tried although the modem sees no network."""
-READ_TRIES = 5
-GARBLED = f"its sum was wrong, or its end lacked, each of the {READ_TRIES} times that it was read"
 WRITE_TRIES = 3
 EMPTY_MAX = 3
 """Sessions in a row, told as sent with the MOMSN moved and no other sign of a reset, after which an
@@ -85,32 +85,17 @@ async def run(
         async with open_modem(port, baud, link, *more) as modem:
             driver = SatelliteDriver(modem, outbox, reception, link, pace, progress)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_obey, link, pace, modem)
+                nursery.start_soon(obey, link, pace.rest, modem.tell)
                 await driver.work()
 
     await keep_open(
         work,
         (PortLost, ModemSilent, RemoteProtocolError),
-        partial(_absent, link),
+        partial(note_absent, link),
         progress,
         link,
         heal,
     )
-
-
-async def _obey(link: ChannelLink, pace: Pace, modem: Modem) -> NoReturn:
-    """End the rest whenever a person asks for it."""
-    while True:
-        await link.asked()
-        pace.rest.end()
-        modem.tell()
-
-
-def _absent(link: ChannelLink, error: BaseException) -> None:
-    if (link.state, link.reason) != (LinkState.ABSENT, str(error)):
-        log.warning("the satellite modem is away: %s; looking for it again", error)
-    link.state, link.reason = LinkState.ABSENT, str(error)
-    link.note_signal(None)
 
 
 @dataclass(slots=True)
@@ -149,15 +134,20 @@ class SatelliteDriver:
     link: ChannelLink
     pace: Pace
     progress: Callable[[], None]
+    mail: MailReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mail = MailReader(self.modem, self.reception, self.pace.mailbox, self._unless_urgent)
 
     async def work(self) -> NoReturn:
+        self.outbox.fit(Carriage(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
         status = await self.modem.status()
         # The only sign of what came while the modem, or we, were off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
         await self._account_for_check(status)
         self.pace.mailbox.withheld = False
         if status.mt_flag:
-            await self._read()
+            await self.mail.read()
         while True:
             self.progress()
             self._show()
@@ -176,6 +166,8 @@ class SatelliteDriver:
         away = self.modem.service is False
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
         mailbox = "" if away else self.pace.mailbox.in_words()
+        if self.mail.garbled_since is not None:
+            mailbox = STAYS
         held = self.outbox.held_back() or self._mail_held_back()
         if held and held != self.link.reason:
             log.warning("%s", held)
@@ -202,7 +194,7 @@ class SatelliteDriver:
                 break
             looks += 1
             if (await self.modem.status()).mt_flag:
-                await self._read()
+                await self.mail.read()
             if looks % HOLD_EACH == 0:
                 await self.modem.hold_settings()
             self._show()
@@ -214,20 +206,7 @@ class SatelliteDriver:
             await self._wait(NO_SERVICE_WAIT, urgent, self.modem.sees_network, self.link.asked)
 
     async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:
-        """Wait for the first of these events, showing progress. False when none came in time."""
-        with waits.move_on_after(seconds) as limit:
-            async with trio.open_nursery() as nursery:
-
-                async def until(event: Callable[[], Awaitable[None]]) -> None:
-                    await event()
-                    nursery.cancel_scope.cancel()
-
-                for event in events:
-                    nursery.start_soon(until, event)
-                while True:
-                    self.progress()
-                    await trio.sleep(LOOK_EVERY)
-        return not limit.cancelled_caught
+        return await first_of(seconds, self.progress, *events)
 
     async def _package_due(self) -> None:
         """And the link may be tried again."""
@@ -238,11 +217,12 @@ class SatelliteDriver:
         """The link may be tried again; for an SOS that is sooner, be it this one or another."""
 
         async def is_over(urgent: bool) -> None:
-            while trio.current_time() < (
-                ends := self.pace.rest.ends(self.modem.service, urgent=urgent)
-            ):
-                with trio.move_on_at(ends):
-                    await self.modem.news.wait()
+            await until_rested(
+                self.pace.rest,
+                lambda: self.modem.service,
+                lambda: self.modem.news.wait(),
+                urgent=urgent,
+            )
 
         async def is_over_for_an_sos() -> None:
             await self.outbox.ready(urgent=True)
@@ -270,7 +250,7 @@ class SatelliteDriver:
     async def _session(self) -> None:
         status = await self.modem.status()
         if status.mt_flag and not self.pace.mailbox.withheld:
-            await self._read()
+            await self.mail.read(needed=True)
         await self.modem.hold_settings()
         # It may have heard the network since it was set up.
         await self.modem.ask_time()
@@ -293,7 +273,7 @@ class SatelliteDriver:
         """Put it into the modem and write the intent; if that fails it was not sent."""
         try:
             await self._store(transmission)
-            await self.outbox.intend(transmission, modem=self.modem.imei, momsn=momsn)
+            await self.outbox.intend(transmission, modem=self.modem.imei, at_modem=momsn)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self.outbox.settle(transmission, Outcome.NOT_SENT, reason="the modem is away")
@@ -377,6 +357,8 @@ class SatelliteDriver:
         self, transmission: Transmission, status: MoStatus, verdict: SessionVerdict
     ) -> None:
         await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.means)
+        if verdict is SessionVerdict.DOUBTFUL:
+            await self.link.recorder.fault(f"nobody knows whether it left: {status.means}")
         if verdict is SessionVerdict.SENT:
             # The modem keeps what it sent: another session would send and bill it again.
             await self.modem.clear(sbd.CLEAR_MO)
@@ -392,32 +374,10 @@ class SatelliteDriver:
         else:
             self.modem.rang = self.modem.rang or rang
         if result.mt_status == 1 and result.mt_length > 0:
-            if not await self._read():
+            if await self.mail.read(size=result.mt_length) is MailRead.NOTHING:
                 await self.outbox.spend(credits_for(result.mt_length))
         elif alone and reached:
             await self.outbox.spend(1)
-
-    async def _read(self) -> bool:
-        """Read, verify, store, and only then clear what the modem holds for us. Whether there was
-        anything to store, and to book with it."""
-        read = None
-        for _ in range(READ_TRIES):
-            read = await self.modem.read() or read
-            if read is not None and read.intact:
-                break
-            log.info("a message came garbled over the serial line: reading it again")
-        if read is None or not (read.intact or read.body):
-            if not self.pace.mailbox.withheld:
-                log.error("%s", WITHHELD)
-            self.pace.mailbox.withheld = True
-            return False
-        if read.intact and read.body:
-            await self.reception.receive(read.body)
-        elif read.body:
-            await self.reception.receive(read.body, damage=GARBLED)
-        await self.modem.clear(sbd.CLEAR_MT)
-        self.pace.mailbox.withheld = False
-        return bool(read.body)
 
     async def _account_for_check(self, status: sbd.BufferStatus) -> None:
         """Of a mailbox check whose reply was lost the number tells whether it is to be paid for;
@@ -437,33 +397,37 @@ class SatelliteDriver:
         await self._rested(urgent=urgent)
         status = await self.modem.status()
         same = intent.modem == self.modem.imei
-        moved = status.momsn == (intent.momsn + 1) % sbd.MOMSN_MODULUS
+        moved = status.momsn == (intent.at_modem + 1) % sbd.MOMSN_MODULUS
         if same and moved and self.modem.holds_ours:
-            log.info("message %d had been sent, as the modem's number shows", intent.momsn)
+            log.info("message %d had been sent, as the modem's number shows", intent.at_modem)
             await self.outbox.settle(intent.transmission, Outcome.SENT)
             await self.modem.clear(sbd.CLEAR_MO)
             return
-        if not (same and status.momsn == intent.momsn):
+        if not (same and status.momsn == intent.at_modem):
             log.warning(
                 "nobody can tell whether message %d was sent by modem %s: it goes again, and the"
                 " number inside it makes a second copy harmless",
-                intent.momsn,
+                intent.at_modem,
                 intent.modem,
             )
             await self.outbox.note_copy(intent.transmission)
         if status.mt_flag:
-            await self._read()
+            await self.mail.read(needed=True)
         if not urgent and await self._urgent_waits():
-            log.info("an SOS goes before message %d, which goes again after it", intent.momsn)
+            log.info("an SOS goes before message %d, which goes again after it", intent.at_modem)
             await self.outbox.settle(
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS went first"
             )
             return
         # Before its bytes are in the modem again: a session of nothing may have moved the number,
         # and by that of before they would be taken for sent where power fails now.
-        await self.outbox.intend(intent.transmission, modem=self.modem.imei, momsn=status.momsn)
+        await self.outbox.intend(intent.transmission, modem=self.modem.imei, at_modem=status.momsn)
         await self._store(intent.transmission)
         await self._converse(intent.transmission, status.momsn)
+
+    async def _unless_urgent(self, seconds: float) -> bool:
+        """Wait so long; return True, at once, where an SOS waits."""
+        return await self._wait(seconds, partial(self.outbox.ready, urgent=True))
 
     async def _urgent_waits(self) -> bool:
         with trio.CancelScope(deadline=trio.current_time()) as at_once:

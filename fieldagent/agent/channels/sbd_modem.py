@@ -29,7 +29,8 @@ WRITE_MAX, SLOWEST = 2.0, 120.0
 """Seconds in which +SBDWB is answered once the payload has gone, at so many bytes a second."""
 FILL_EVERY = 0.1
 READ_MAX = WRITE_MAX + sbd.MT_BYTES / 60.0
-"""Seconds in which a message is read out of the modem, its end included: also at 600 baud."""
+"""Seconds in which a message is read out of the modem, its end included, also at 600 baud; and one
+that is longer goes on."""
 
 
 class ModemSilent(Exception):
@@ -58,6 +59,8 @@ class Modem:
     """What only we set."""
     untold: set[sbd.LineSetting] = field(default_factory=set)
     """Those that this modem does not tell when it is asked."""
+    refused: set[str] = field(default_factory=set)
+    """Commands that this modem does not know."""
     echo_shows_reset: bool = True
     """Not where the modem echoes whatever it is told."""
     _replies: tuple[
@@ -96,9 +99,12 @@ class Modem:
         event = await self._ask(command, seconds)
         if not isinstance(event, sbd.ModemReply):
             raise ModemSilent(f"{command} was answered by {event}")
-        if event.echoed and self.echo_shows_reset:
-            self.holds_ours = False
+        self._note_echo(event)
         return event
+
+    def _note_echo(self, event: sbd.SbdEvent) -> None:
+        if isinstance(event, sbd.ModemReply) and event.echoed and self.echo_shows_reset:
+            self.holds_ours = False
 
     async def _ask(self, command: str, seconds: float) -> sbd.SbdEvent:
         await self._write(command, self.conversation.send(command), seconds)
@@ -149,8 +155,15 @@ class Modem:
     async def read(self) -> sbd.MobileTerminated | None:
         """The message in the modem, or what came of it; None when it would not tell."""
         self.last_read = None
+        command = sbd.READ_BINARY
         try:
-            await self.ask(sbd.READ_BINARY, READ_MAX)
+            await self._write(command, self.conversation.send(command), READ_MAX)
+            here = -1
+            while here < (here := self.conversation.unread):
+                with waits.move_on_after(READ_MAX):
+                    self._note_echo(await self._replies[1].receive())
+                    return self.last_read
+            await self._answer(command, 0.0)
         except ModemSilent as silence:
             log.info("%s", silence)
         return self.last_read
@@ -169,18 +182,21 @@ class Modem:
             reply = await self.ask(command)
             if not reply.ok:
                 log.info("the modem does not know %s; going on without", command)
+                self.refused.add(command)
         # Firmware TA16005 hangs in its first session where this was not asked.
         await self.ask_time()
 
     async def hold_settings(self) -> None:
         """Set again what a dip of its power took: where its stored settings are without an echo,
-        nothing else shows it."""
+        nothing else shows it. What the modem does not tell is set each time."""
         for setting in self.settings:
-            if setting in self.untold:
+            if setting.command in self.refused:
                 continue
-            found = sbd.parse_numbers(await self.ask(setting.query))
+            told = setting not in self.untold
+            found = sbd.parse_numbers(await self.ask(setting.query)) if told else ()
             if not found:
                 self.untold.add(setting)
+                await self.ask(setting.command)
             elif found[: len(setting.shows)] != setting.shows:
                 log.warning("the modem has lost %s: setting it again", setting.command)
                 await self.ask(setting.command)
@@ -268,7 +284,8 @@ async def open_modem(
     port: str, baud: int, link: ChannelLink, *more: sbd.LineSetting
 ) -> AsyncIterator[Modem]:
     """A modem that has answered and is set up; `more` stands beside what each needs."""
-    async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
+    link.recorder.kind = "sbd"
+    async with open_serial(port, baud, link.recorder) as line, trio.open_nursery() as nursery:
         modem = Modem(line, link)
         modem.settings += more
         nursery.start_soon(modem.listen)

@@ -11,6 +11,8 @@ from functools import partial
 import serial
 import trio
 
+from fieldagent.agent.channels.flight_recorder import FlightRecorder
+
 
 class PortLost(Exception):
     """The port is not there, cannot be opened, or went away; the text is for people."""
@@ -19,9 +21,12 @@ class PortLost(Exception):
 class SerialPort:
     """Reads and writes bytes; PortLost when the other end is gone."""
 
-    def __init__(self, path: str, stream: trio.lowlevel.FdStream) -> None:
+    def __init__(
+        self, path: str, stream: trio.abc.Stream, recorder: FlightRecorder | None = None
+    ) -> None:
         self._path = path
         self._stream = stream
+        self._recorder = recorder or FlightRecorder()
 
     async def read(self) -> bytes:
         try:
@@ -30,9 +35,11 @@ class SerialPort:
             raise PortLost(f"{self._path} went away ({error})") from None
         if not data:
             raise PortLost(f"{self._path} went away")
+        self._recorder.came(bytes(data))
         return bytes(data)
 
     async def write(self, data: bytes) -> None:
+        self._recorder.sent(data)
         try:
             await self._stream.send_all(data)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -40,8 +47,11 @@ class SerialPort:
 
 
 @asynccontextmanager
-async def open_serial(path: str, baud: int) -> AsyncIterator[SerialPort]:
-    """8N1 without flow control, for us alone. Raises PortLost.
+async def open_serial(
+    path: str, baud: int, recorder: FlightRecorder | None = None
+) -> AsyncIterator[SerialPort]:
+    """8N1 without flow control, for us alone; what goes over it goes to the `recorder`, too.
+    Raises PortLost.
 
     Opening and closing happen in a thread: a driver may block in either.
     """
@@ -56,7 +66,9 @@ async def open_serial(path: str, baud: int) -> AsyncIterator[SerialPort]:
         except (OSError, termios.error) as error:  # termios.error is no OSError
             raise PortLost(f"{path} went away while it was opened ({error.args[-1]})") from None
         async with trio.lowlevel.FdStream(os.dup(line.fileno())) as stream:
-            yield SerialPort(path, stream)
+            if recorder is not None:
+                recorder.begin(path, baud)
+            yield SerialPort(path, stream, recorder)
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(line.close)

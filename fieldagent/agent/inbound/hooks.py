@@ -95,7 +95,7 @@ async def run_hook(
             reason = f"the call failed in the agent, whose log tells more: {brief(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)
 
-    spool = JournalSpool(hook.name, journal, lambda: inbox.news)
+    spool = JournalSpool(hook.name, journal, lambda: inbox.news, inbox.tell_rungs)
     try:
         hook.gone = await dispatch(spool, call, name=f"the {hook.name}", clock=journal.clock.now)
         log.error("the %s is not used any more: %s", hook.name, hook.gone)
@@ -110,12 +110,16 @@ class JournalSpool:
     hook: str
     journal: Journal
     news: Callable[[], trio.Event]
+    tell: Callable[[], None] = lambda: None
+    """The sender of something is to be told how far it came."""
 
     def heads(self, limit: int) -> list[Delivery]:
         return [Delivery(*row) for row in inbound.heads(self.journal, self.hook, limit)]
 
     async def handed(self, request_id: str) -> None:
-        await self.journal.persist(inbound.handed(self.hook, request_id))
+        at = self.journal.clock.date(self.journal.clock.now())
+        if await self.journal.persist(inbound.handed(self.hook, request_id, at)):
+            self.tell()
 
     async def postponed(self, request_id: str, until: float, reason: str) -> None:
         await self.journal.persist(inbound.postponed(self.hook, request_id, until, reason))

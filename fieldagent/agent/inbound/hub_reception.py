@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+from collections.abc import Callable
 
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.budget import Budget
@@ -14,15 +16,16 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.piggyback import Piggyback
 from fieldagent.agent.outbound.proof import is_about
 from fieldagent.agent.outbound.repeat import repeat
-from fieldagent.agent.outbound.terms import TERMS, price
+from fieldagent.agent.outbound.terms import price
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system.supervisor import brief
+from fieldagent.wire.envelope import Unreadable
 
 log = logging.getLogger(__name__)
 
 
 class HubReception:
-    """Implements `channels.contract.Reception`. `room` is that of a whole envelope."""
+    """Implements `channels.contract.Reception`. `room` returns that of a whole envelope."""
 
     def __init__(
         self,
@@ -33,7 +36,7 @@ class HubReception:
         piggyback: Piggyback,
         endings: Endings,
         *,
-        room: int,
+        room: Callable[[], int],
     ) -> None:
         self._journal = journal
         self._inbox = inbox
@@ -42,19 +45,21 @@ class HubReception:
         self._piggyback = piggyback
         self._endings = endings
         self._room = room
-        self._terms = TERMS[queue.channel]
+        self._terms = queue.terms
         self._failed: bytes | None = None
         """The message that failed to be taken in last."""
 
-    async def receive(self, body: bytes, *, damage: str = "") -> None:
+    async def receive(
+        self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
+    ) -> None:
         """The message and its cost are one commit.
 
         What fails by a mistake of ours is tried once more, when the driver was started again. Then
         it is a dead letter: it must not hold up its channel for ever.
         """
-        cost = self._budget.book(price(self._queue.channel, len(body)))
+        cost = self._budget.book(price(self._queue.terms.tariff, len(body)))
         if damage:
-            await self._inbox.bury(body, cost, channel=self._queue.channel, reason=damage)
+            await self._bury(body, cost, damage, unreadable)
             return
         try:
             await self._take_in(body, cost)
@@ -73,6 +78,25 @@ class HubReception:
                 reason=f"the agent failed to take it in, twice: {brief(error)}",
             )
         self._failed = None
+
+    async def _bury(
+        self, body: bytes, cost: Operation[None], damage: str, unreadable: Unreadable | None
+    ) -> None:
+        """Keep what came damaged; the hub is to be told, in the same commit."""
+        channel = self._queue.channel
+        if unreadable is None:
+            await self._inbox.bury(body, cost, channel=channel, reason=damage)
+            return
+        clock = self._journal.clock
+        owed = inbound.UnreadableOwed(unreadable, int(clock.date(clock.now())))
+
+        def also(db: sqlite3.Connection) -> None:
+            cost(db)
+            inbound.owe_unreadable(db, channel, owed)
+
+        await self._inbox.bury(body, also, channel=channel, reason=damage)
+        self._piggyback.look()
+        self._queue.wake()
 
     async def _take_in(self, body: bytes, cost: Operation[None]) -> None:
         taken = await self._inbox.take_in(
@@ -97,7 +121,7 @@ class HubReception:
                 continue
             if known is None:
                 continue
-            if not is_about(known, report, self._room):
+            if not is_about(known, report, self._room()):
                 self._inbox.note_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived

@@ -15,13 +15,13 @@ from typing import Any
 import trio
 
 from fieldagent.agent.inbound.incident_news import IncidentNews, incident_number
-from fieldagent.agent.journal import dead_letters, inbound, outbound
+from fieldagent.agent.journal import dead_letters, directory, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
-from fieldagent.agent.journal.inbound import Received
+from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.proof import is_about
-from fieldagent.package.package import CheckIn, Data, Item, recorded
+from fieldagent.package.package import CheckIn, Data, IncidentWord, Item, recorded
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
@@ -29,6 +29,7 @@ from fieldagent.package.payload import (
     payload_json,
     stranger,
 )
+from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import (
     Ack,
@@ -46,6 +47,7 @@ from fieldagent.wire.envelope import (
     Source,
     Unauthenticated,
     Unproved,
+    Unreadable,
     Way,
     decode,
     digest_of,
@@ -58,6 +60,7 @@ log = logging.getLogger(__name__)
 
 THE_HUB = 0
 """As an origin."""
+_NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Way | JournalNumber | CheckIn | Unreadable
 
 
 @dataclass(slots=True)
@@ -137,6 +140,8 @@ class Inbox:
         """Confirmations that counted for nothing, since the agent started."""
         self.news = trio.Event()
         """Set when payloads were spooled, and then replaced by another."""
+        self.rungs = trio.Event()
+        """The same when a sender is to be told how far something came."""
 
     async def take_in(
         self,
@@ -270,6 +275,10 @@ class Inbox:
         self.news.set()
         self.news = trio.Event()
 
+    def tell_rungs(self) -> None:
+        self.rungs.set()
+        self.rungs = trio.Event()
+
     def _store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken
     ) -> None:
@@ -292,19 +301,26 @@ class Inbox:
         elif isinstance(content, Report):
             self._take_report(db, entry, content, taken)
         elif isinstance(content, Receipt):
-            if confirms(db, entry.sequence, content, taken) and outbound.note_receipt(
-                db, entry.sequence, content.by, entry.time, proved=taken.proved
-            ):
-                taken.receipts.append(entry.sequence)
+            if confirms(db, entry.sequence, content, taken):
+                self._take_receipt(db, entry, content, taken)
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
             self._store_all(db, origin, whole or (), taken)
-        elif isinstance(content, Ack | RelayRequest | SentBy | Way | JournalNumber | CheckIn):
+        elif isinstance(content, _NOT_FOR_A_KIT):
             taken.troubles.append(
                 "a word of the air, or to the hub, which nobody says over this channel"
             )
         elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
+
+    def _take_receipt(
+        self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, taken: Taken
+    ) -> None:
+        number, by, at = entry.sequence, receipt.by, float(entry.time)
+        if receipt.rung is not Rung.STORED:
+            outbound.note_rung(db, number, by, receipt.rung, receipt.text, at)
+        elif outbound.note_receipt(db, number, by, at, proved=taken.proved):
+            taken.receipts.append(number)
 
     def _take_report(
         self, db: sqlite3.Connection, entry: Entry, report: Report, taken: Taken
@@ -332,11 +348,13 @@ class Inbox:
         else:
             assert isinstance(entry.content, Item)
             age = self._incidents.note(db, origin, entry, source, self._journal.clock, taken)
-            extra = _beside(entry, source, age, taken)
+            extra = _beside(entry, source, age, taken) | _address(db, entry)
             taken.nameless |= origin > 0 and inbound.identity(db, origin) is None
-            rings = entry if age is None else replace(entry, sos=False)
-            spooled = self._spool(db, origin, rings, entry.content, taken, extra)
-            taken.payloads.append(spooled)
+            here = entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
+            if here:
+                rings = entry if age is None else replace(entry, sos=False)
+                spooled = self._spool(db, origin, rings, entry.content, taken, extra)
+                taken.payloads.append(spooled)
         if entry.sequence == 0:
             # The hub says it, and sends no item.
             return
@@ -384,7 +402,12 @@ class Inbox:
     ) -> Received:
         sender = inbound.identity(db, origin) or _by_number(origin)
         moment = recorded(item) or datetime.fromtimestamp(entry.time, UTC)
-        payload = _payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
+        plain = _payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
+        came = None
+        if entry.sequence and not isinstance(item, IncidentWord):
+            asks = entry.asks or entry.sos
+            came = ItemCame(min(origin, 0), entry.sequence, digest_of(entry), asks)
+        payload = replace(plain, item=came)
         inbound.spool(db, payload, self.hooks, taken.not_before)
         return payload
 
@@ -401,6 +424,15 @@ def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) 
     if age is not None:
         told["age"] = age
     return told | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
+
+
+def _address(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
+    """For whom and by whom it is, and whether it asks, as members of its event."""
+    told: dict[str, Any] = {"receipt": "read"} if entry.asks else {}
+    for name, named in (("to", entry.to), ("from", entry.author)):
+        if named is not None:
+            told[name] = directory.identity_json(db, named)
+    return told
 
 
 def _by_number(origin: int) -> Identity:

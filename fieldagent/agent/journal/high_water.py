@@ -4,6 +4,9 @@ the whole file, is known by that, and no number comes back.
 Two places are written in turn, each with a check: one that is torn leaves the other. It follows
 each commit without a sync of its own, which once a minute is enough: after a power cut it may be
 behind the journal, and is never ahead.
+
+Behind the two stands which version of the journal's tables opened it last: where the journal itself
+tells a later one, a bit of its head has changed, unless a later program has written this too.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ _FORM = struct.Struct(">4sIQQQ")
 _MAGIC = b"FAhw"
 _PLACE = 64
 """Bytes between the two."""
+_VERSION = struct.Struct(">4sI")
+_VERSION_MAGIC, _VERSION_PLACE = b"FAjv", 2 * _PLACE
 
 
 class HighWater(NamedTuple):
@@ -78,12 +83,34 @@ class HighWaterFile:
         self._synced = time.monotonic()
 
     def _read(self, place: int) -> tuple[int, HighWater]:
-        content = os.pread(self._file, _FORM.size + 4, place * _PLACE)
-        told, check = content[: _FORM.size], content[_FORM.size :]
-        if len(told) < _FORM.size or check != crc32(told).to_bytes(4, "big"):
-            return 0, HighWater()
-        magic, turn, *numbers = _FORM.unpack(told)
-        return (turn, HighWater(*numbers)) if magic == _MAGIC else (0, HighWater())
+        found = self._checked(_FORM, _MAGIC, place * _PLACE)
+        return (found[0], HighWater(*found[1:])) if found else (0, HighWater())
+
+    def _checked(self, form: struct.Struct, magic: bytes, place: int) -> tuple[int, ...]:
+        """Return the numbers that stand there, none where its check or its magic is not right."""
+        content = os.pread(self._file, form.size + 4, place)
+        told, check = content[: form.size], content[form.size :]
+        if len(told) < form.size or check != crc32(told).to_bytes(4, "big"):
+            return ()
+        found, *numbers = form.unpack(told)
+        return tuple(numbers) if found == magic else ()
+
+    def _put(self, told: bytes, place: int) -> None:
+        os.pwrite(self._file, told + crc32(told).to_bytes(4, "big"), place)
+
+    @property
+    def version(self) -> int:
+        """Of the tables, as who opened the journal last knows them; 0 where nobody has said."""
+        return next(iter(self._checked(_VERSION, _VERSION_MAGIC, _VERSION_PLACE)), 0)
+
+    def open_as(self, version: int) -> None:
+        """Say, before any of its tables is changed, that a program which knows `version` opens the
+        journal. What cannot be written is written at the next start."""
+        if version == self.version:
+            return
+        with suppress(OSError):
+            self._put(_VERSION.pack(_VERSION_MAGIC, version), _VERSION_PLACE)
+            self.sync()
 
     def follow(self, mark: HighWater) -> None:
         """It is in the journal. What cannot be written is written with the next."""
@@ -92,7 +119,7 @@ class HighWaterFile:
         turn = self._turn + 1
         told = _FORM.pack(_MAGIC, turn & 0xFFFFFFFF, *mark)
         with suppress(OSError):
-            os.pwrite(self._file, told + crc32(told).to_bytes(4, "big"), turn % 2 * _PLACE)
+            self._put(told, turn % 2 * _PLACE)
             self._turn, self.mark = turn, mark
             if time.monotonic() - self._synced >= SYNC_EVERY:
                 self.sync()

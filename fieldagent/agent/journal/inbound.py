@@ -10,7 +10,20 @@ from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operati
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import LANE
 from fieldagent.package.payload import Identity
+from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.envelope import Unreadable
+
+
+class ItemCame(NamedTuple):
+    """An item by the number under which it came."""
+
+    origin: int
+    """Below zero the station whose number it is; else the hub gave it."""
+    sequence: int
+    digest: bytes
+    asks: bool
+    """Its sender wants to know how far it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +34,8 @@ class Received:
     sender: str
     body: str
     received: float
+    item: ItemCame | None = None
+    """None where nobody can be told what becomes of it."""
 
 
 class FragmentedItem(NamedTuple):
@@ -100,8 +115,15 @@ def spool(
 ) -> None:
     """Keep a payload for each hook. What is no SOS waits until `not_before` (lived time)."""
     db.execute(
-        "INSERT INTO inbound (request_id, sender, body, received) VALUES (?, ?, ?, ?)",
-        (payload.request_id, payload.sender, payload.body, payload.received),
+        "INSERT INTO inbound (request_id, sender, body, received, origin, sequence, digest, asks)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            payload.request_id,
+            payload.sender,
+            payload.body,
+            payload.received,
+            *(payload.item or (None, None, None, False)),
+        ),
     )
     _hand_over(db, payload.request_id, hooks, not_before)
 
@@ -147,6 +169,88 @@ def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None
     db.executemany(
         "DELETE FROM owed WHERE channel = ? AND sequence = ?", [(channel, s) for s in sequences]
     )
+
+
+class UnreadableOwed(NamedTuple):
+    """What the hub has not been told yet: that a message came which could not be read."""
+
+    said: Unreadable
+    at: int
+    """Unix time."""
+
+
+def owe_unreadable(db: sqlite3.Connection, channel: str, what: UnreadableOwed) -> None:
+    """Write down that the hub is to be told of it."""
+    db.execute(
+        "INSERT OR IGNORE INTO unreadable_owed (channel, size, guard, at) VALUES (?, ?, ?, ?)",
+        (channel, what.said.size, what.said.guard, what.at),
+    )
+
+
+def unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
+    """Return what the hub is to be told of, the oldest first."""
+    rows = journal.read(
+        "SELECT size, guard, at FROM unreadable_owed WHERE channel = ? ORDER BY at", channel
+    )
+    return [UnreadableOwed(Unreadable(size, guard), at) for size, guard, at in rows]
+
+
+def told_unreadable(db: sqlite3.Connection, channel: str, told: Iterable[UnreadableOwed]) -> None:
+    """The hub was told of these."""
+    db.executemany(
+        "DELETE FROM unreadable_owed WHERE channel = ? AND size = ? AND at = ?",
+        [(channel, each.said.size, each.at) for each in told],
+    )
+
+
+class RungOwed(NamedTuple):
+    """What the hub has not been told yet: how far an item has come here."""
+
+    origin: int
+    sequence: int
+    rung: Rung
+    text: str
+    at: int
+    """Unix time."""
+    digest: bytes
+
+    @property
+    def key(self) -> tuple[int, int, int, str]:
+        return self.origin, self.sequence, self.rung, self.text
+
+
+def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at: float) -> bool:
+    """Write down that the sender of a payload is to be told of it; return whether anybody is."""
+    cursor = db.execute(
+        "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
+        " SELECT origin, sequence, ?, ?, ?, digest FROM inbound"
+        " WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)",
+        (rung, text, int(at), request_id, rung is not Rung.PROGRAMS),
+    )
+    return cursor.rowcount == 1
+
+
+def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
+    """The oldest first."""
+    rows = journal.read(
+        "SELECT origin, sequence, rung, text, at, digest FROM rung_owed ORDER BY at LIMIT ?", limit
+    )
+    return [
+        RungOwed(origin, sequence, Rung(rung), text, at, bytes(digest))
+        for origin, sequence, rung, text, at, digest in rows
+    ]
+
+
+def told_rungs(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
+    db.executemany(
+        "DELETE FROM rung_owed WHERE origin = ? AND sequence = ? AND rung = ? AND text = ?", keys
+    )
+
+
+def read_by(db: sqlite3.Connection, request_id: str, who: str) -> bool:
+    """Write down that a person has read a payload; return whether it is known at all."""
+    cursor = db.execute("UPDATE inbound SET read_by = ? WHERE request_id = ?", (who, request_id))
+    return cursor.rowcount == 1
 
 
 def keep_slice(
@@ -246,13 +350,16 @@ class LeftOvers:
 _OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"
 
 
-def handed(hook: str, request_id: str) -> Operation[None]:
-    def store(db: sqlite3.Connection) -> None:
+def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
+    """Return whether its sender is to be told that a program has it, which is Unix time `at`."""
+
+    def store(db: sqlite3.Connection) -> bool:
         db.execute(
             f"UPDATE handover SET state = 'handed', reason = '', attempts = attempts + 1"
             f" {_OF_REQUEST}",
             (hook, request_id),
         )
+        return owe_rung(db, request_id, Rung.PROGRAMS, "", at)
 
     return store
 
@@ -300,7 +407,7 @@ def listing(
 ) -> list[Mapping[str, Any]]:
     """The newest payloads with a lower number, and how they stand at each hook."""
     rows = journal.read(
-        "SELECT number, request_id, body, received FROM inbound"
+        "SELECT number, request_id, body, received, asks, read_by FROM inbound"
         " WHERE number < ?1"
         " AND (?2 IS NULL OR number IN (SELECT number FROM handover WHERE state = ?2))"
         " ORDER BY number DESC LIMIT ?3",
@@ -312,12 +419,14 @@ def listing(
 
 
 def _as_told(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
-    number, request_id, body, received = row
+    number, request_id, body, received, asks, read_by = row
     return {
         "number": number,
         "requestId": request_id,
         "received": journal.clock.date(received),
         "body": body,
+        "asks": bool(asks),
+        "readBy": read_by,
         "hooks": {
             hook: {"state": state, "attempts": attempts, "reason": reason}
             for hook, state, attempts, reason in journal.read(

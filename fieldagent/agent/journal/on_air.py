@@ -54,12 +54,17 @@ def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
 
 def is_relayed(journal: Journal, sequence: int) -> bool:
     """Whether a neighbour has brought it to the hub."""
+    return relayed_at(journal, sequence) is not None
+
+
+def relayed_at(journal: Journal, sequence: int) -> float | None:
+    """Return when a neighbour said that it brought it to the hub; None where none did."""
     rows = journal.read(
-        "SELECT 1 FROM story WHERE sequence = ? AND channel = ? AND event = 'relayed'",
+        "SELECT at FROM story WHERE sequence = ? AND channel = ? AND event = 'relayed'",
         sequence,
         Channel.RADIO,
     )
-    return bool(rows)
+    return float(rows[0][0]) if rows else None
 
 
 def stop_text(db: sqlite3.Connection, station: int, beyond: Sequence[int]) -> str:

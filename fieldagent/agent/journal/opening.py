@@ -56,7 +56,7 @@ def open_journal(path: Path) -> Opened:
         mark = HighWaterFile(_beside(path, "-mark"))
         try:
             as_left = use_note(path)
-            connection = _open(path, mark.mark, as_left=as_left)
+            connection = _open(path, mark, as_left=as_left)
             _go_on_from(path, connection, mark.mark)
             mark.follow(high_water.of(connection))
         except BaseException:
@@ -85,9 +85,10 @@ def _look_through(looker: sqlite3.Connection) -> None:
         raise DamageFound(found)
 
 
-def _open(path: Path, mark: HighWater, *, as_left: bool) -> sqlite3.Connection:
+def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connection:
     try:
         _look(path, mark, as_left=as_left)
+        mark.open_as(JOURNAL.version)
         connection = connect(path, JOURNAL, checked=True)
         try:
             _see_that_all_is_there(connection)
@@ -97,7 +98,8 @@ def _open(path: Path, mark: HighWater, *, as_left: bool) -> sqlite3.Connection:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.Error) and not _speaks_of_damage(error):
             raise
-        _mend(path, mark, " ".join(str(error).split()))
+        _mend(path, mark.mark, " ".join(str(error).split()))
+        mark.open_as(JOURNAL.version)
         connection = connect(path, JOURNAL, checked=True)
     return connection
 
@@ -108,9 +110,10 @@ def _speaks_of_damage(error: sqlite3.Error) -> bool:
     return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
 
 
-def _look(path: Path, mark: HighWater, *, as_left: bool) -> None:
+def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
     """Without writing anything: the log of a journal that is opened for writing may be gone
-    afterwards. Raises what it finds."""
+    afterwards. Raises what it finds; TooNew for one that a later program has written."""
+    mark = file.mark
     if path.is_file() and _beside(path, "-journal").exists():
         _take_back(path)
     if not path.exists() or not path.stat().st_size:
@@ -119,14 +122,15 @@ def _look(path: Path, mark: HighWater, *, as_left: bool) -> None:
         return
     if path.is_dir():
         return
-    with path.open("rb") as file:
-        head = file.read(24)
+    with path.open("rb") as journal:
+        head = journal.read(24)
     if (tuple(head[16:18]), tuple(head[20:24])) != SETTLED or not {*head[18:20]} <= {1, 2}:
         raise DamageFound("its head is damaged")
     with closing(reader(path)) as looker:
         ((version,),) = looker.execute("PRAGMA user_version")
-        if version > JOURNAL.version:
-            return
+        if version > JOURNAL.version and 0 < file.version <= JOURNAL.version:
+            raise DamageFound(f"no program has given it the version {version}")
+        JOURNAL.judge(version)
         if not as_left:
             _look_through(looker)
         if _is_behind(looker, mark) and _has_content(_beside(path, "-wal")):

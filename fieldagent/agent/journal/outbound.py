@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import check_in as asked
@@ -24,6 +24,7 @@ from fieldagent.agent.journal.records import (
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, stranger
+from fieldagent.package.reach import Rung
 from fieldagent.package.reading import InvalidPackage, read_package
 
 ONLY_PEER = 0
@@ -148,6 +149,12 @@ def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
     return {Channel(channel): _leg(*told) for channel, *told in rows}
 
 
+def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
+    """Return when it ended on a channel where it has."""
+    sql = "SELECT ended FROM leg WHERE sequence = ? AND channel = ?"
+    return float(journal.read(sql, sequence, channel)[0][0])
+
+
 def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channel, Leg]]:
     found: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *told in journal.read(
@@ -179,8 +186,7 @@ def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[St
         f" WHERE sequence IN {_AMONG} ORDER BY at, by",
         json.dumps(sequences),
     ):
-        whose = THE_HUB if by == 0 else stranger(by) if who[0] is None else Identity(*who)
-        found[sequence].append(Storage(whose, at, "agent" if by else "hub"))
+        found[sequence].append(Storage(_who(by, who), at, "agent" if by else "hub"))
     return found
 
 
@@ -196,6 +202,46 @@ def note_receipt(
         (by, at, int(proved), sequence),
     )
     return cursor.rowcount == 1
+
+
+def note_rung(
+    db: sqlite3.Connection, sequence: int, by: int, rung: Rung, text: str, at: float
+) -> bool:
+    """Write down how far a Package has come with whom, beyond the disk of their kit; return whether
+    that is news."""
+    cursor = db.execute(
+        "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"
+        " SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
+        (by, rung, text, at, sequence),
+    )
+    return cursor.rowcount == 1
+
+
+class Reached(NamedTuple):
+    by: Identity
+    rung: Rung
+    text: str
+    at: float
+    """Unix time."""
+
+
+def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
+    """Return how far each has come, beyond the disk of anybody's kit; the first first."""
+    found: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
+    for sequence, by, rung, text, at, *who in journal.read(
+        "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
+        " FROM reached LEFT JOIN identity ON identity.origin = by"
+        f" WHERE sequence IN {_AMONG} ORDER BY at",
+        json.dumps(sequences),
+    ):
+        found[sequence].append(Reached(_who(by, who), Rung(rung), text, at))
+    return found
+
+
+def _who(by: int, row: Sequence[Any]) -> Identity:
+    if by == 0:
+        return THE_HUB
+    return stranger(by) if row[0] is None else Identity(*row)
 
 
 Place = tuple[int, int]
@@ -442,7 +488,7 @@ def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operati
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "INSERT OR REPLACE INTO intent VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (channel, t.body, t.urgent, t.tries, listed, intent.modem, intent.momsn),
+            (channel, t.body, t.urgent, t.tries, listed, intent.modem, intent.at_modem),
         )
 
     return store
@@ -454,9 +500,10 @@ def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] 
     )
     if not rows:
         return None
-    body, urgent, tries, listed, modem, momsn = rows[0]
+    # The column has its name from SBD, where it is the MOMSN.
+    body, urgent, tries, listed, modem, at_modem = rows[0]
     transmission = Transmission(0, body, bool(urgent), tries)
-    return Intent(transmission, modem, momsn), [Piece(*piece) for piece in json.loads(listed)]
+    return Intent(transmission, modem, at_modem), [Piece(*piece) for piece in json.loads(listed)]
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:

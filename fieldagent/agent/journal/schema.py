@@ -350,6 +350,115 @@ INSERT INTO incident_item SELECT sequence, (SELECT number FROM incident) FROM so
 DROP TABLE sos;
 """
 
+PEOPLE = """
+CREATE TABLE person ( -- whom the hub's directory names
+    kind TEXT NOT NULL, -- user, group, device
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    handles TEXT NOT NULL, -- JSON: a user's radios
+    members TEXT NOT NULL, -- JSON: numbers of a group's users
+    PRIMARY KEY (kind, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE directory (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL,
+    owner INTEGER NOT NULL -- whose kit this is
+) STRICT;
+CREATE TABLE reached ( -- how far a Package has come with whom, beyond the disk of their kit
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    by INTEGER NOT NULL, -- a number of `identity`
+    rung INTEGER NOT NULL, -- of `package.reach`
+    text TEXT NOT NULL,
+    at REAL NOT NULL, -- Unix time
+    PRIMARY KEY (sequence, by, rung, text)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER package_reached AFTER INSERT ON reached BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TABLE rung_owed ( -- what the hub is to be told of something that came, by whatever channel
+    origin INTEGER NOT NULL, -- below zero the station whose number it is; else it is the hub's
+    sequence INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (origin, sequence, rung, text)
+) STRICT, WITHOUT ROWID;
+ALTER TABLE inbound ADD COLUMN origin INTEGER; -- of its number; NULL: nobody is told of it
+ALTER TABLE inbound ADD COLUMN sequence INTEGER;
+ALTER TABLE inbound ADD COLUMN digest BLOB;
+ALTER TABLE inbound ADD COLUMN asks INTEGER NOT NULL DEFAULT 0; -- whether a person has read it
+ALTER TABLE inbound ADD COLUMN read_by TEXT; -- NULL while nobody says so
+"""
+
+UNREADABLE = """
+CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to be told
+    channel TEXT NOT NULL,
+    size INTEGER NOT NULL, -- bytes; 0: not known
+    guard INTEGER, -- the two bytes that it is checked by
+    at INTEGER NOT NULL, -- Unix time
+    PRIMARY KEY (channel, size, at)
+) STRICT, WITHOUT ROWID;
+"""
+
+HANDHELDS = """
+CREATE TABLE handheld ( -- a person's radio, see `handhelds.Handheld`
+    handle TEXT PRIMARY KEY,
+    name TEXT NOT NULL DEFAULT '',
+    key BLOB,
+    other_key BLOB,
+    joined REAL,
+    heard REAL,
+    rssi INTEGER,
+    snr REAL,
+    hops INTEGER,
+    battery INTEGER,
+    latitude REAL,
+    longitude REAL,
+    altitude REAL,
+    fixed REAL,
+    precision INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE TABLE handheld_said ( -- a packet of theirs; with a sequence, the Package that it became
+    handle TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    at REAL NOT NULL,
+    sequence INTEGER,
+    told TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (handle, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX handheld_said_of ON handheld_said (sequence) WHERE sequence IS NOT NULL;
+CREATE TABLE handheld_post ( -- a text to a person; state: waiting, on radio, read, expired
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    handle TEXT NOT NULL,
+    request_id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    part INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL DEFAULT 'waiting',
+    tries INTEGER NOT NULL DEFAULT 0,
+    not_before REAL NOT NULL,
+    expires REAL NOT NULL,
+    answers INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE handheld_packet ( -- by what number a part of it went
+    packet INTEGER PRIMARY KEY,
+    post INTEGER NOT NULL REFERENCES handheld_post ON DELETE CASCADE
+) STRICT;
+CREATE TABLE handheld_spent (
+    day TEXT NOT NULL,
+    handle TEXT NOT NULL,
+    credits INTEGER NOT NULL,
+    PRIMARY KEY (day, handle)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
+    incident INTEGER NOT NULL,
+    handle TEXT NOT NULL,
+    raised INTEGER NOT NULL,
+    called_off INTEGER NOT NULL,
+    PRIMARY KEY (incident, handle)
+) STRICT, WITHOUT ROWID;
+"""
+
 TABLES = f"""
 {RECEIPT}
 {STORY}
@@ -462,9 +571,12 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {TALLY}
 {CHECK_IN}
 {INCIDENT}
+{PEOPLE}
+{HANDHELDS}
+{UNREADABLE}
 """
 
-DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0"
+DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
 
 STEPS = {
     1: RECEIPT,
@@ -482,5 +594,8 @@ STEPS = {
     13: CHECK_IN,
     14: ONE_INCIDENT,
     15: DOUBTFUL,
+    16: PEOPLE,
+    17: HANDHELDS,
+    18: UNREADABLE,
 }
-JOURNAL = Schema(16, TABLES, STEPS)
+JOURNAL = Schema(19, TABLES, STEPS)

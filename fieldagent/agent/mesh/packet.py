@@ -35,6 +35,7 @@ from fieldagent.wire.envelope import (
     SentBy,
     Source,
     Unauthenticated,
+    Unreadable,
     Way,
     decode,
     digest_of,
@@ -51,6 +52,9 @@ Numbered = tuple[int, Ack]
 AskedFor = tuple[int, int]
 """A station, and the number of an item of which a fragment came with a request to relay."""
 ASKED_FOR_MAX = 1000
+_NOT_STORED = (
+    RelayRequest | SentBy | Report | Receipt | Beside | JournalNumber | CheckIn | Unreadable
+)
 
 
 @dataclass(slots=True)
@@ -194,9 +198,7 @@ class PacketReception:
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
-        if isinstance(
-            content, RelayRequest | SentBy | Report | Receipt | Beside | JournalNumber | CheckIn
-        ):
+        if isinstance(content, _NOT_STORED):
             return
         if isinstance(content, Way):
             packet.way = content

@@ -21,7 +21,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Status
-from fieldagent.wire.envelope import Ack, Envelope, Fragment, Introduction, Source
+from fieldagent.wire.envelope import Ack, Envelope, Fragment, Introduction, Source, Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +59,16 @@ class RadioReception:
         self._twins = Twins()
 
     async def receive(
-        self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
+        self,
+        body: bytes,
+        *,
+        damage: str = "",
+        unreadable: Unreadable | None = None,
+        rssi: int | None = None,
+        snr: int | None = None,
     ) -> AirTurn:
+        """Implements `AirReception`. Nobody is told of what is `unreadable` on the air, where it
+        comes again until it is acknowledged."""
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
             return AirTurn(crowd=len(self._neighbours.in_earshot()))

@@ -98,7 +98,14 @@ class Relay:
         # Remembered beyond the Package: a recording of it costs nobody's credits.
         inbound.seen(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1]
-        package = Package(item=item, channels=frozenset(channels), priority=priority)
+        package = Package(
+            item=item,
+            channels=frozenset(channels),
+            priority=priority,
+            to=entry.to,
+            asks=entry.asks,
+            author=entry.author,
+        )
         expires = None if package.urgent else now + self._time_to_live
         sequence = outbound.accept(
             canonical(package),

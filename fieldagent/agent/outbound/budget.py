@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
 
 from fieldagent.agent.journal import spending
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.system.lived_time import LivedTime
-from fieldagent.wire.credit import CREDIT_BYTES
+from fieldagent.wire.credit import CREDIT_BYTES, CREDITS, Tariff
 
 DAY = 86_400
 SOS_RESERVE = 10
@@ -64,11 +65,28 @@ def sos_reserve(limit: int | None, wanted: int | None) -> int:
     return min(limit, wanted) if wanted is not None else min(SOS_RESERVE, limit // 2)
 
 
+class DayLimit(NamedTuple):
+    """What a day may cost, in a tariff's units, and what of it is kept for an SOS."""
+
+    limit: int | None = None
+    reserve: int = 0
+
+
+NO_LIMIT = DayLimit()
+
+
+def bytes_limit(limit: int | None, reserve: int | None) -> DayLimit:
+    """Return that of a modem whose bytes are paid for; `reserve` is in credits of 50 bytes."""
+    wanted = (SOS_RESERVE if reserve is None else reserve) * CREDIT_BYTES
+    most = None if limit is None else limit if reserve is not None else limit // 2
+    return DayLimit(limit, 0 if most is None else min(most, wanted))
+
+
 class Budget:
     """One channel's. `clock` is the journal's.
 
-    `limit` is in credits a day, None where there is none; `reserve` of these are kept for
-    transmissions that carry an SOS.
+    `limits` holds what a day may cost by the tariff's unit; `tariff` returns what messages cost by
+    now.
     """
 
     def __init__(
@@ -77,21 +95,29 @@ class Budget:
         journal: Journal,
         *,
         clock: Callable[[], float],
-        limit: int | None = None,
-        reserve: int = 0,
+        limits: Mapping[str, DayLimit] = {},
+        tariff: Callable[[], Tariff] = lambda: CREDITS,
     ) -> None:
         self._name = name
         self._journal = journal
         self._clock = clock
-        self._limit = limit
-        self._reserve = reserve
+        self._limits = limits
+        self._tariff = tariff
 
     def spent(self) -> Spent:
         """Bytes and credits of today, and those that may have been paid."""
         return spending.spent_on(self._journal, self._name, self._today())
 
+    @property
+    def _limit(self) -> int | None:
+        return self._limits.get(self._tariff().unit, NO_LIMIT).limit
+
+    @property
+    def _reserve(self) -> int:
+        return self._limits.get(self._tariff().unit, NO_LIMIT).reserve
+
     def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        """Credits that may still be spent today; None without a budget.
+        """What may still be spent today, in the tariff's units; None without a budget.
 
         `urgent` may use the reserve. A check of the `mailbox` leaves half of the day's credits to
         what the kit itself has to say; an `urgent` one, for the answer to an SOS, half of the
@@ -103,21 +129,30 @@ class Budget:
         if mailbox:
             kept = -(-self._reserve // 2) if urgent else max(kept, -(-self._limit // 2))
         spent = self.spent()
-        return max(0, self._limit - kept - spent.credits - spent.doubtful)
+        used = spent.bytes if self._tariff().unit == "byte" else spent.credits + spent.doubtful
+        return max(0, self._limit - kept - used)
 
     def affordable(self, room: int, *, urgent: bool = False) -> int:
-        """Bytes of `room` that the credits which are left are enough for."""
+        """Bytes of `room` that what is left pays for."""
         left = self.left(urgent=urgent)
-        return room if left is None else min(room, left * CREDIT_BYTES)
+        return room if left is None else min(room, self._tariff().affordable(left))
 
     def in_words(self) -> str:
         """What is spent, for people."""
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
-        spent = f"{credits_from_to(self.spent())} of {self._limit} credits"
-        when = "midnight UTC"
-        if not self._journal.clock.source():
-            when = "the end of 24 hours, as nobody is trusted to know the time"
-        return f"the budget of today is spent: {spent}{kept}; it is renewed at {when}"
+        by_bytes = self._tariff().unit == "byte"
+        used = str(self.spent().bytes) if by_bytes else credits_from_to(self.spent())
+        spent = f"{used} of {self._limit} {'bytes' if by_bytes else 'credits'}"
+        return f"the budget of today is spent: {spent}{kept}; {self._renewal()}"
+
+    def _renewal(self) -> str:
+        """When there is a new budget, the same wherever it is told: beside it stands no other
+        time."""
+        clock = self._journal.clock
+        if clock.source():
+            return "it is renewed at 00:00 UTC"
+        moment = datetime.fromtimestamp(clock.date(self._today().since + DAY), UTC)
+        return f"it is renewed at {moment:%H:%M} UTC, by a clock that nobody is known to have set"
 
     def book(self, spent: Spent) -> Operation[None]:
         """Books it under today, in the commit of what it was spent for."""

@@ -17,6 +17,7 @@ from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece
 from fieldagent.agent.outbound import queue as order
 from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.queue import Queue
+from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 
@@ -27,10 +28,12 @@ REPLACED = Leg(Status.COLLAPSED, "replaced by a newer Package")
 
 class ChannelQueue:
     """Times are trio's. `doubtful` is what an earlier run of the program began to transmit and
-    never settled: it counts as in flight, under the number 0."""
+    never settled: it counts as in flight, under the number 0, also where it holds words to the peer
+    alone. None: there is nothing of that."""
 
-    def __init__(self, channel: Channel, doubtful: Sequence[Piece] = ()) -> None:
+    def __init__(self, channel: Channel, doubtful: Sequence[Piece] | None = None) -> None:
         self.channel = channel
+        self.terms = TERMS[channel]
         self.bursts = Bursts()
         self.gathering: set[int] = set()
         """Packages that wait for others to go with; some may have ended since."""
@@ -38,7 +41,7 @@ class ChannelQueue:
         """Packages that were tried in vain; some may have ended since."""
         self.alone: set[int] = set()
         """Packages that travel alone, since a transmission that held them was refused."""
-        self.in_flight: dict[int, list[Piece]] = {0: list(doubtful)} if doubtful else {}
+        self.in_flight: dict[int, list[Piece]] = {} if doubtful is None else {0: list(doubtful)}
         """By the transmission's number."""
         self.changed = trio.Event()
         """Set when something was added or settled, and then replaced."""

@@ -18,8 +18,11 @@ class Cost(NamedTuple):
     """Messages that carry nothing else."""
     bytes: int
     credits: int
+    """0 where bytes are paid for."""
     left: int | None
-    """Credits that may still be spent today; None without a budget."""
+    """What may still be spent today, in credits or bytes; None without a budget."""
+    by_bytes: bool = False
+    """The account pays for bytes, and `bytes` are those that are billed."""
 
 
 def costs(
@@ -32,8 +35,11 @@ def costs(
     for channel, leg in legs.items():
         if leg.status is None:
             sizes = outboxes[channel].packing.sizes(stamped, now)
-            parts = [price(channel, size) for size in sizes]
+            tariff = outboxes[channel].packing.queue.terms.tariff
+            parts = [price(tariff, size) for size in sizes]
             spent = [part.credits for part in parts], [part.bytes for part in parts]
             left = outboxes[channel].allowance()
-            found[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left)
+            found[channel] = Cost(
+                len(parts), sum(spent[1]), sum(spent[0]), left, tariff.unit == "byte"
+            )
     return found

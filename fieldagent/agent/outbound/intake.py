@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 
 import trio
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
@@ -116,7 +117,7 @@ class Intake:
         status = terminal_status(legs.values())
         id_ = self._id_for(package)
         dated = self._journal.clock.date(now)
-        stamped = package.stamped(dated)
+        stamped = self._with_numbers(package.stamped(dated))
         life = None if package.urgent else package.time_to_live or self._time_to_live
         expires = None if life is None else now + life
         body = canonical(package)
@@ -149,6 +150,15 @@ class Intake:
             # It was in flight until the commit had begun, and came back.
             await self._endings.record(late)
         return Standing(id_, sequence, status, legs, dated)
+
+    def _with_numbers(self, package: Package) -> Package:
+        """Whoever is named in it by a number from here on: a name may be another's by the time that
+        it is encoded once more."""
+        to = directory.resolved(self._journal, package.to)
+        author = directory.resolved(self._journal, package.author)
+        if (to, author) == (package.to, package.author):
+            return package
+        return replace(package, to=to, author=author)
 
     @contextmanager
     def _replacing(

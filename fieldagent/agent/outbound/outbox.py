@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, Intent, Transmission
+from fieldagent.agent.channels.contract import Carriage, ChannelLink, Intent, Transmission
 from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
@@ -23,6 +24,7 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
 from fieldagent.agent.outbound.settlement import (
+    MAY_HAVE_LEFT,
     Settlement,
     after_failure,
     after_success,
@@ -96,7 +98,20 @@ class ChannelOutbox:
         self._piggyback.report(origin, report)
         self._queue.wake()
 
+    def look_for_words(self) -> None:
+        """Something in the journal is owed to the peer."""
+        self._piggyback.look()
+        self._queue.wake()
+
     # What the driver does with it.
+
+    def fit(self, carriage: Carriage) -> None:
+        size, fill, tariff = carriage
+        terms = replace(self._queue.terms, size=size, fill=fill, tariff=tariff)
+        if terms != self._queue.terms:
+            self._queue.terms = terms
+            self.packing.settled()
+            self._queue.wake()
 
     async def ready(self, *, urgent: bool = False) -> None:
         while not self._is_ready(urgent):
@@ -144,8 +159,8 @@ class ChannelOutbox:
     def unsettled(self) -> Intent | None:
         return self._intent
 
-    async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
-        intent = Intent(transmission, modem, momsn)
+    async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
+        intent = Intent(transmission, modem, at_modem)
         pieces = self._queue.in_flight[transmission.number]
         await self._journal.persist(outbound.intend(self.channel, intent, pieces))
         self._intent = intent
@@ -153,10 +168,12 @@ class ChannelOutbox:
     async def note_copy(self, transmission: Transmission) -> None:
         """Write down that it goes a second time, as nobody knows whether it has left: the first may
         have to be paid for as well."""
-        credit = price(self.channel, len(transmission.body)).credits
+        spent = price(self._queue.terms.tariff, len(transmission.body))
+        # Bytes that may have been billed count as billed; of credits the page tells both.
+        spent = Spent(doubtful=spent.credits) if spent.credits else spent
         pieces = self._queue.in_flight[transmission.number]
-        note = note_copy(self.channel, pieces, credit, self._endings.clock())
-        await self._journal.persist(together(note, self.budget.book(Spent(doubtful=credit))))
+        note = note_copy(self.channel, pieces, spent, self._endings.clock())
+        await self._journal.persist(together(note, self.budget.book(spent)))
 
     async def settle(
         self,
@@ -175,7 +192,7 @@ class ChannelOutbox:
         words = self._words.get(number, Piggybacked())
         if sent:
             settlement = after_success(self._journal, self._queue, pieces)
-            spent = price(self.channel, len(transmission.body))
+            spent = price(self._queue.terms.tariff, len(transmission.body))
             record = together(
                 note_sent(self._queue, pieces, spent, now),
                 self.budget.book(spent),
@@ -187,9 +204,22 @@ class ChannelOutbox:
         await self._apply(settlement, record)
         if sent:
             self.link.last_success = now
+        self._end(number, sent=sent)
+
+    def _end(self, number: int, *, sent: bool) -> None:
         if self._intent is not None and self._intent.transmission.number == number:
             self._intent = None
         self._over(number, sent=sent)
+
+    async def release(
+        self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
+    ) -> None:
+        pieces = self._queue.in_flight[transmission.number]
+        settlement = after_failure(self._queue, pieces, Outcome.DOUBTFUL, reason, retry_after)
+        settlement.event = MAY_HAVE_LEFT
+        record = note_tried(self._queue, settlement, reason, self._endings.clock())
+        await self._apply(settlement, record)
+        self._end(transmission.number, sent=False)
 
     async def _apply(self, settlement: Settlement, record: Operation[None]) -> None:
         """What is decided is in one commit, and the queue follows once that is on disk."""
@@ -261,7 +291,7 @@ class ChannelOutbox:
 
     def _fits_budget(self, sequence: int) -> bool:
         allowance = self.allowance(urgent=self._queue.is_urgent(sequence))
-        if allowance is None or self.packing.credits(sequence) <= allowance:
+        if allowance is None or self.packing.costs(sequence) <= allowance:
             return True
         return _is_first(self._journal, self._queue, sequence)
 

@@ -14,7 +14,6 @@ from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.package import SOS_PRIORITY, Channel, Location, Package, PositionSource
 from fieldagent.system import waits
 from fieldagent.wire.gpsd import Fix
@@ -35,7 +34,6 @@ async def track(
 ) -> NoReturn:
     """Add a position to the open incident each `every` seconds over all channels, and each minute
     over those that cost nothing; 0 adds none. `source` is gpsd's host and port."""
-    free = frozenset(channel for channel in queues if not TERMS[channel].credits(1))
     while True:
         if not every or incident.open_one(journal) is None:
             await journal.news()
@@ -43,14 +41,21 @@ async def track(
         paid_at = trio.current_time()
         await _add(intake, source, None)
         while incident.open_one(journal) is not None:
+            free = _free(queues)
             await waits.sleep(min(FREE_EVERY, every) if free else every)
             due = trio.current_time() - paid_at >= every
             if incident.open_one(journal) is None:
                 break
             if due:
                 paid_at = trio.current_time()
-            if due or free:
+            # An IP link may be gone meanwhile, and its channel cost an SMS for each.
+            if due or (free := free & _free(queues)):
                 await _add(intake, source, None if due else free)
+
+
+def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
+    """Return the channels over which a message costs nothing now."""
+    return frozenset(channel for channel in queues if not queues[channel].terms.tariff.units(1))
 
 
 async def _add(

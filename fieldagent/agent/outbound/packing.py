@@ -21,11 +21,10 @@ from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
 from fieldagent.agent.outbound.proof import entry_of, numbered
 from fieldagent.agent.outbound.room import Room, TooLarge
-from fieldagent.agent.outbound.terms import TERMS
+from fieldagent.agent.outbound.terms import ChannelTerms
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import Entry, RelayRequest, SentBy, Source, encode
 from fieldagent.wire.fragments import lacking
 
@@ -83,21 +82,29 @@ class Packing:
         self._journal = journal
         self.queue = queue
         self._channel = queue.channel
-        self._terms = TERMS[queue.channel]
         self._key = key
         self._sealed = sealed
         self._station = station
         self.acks = AwaitedAcks() if self._terms.shared else None
         """Where only an acknowledgement shows that somebody heard."""
-        size = self._terms.size if packet_bytes is None else packet_bytes
-        self.room = Room(size, key is not None, self._terms.shared)
+        self._packet_bytes = packet_bytes
         self._prepared: _Next | None = None
         """Of the Package that was looked at last, when all of it goes at once."""
 
-    def credits(self, sequence: int) -> int:
-        """What its next transmission costs, alone."""
+    @property
+    def _terms(self) -> ChannelTerms:
+        return self.queue.terms
+
+    @property
+    def room(self) -> Room:
+        """What one transmission holds."""
+        size = self._terms.size if self._packet_bytes is None else self._packet_bytes
+        return Room(size, self._key is not None, self._terms.shared)
+
+    def costs(self, sequence: int) -> int:
+        """Return what its next transmission costs, alone, in the tariff's units."""
         try:
-            return self._terms.credits(len(self._next(sequence).body))
+            return self._terms.tariff.units(len(self._next(sequence).body))
         except DamagedPackage:
             # `pack` tells that it is.
             return 0
@@ -149,7 +156,7 @@ class Packing:
             if alone and not urgent:
                 passed.append(key)
                 break
-            most = room if urgent else _beside(draft, room, ordinary)
+            most = room if urgent else self._beside(draft, room, ordinary)
             if found.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)
@@ -173,7 +180,7 @@ class Packing:
         if pieces and pieces[0].count > 1:
             self._tell_end(draft, room, len(self.queue.bursts[pieces[0].sequence].waiting))
         # What is said to our peer is said in our own name, not in that of whom we relay for.
-        most = _beside(draft, room, ordinary)
+        most = self._beside(draft, room, ordinary)
         words = Piggybacked() if alone or (pieces and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
@@ -183,7 +190,7 @@ class Packing:
 
     def _goes_alone(self, tries: int) -> bool:
         """Whether nothing else joins an SOS where bytes cost: a short message gets through."""
-        return self._terms.credits(1) > 0 and tries < SOS_ALONE
+        return self._terms.tariff.units(1) > 0 and tries < SOS_ALONE
 
     def _tell_end(self, draft: Draft, room: int, follow: int) -> None:
         """So many follow; then we listen, and who has heard any of them answers. The last few tell
@@ -303,7 +310,6 @@ class Packing:
         draft = self._draft(0)
         return [len(draft.encoded(part)) for part in self.parts(entry, draft.origin)]
 
-
-def _beside(draft: Draft, room: int, ordinary: int) -> int:
-    """Bytes up to which what is no SOS may fill it."""
-    return min(room, max(ordinary, paid_with(len(draft))))
+    def _beside(self, draft: Draft, room: int, ordinary: int) -> int:
+        """Bytes up to which what is no SOS may fill it."""
+        return min(room, max(ordinary, self._terms.tariff.paid_with(len(draft))))

@@ -31,7 +31,16 @@ def entry_of(known: Accepted) -> Entry:
 def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entry:
     moment = recorded(package.item)
     time = int(dated if moment is None else moment.timestamp())
-    return Entry(number, package.item, time, package.sos, back if package.sos else 0)
+    return Entry(
+        number,
+        package.item,
+        time,
+        package.sos,
+        back if package.sos else 0,
+        package.to,
+        package.asks,
+        package.author,
+    )
 
 
 def is_about(known: Accepted, said: Receipt | Report | Ack, room: int | None = None) -> bool:

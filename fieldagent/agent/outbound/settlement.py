@@ -22,12 +22,14 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import EndedLeg, Piece, Spent
 from fieldagent.agent.outbound.burst import Burst
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 from fieldagent.wire.outcome import Outcome
+
+MAY_HAVE_LEFT = "may have left"
+"""What the history says of what nobody has word of."""
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
         return False
     if piece.count == 1:
         return True
-    if TERMS[queue.channel].shared:
+    if queue.terms.shared:
         return outbound.is_held_whole(journal, queue.channel, piece.sequence)
     held = outbound.fragments_held(journal, queue.channel, piece.sequence, piece.count)
     return len(held.get(outbound.ONLY_PEER, set()) | {piece.position}) == piece.count
@@ -94,7 +96,7 @@ def note_sent(
     queue: ChannelQueue, pieces: list[Piece], spent: Spent, now: float
 ) -> Operation[None]:
     """Writes down that it left, in the history of each Package in it."""
-    left = outbound.sent(queue.channel, pieces, shared=TERMS[queue.channel].shared)
+    left = outbound.sent(queue.channel, pieces, shared=queue.terms.shared)
     cost = _in_words(spent, len(pieces))
 
     def store(db: sqlite3.Connection) -> None:
@@ -123,15 +125,17 @@ def note_tried(
 def note_doubt(channel: Channel, pieces: list[Piece], reason: str, now: float) -> Operation[None]:
     """Writes down why it is not known whether it left."""
     sequences = [piece.sequence for piece in pieces]
-    return lambda db: history.note(db, sequences, channel, "may have left", reason, now)
+    return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT, reason, now)
 
 
-def note_copy(channel: Channel, pieces: list[Piece], credit: int, now: float) -> Operation[None]:
+def note_copy(channel: Channel, pieces: list[Piece], spent: Spent, now: float) -> Operation[None]:
     """Writes down that they go again, and what the copy before may have cost."""
     sequences = [piece.sequence for piece in pieces]
     detail = "nobody can tell whether the copy before left"
-    if credit:
-        detail += f"; it may have cost {counted(credit, 'credit')}"
+    if spent.doubtful:
+        detail += f"; it may have cost {counted(spent.doubtful, 'credit')}"
+    elif spent.bytes:
+        detail += f"; it may have cost {counted(spent.bytes, 'byte')}"
     return lambda db: history.note(db, sequences, channel, "goes again", detail, now)
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from fieldagent.agent.channels.ip_turn import IP_CARRIAGE
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MAX
 from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.credit import credits_for
-from fieldagent.wire.link import BODY_BYTES
+from fieldagent.wire.credit import CREDITS, FREE, Tariff
 from fieldagent.wire.sbd import MO_BYTES
-
-
-def _free(size: int) -> int:
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +17,7 @@ class ChannelTerms:
     """Most bytes of one transmission."""
     fill: int
     """Bytes up to which a transmission is filled with what waits: an SOS in it goes no slower."""
-    credits: Callable[[int], int]
-    """What so many bytes cost."""
+    tariff: Tariff
     authentic: bool = False
     """The link itself proves who the peer is: no message bears a tag."""
     confirms: bool = False
@@ -38,14 +31,17 @@ class ChannelTerms:
 
 
 TERMS = {
-    Channel.SATELLITE: ChannelTerms(
-        MO_BYTES, MO_BYTES, credits_for, packs_text=True, companions=96
-    ),
-    Channel.CELLULAR: ChannelTerms(BODY_BYTES, 4_096, _free, authentic=True, confirms=True),
-    Channel.RADIO: ChannelTerms(AIR_BYTES, AIR_BYTES_MAX, _free, confirms=True, shared=True),
+    Channel.SATELLITE: ChannelTerms(MO_BYTES, MO_BYTES, CREDITS, packs_text=True, companions=96),
+    Channel.CELLULAR: ChannelTerms(*IP_CARRIAGE, authentic=True, confirms=True),
+    Channel.RADIO: ChannelTerms(AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, shared=True),
 }
+"""Of each channel at first; a satellite modem that takes something else tells so (`Outbox.fit`)."""
 
 
-def price(channel: Channel, size: int) -> Spent:
-    """What a transmission of so many bytes costs."""
-    return Spent(size, TERMS[channel].credits(size))
+def price(tariff: Tariff, size: int) -> Spent:
+    """Return what a transmission of so many bytes costs: credits, or the bytes that are billed."""
+    if not tariff.booked:
+        return Spent(size)
+    if tariff.unit == "byte":
+        return Spent(tariff.units(size))
+    return Spent(size, tariff.units(size))

@@ -38,6 +38,8 @@ class _Hindrance(NamedTuple):
     """The same for an SOS."""
     is_away: bool
     """Nothing at all can leave."""
+    tells_when: bool = False
+    """The reason says when it ends."""
 
 
 class WaitReasons:
@@ -68,7 +70,10 @@ class WaitReasons:
             if leg.status is None and channel in self._hindrances:
                 reason, at = self._why(channel, sequence)
                 unix = None if at is None else self._unix(at)
-                words = reason if unix is None else f"{reason}; next try {self._clock(unix)}"
+                hindrance = self._hindrances[channel]
+                told_already = hindrance.tells_when and reason == hindrance.reason
+                silent = unix is None or told_already
+                words = reason if silent else f"{reason}; next try {self._clock(unix or 0.0)}"
                 told[channel] = {"status": None, "reason": words, "nextTry": unix}
         return told
 
@@ -113,7 +118,7 @@ class WaitReasons:
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.held_back():
             renewal = self._steady + outbox.budget.renews_in()
-            return _Hindrance(held, renewal, renewal, is_away=False)
+            return _Hindrance(held, renewal, renewal, is_away=False, tells_when=True)
         rests = look is not None and link.state is not LinkState.BUSY
         return _Hindrance(_RESTS if rests else "", look, urgent, is_away=False)
 

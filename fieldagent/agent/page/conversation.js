@@ -1,10 +1,12 @@
 // What was sent and what came in, as one conversation, the newest at its end.
 
 import { Refused, call } from "./agent.js";
+import { pictureOf } from "./picture.js";
 import { by, clock, counted, element, holders, tell, time } from "./text.js";
 
 const PAGE = 50;
 const FAILED = ["Error", "Canceled", "Collapsed"];
+const BEYOND = ["programs", "read", "handed_over", "nobody", "radio"];
 
 /** What is shown, by key; `packages` and `payloads` name the page that goes on with each. */
 const known = new Map();
@@ -162,13 +164,16 @@ function sent(each) {
     each.relayed ? "for a neighbour" : "",
     smooth ? legs.map(([name]) => name).join(", ") : "",
     each.credits ? counted(each.credits, "credit") : "",
+    each.money ?? "",
     each.receipts.length ? `has it: ${holders(each.receipts)}` : "",
+    ...each.reached.filter(step => BEYOND.includes(step.rung)).map(step => step.text),
   ].filter(Boolean).join(" · ");
   const key = keyOf(each);
   return element("li", { class: `entry sent${each.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
       each.sos ? element("b", { class: "sos" }, "SOS") : null,
       `you · ${each.kind === "checkIn" ? "check-in" : each.kind} · `, time(each.accepted), ` · ${each.id}`,
+      each.toName ? element("span", { class: "whom" }, ` to ${each.toName}`) : null,
       element("span", { class: `pill ${looks}` }, state)),
     ...said(each.text, each.position),
     ways.length ? element("ul", { class: "ways" }, ways) : null,
@@ -228,14 +233,36 @@ function received(payload) {
   const position = "latitude" in event ? [event.latitude, event.longitude] : null;
   const text = event.content ?? (event.notes ? `${event.name}: ${event.notes}` : event.name)
     ?? event.payload;
+  const picture = event.payload ? pictureOf(event.payload) : null;
   return element("li", { class: `entry received${event.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
       event.sos ? element("b", { class: "sos" }, "SOS") : null,
       element("b", {}, identity.name || identity.id), ` · ${event.type.toLowerCase()} · `,
       time(payload.received),
+      event.to?.name ? element("span", { class: "whom" }, ` to ${event.to.name}`) : null,
       event.unauthenticated ? element("span", { class: "pill bad" }, "not authenticated") : null),
-    ...said(text, position),
+    ...(picture ? [picture] : said(text, position)),
+    payload.asks && !event.sos ? read(payload, keyOf(payload)) : null,
     hooks ? element("p", { class: "hint" }, hooks) : null);
+}
+
+/** Its sender wants to know when a person has read it: only a person's own press says so. */
+function read(payload, key) {
+  if (payload.readBy !== null)
+    return element("p", { class: "hint" }, payload.readBy ? `read by ${payload.readBy}` : "read",
+      "; its sender is told");
+  const button = element("button", { type: "button", id: `read-${key}` }, "I have read it");
+  button.onclick = async () => {
+    button.disabled = true;
+    try {
+      await call("POST", `/api/inbound/${payload.requestId}/read`, {});
+      learn([{ ...payload, readBy: "" }]);
+    } catch (error) {
+      button.after(element("span", { class: "fault", role: "alert" }, error.message));
+      button.disabled = false;
+    }
+  };
+  return element("div", { class: "actions" }, button);
 }
 
 /** A sentence for who does not see the page, of what came in. */

@@ -77,9 +77,12 @@ function cost(link) {
   const known = most > link.creditsToday ? `${link.creditsToday} to ${most}` : `${most}`;
   const spent = most > link.creditsToday ? `${known} credits` : counted(most, "credit");
   if (link.creditsPerDay === null || link.creditsPerDay === undefined)
-    return most ? element("p", { class: "hint" }, `${spent} today`) : null;
+    return most
+      ? element("p", { class: "hint" }, `${spent} today${link.moneyToday ? `: ${link.moneyToday}` : ""}`)
+      : null;
+  const money = link.moneyToday ? `: ${link.moneyToday}` : "";
   const kept = link.creditsForSos ? `, ${link.creditsForSos} kept for an SOS` : "";
-  const text = `${known} of ${counted(link.creditsPerDay, "credit")} spent today${kept}`;
+  const text = `${known} of ${counted(link.creditsPerDay, "credit")} spent today${kept}${money}`;
   const part = Math.min(100, 100 * most / Math.max(1, link.creditsPerDay));
   const open = 100 * (link.creditsPerDay - link.creditsForSos) / Math.max(1, link.creditsPerDay);
   const bar = element("span", { class: part >= open ? "spent full" : "spent" });

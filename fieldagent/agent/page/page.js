@@ -3,15 +3,20 @@
 
 import { Away, call, listen, onAnswer, seldom } from "./agent.js";
 import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
+import { placesOf, showPeople } from "./handhelds.js";
 import { showLinks } from "./links.js";
 import { lookAtMap, setUpMap } from "./map.js";
+import { lookAtPeople } from "./people.js";
 import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
 import { by, clock, tell } from "./text.js";
 
 const PAUSE = 500;
+const AROUND_EVERY = 30_000;
 let lastAnswer = 0;
 let stale = 0;
+let again = 0;
+let handhelds = [];
 
 function warn(text) {
   tell("away", text);
@@ -32,6 +37,14 @@ const lookAtState = seldom(async () => {
   showAlarms(status.sos);
   showLinks(status, signals);
   showChoice(status);
+  const around = status.mesh ? (await call("GET", "/api/mesh")).people : [];
+  showPeople(status.mesh ?? null, around, status.clock.time);
+  const before = JSON.stringify(handhelds);
+  handhelds = placesOf(around, status.clock.time);
+  if (JSON.stringify(handhelds) !== before) lookAtPlaces();
+  // Of who is around nothing is told by itself.
+  clearTimeout(again);
+  if (status.mesh) again = setTimeout(lookAtState, AROUND_EVERY);
   clearTimeout(stale);
   const rest = staleAt(status.sos) * 1000 - status.clock.time * 1000;
   if (Number.isFinite(rest)) stale = setTimeout(lookAtState, Math.max(1000, rest + 1000));
@@ -42,9 +55,12 @@ const lookAtConversation = seldom(async () => {
   if (came.length) tell("news", came.map(sentence).join(". "));
 }, PAUSE, refused);
 
-const lookAtPlaces = seldom(() => lookAtMap(call), PAUSE, refused);
+const lookAtPlaces = seldom(() => lookAtMap(call, handhelds), PAUSE, refused);
+
+const lookWhoThereIs = seldom(lookAtPeople, 30_000, refused);
 
 export function lookAtAll() {
+  lookWhoThereIs();
   lookAtPlaces();
   lookAtState();
   lookAtConversation();
@@ -61,6 +77,8 @@ listen((what, told) => {
   if (what !== "inbound") lookAtState();
   if (what !== "away") lookAtConversation();
   if (!["away", "link"].includes(what)) lookAtPlaces();
+  // With a link comes the directory.
+  if (["connected", "link"].includes(what)) lookWhoThereIs();
   if (what === "package") lookAt(told.id).catch(() => {});
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) lookAtAll(); });

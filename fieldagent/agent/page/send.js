@@ -1,6 +1,8 @@
 // The form that sends, with the agent's own words beside each field, and what it would cost.
 
 import { Away, Refused, call, post } from "./agent.js";
+import { named } from "./people.js";
+import { base64Of, scaled } from "./picture.js";
 import { by, counted, element, tell } from "./text.js";
 
 const POSITION = [
@@ -21,6 +23,7 @@ const KINDS = {
     { name: "notes", label: "Notes", rows: 2 },
   ],
   data: [{ name: "payload", label: "Payload (base64)", rows: 3 }],
+  picture: [],
 };
 const TERMS = [
   { name: "priority", label: "Priority", mode: "numeric", number: true,
@@ -29,16 +32,24 @@ const TERMS = [
   { name: "collapseKey", label: "Collapse key", mode: "numeric", number: true,
     hint: "replaces what waits with the same one" },
 ];
+const WHOM = { name: "to", label: "To", list: "people",
+  hint: "everybody, where it is empty; a name, a group, an e-mail address, a telephone number" };
 const PAUSE = 300;
+/** From this priority on it is an SOS (`package.SOS_PRIORITY`). */
+const SOS_PRIORITY = 100;
 
 let kind = "message";
 let key = crypto.randomUUID();
 let touched = new Set();
 let timer = 0;
 let asked = 0;
+/** The picture in the size that is chosen, as base64; empty while there is none. */
+let picture = "";
 
 /** Sets the form up; `sent` is called when something was sent. */
 export function setUpForm(sent) {
+  by("whom").replaceChildren(field(WHOM, "/to"), element("label", { class: "tick" },
+    element("input", { type: "checkbox", id: "receipt" }), "Tell me when a person has read it"));
   by("terms").replaceChildren(...TERMS.map(each => field(each, `/${each.name}`)));
   drawFields();
   by("form").addEventListener("change", event => {
@@ -73,17 +84,62 @@ export function showChoice(status) {
     element("input", { type: "checkbox", name: "channel", value: name, checked: true }), name)));
 }
 
+/** A photograph in the sizes that it may be sent in, each with its cost. */
+function drawPicture() {
+  picture = "";
+  const sizes = element("div", { id: "sizes" });
+  const file = element("input", {
+    id: "field-picture", type: "file", accept: "image/*",
+    onchange: () => showSizes(file.files[0], sizes).catch(() => {
+      picture = "";
+      sizes.replaceChildren(element("p", { class: "fault" }, "The browser cannot read this picture."));
+    }),
+  });
+  by("fields").replaceChildren(element("div", { class: "wide" },
+    element("label", { for: "field-picture" }, "Photograph"), file, sizes,
+    element("p", { class: "hint" }, "It is scaled here, and leaves as WebP in the size that you choose.")));
+}
+
+async function showSizes(file, place) {
+  picture = "";
+  place.replaceChildren();
+  if (file === undefined) return;
+  for (const { side, blob } of await scaled(file)) {
+    const payload = await base64Of(blob);
+    let told = "";
+    try {
+      told = inWords((await call("POST", "/api/package/cost", { data: { payload } })).channels);
+    } catch (error) {
+      told = error.faults?.[0]?.detail ?? error.message;
+    }
+    const first = picture === "";
+    if (first) picture = payload;
+    place.append(element("label", {},
+      element("input", { type: "radio", name: "size", checked: first, onchange: () => {
+        picture = payload;
+      } }),
+      `${side} pixels, ${counted(blob.size, "byte")}. ${told}`));
+  }
+}
+
 function drawFields() {
+  if (kind === "picture") {
+    by("fields").className = "";
+    drawPicture();
+    touched = new Set();
+    tell("cost", "");
+    return;
+  }
   by("fields").className = KINDS[kind].length > 1 ? "pair" : "";
   by("fields").replaceChildren(...KINDS[kind].map(each => field(each, `/${kind}/${each.name}`)));
   touched = new Set();
   ask();
 }
 
-function field({ name, label, rows, mode, hint }, pointer) {
+function field({ name, label, rows, mode, hint, list }, pointer) {
   const id = `field-${name}`;
   const control = element(rows ? "textarea" : "input", {
-    id, rows, inputmode: mode, autocomplete: "off", "data-pointer": pointer,
+    id, rows, list, inputmode: mode, autocomplete: "off", "data-pointer": pointer,
     "aria-describedby": `${id}-hint ${id}-fault`,
   });
   return element("div", { class: rows ? "wide" : null },
@@ -112,8 +168,8 @@ function value(text, isNumber) {
 }
 
 function written() {
-  const item = {};
-  const body = { [kind]: item };
+  const item = kind === "picture" ? { payload: picture } : {};
+  const body = { [kind === "picture" ? "data" : kind]: item };
   const read = (fields, into) => {
     for (const each of fields) {
       const text = by(`field-${each.name}`).value;
@@ -122,6 +178,9 @@ function written() {
   };
   read(KINDS[kind], item);
   read(TERMS, body);
+  read([WHOM], body);
+  if (typeof body.to === "string") body.to = named(body.to);
+  if (by("receipt").checked) body.receipt = "read";
   const boxes = [...document.querySelectorAll("[name=channel]")];
   const chosen = boxes.filter(box => box.checked).map(box => box.value);
   if (chosen.length < boxes.length) body.channels = chosen;
@@ -130,6 +189,7 @@ function written() {
 
 async function estimate() {
   const question = ++asked;
+  if (kind === "picture") return;
   if (KINDS[kind].every(each => by(`field-${each.name}`).value === "")) {
     showFaults([]);
     tell("cost", "");
@@ -150,10 +210,12 @@ async function estimate() {
 }
 
 function inWords(channels) {
-  const told = Object.entries(channels).map(([name, cost]) =>
-    `${name}: ${counted(cost.parts, "part")}, ${counted(cost.bytes, "byte")},`
-    + ` ${counted(cost.credits, "credit")}`
-    + (cost.creditsLeft === null ? "" : ` of ${cost.creditsLeft} left today`));
+  const told = Object.entries(channels).map(([name, cost]) => {
+    const left = cost.byBytes ? cost.bytesLeft : cost.creditsLeft;
+    return `${name}: ${counted(cost.parts, "part")}, ${counted(cost.bytes, "byte")}`
+      + (cost.byBytes ? " paid for" : `, ${counted(cost.credits, "credit")}`)
+      + (left === null ? "" : ` of ${left} left today`) + (cost.money ? `: ${cost.money}` : "");
+  });
   return told.join(" · ") || "No channel that it names is configured.";
 }
 
@@ -173,9 +235,25 @@ function showFaults(faults, rest = "") {
   return controls.find(control => control.hasAttribute("aria-invalid"));
 }
 
+/** Whether whoever typed that priority sends an SOS; the first answer within reach is no. */
+async function meantAsSos() {
+  const dialog = by("urgent");
+  dialog.returnValue = "";
+  dialog.showModal();
+  by("urgent-back").focus();
+  await new Promise(resolve => dialog.addEventListener("close", resolve, { once: true }));
+  return dialog.returnValue === "send";
+}
+
 async function submit(sent) {
+  if (kind === "picture" && picture === "") {
+    tell("fault", "Choose a photograph first.");
+    return;
+  }
+  const body = written();
+  if (body.priority >= SOS_PRIORITY && !await meantAsSos()) return;
   try {
-    const accepted = await post(written(), key);
+    const accepted = await post(body, key);
     asked += 1;
     key = crypto.randomUUID();
     showFaults([]);
@@ -183,6 +261,8 @@ async function submit(sent) {
     tell("done", `Package ${accepted.id} is ${accepted.status ?? "in the queue"}.`
       + ` ${accepted.reason ?? ""}`);
     for (const each of KINDS[kind]) by(`field-${each.name}`).value = "";
+    by("receipt").checked = false;
+    if (kind === "picture") drawPicture();
     touched = new Set();
     sent();
   } catch (error) {

@@ -171,7 +171,7 @@ async def open_tnc(place: RadioPlace, link: ChannelLink) -> AsyncIterator[TncMod
             yield air
         return
     async with (
-        open_serial(where, place.baud) as port,
+        open_serial(where, place.baud, link.recorder) as port,
         _serving(TncModem(port.read, port.write, call, link)) as air,
     ):
         yield air

@@ -42,7 +42,7 @@ def keys(name: str) -> tuple[Key, ...]:
         ),
         Key(
             f"{name}-share",
-            _share,
+            share,
             None,
             "per cent of any hour in which this radio may be on the air, as the law has it for that"
             " frequency: 1 or 10 in Europe's 868 MHz bands, 100 where there is no such limit",
@@ -192,7 +192,7 @@ def _bandwidth(value: str) -> int:
     return round(float(value) * 1_000)
 
 
-def _share(value: str) -> float:
+def share(value: str) -> float:
     number = _number(value)
     if not 0.1 <= number <= 100:
         raise WrongProperty(f"must be from 0.1 to 100 (per cent), not {value!r}")

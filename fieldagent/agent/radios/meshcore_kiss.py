@@ -207,7 +207,7 @@ class MeshcoreModem:
 @asynccontextmanager
 async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshcoreModem]:
     """Raises RadioLost and PortLost, in groups."""
-    async with open_serial(place.port, place.baud) as port:
+    async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = MeshcoreModem(port, place, link)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(modem.listen)

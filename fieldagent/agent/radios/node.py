@@ -153,7 +153,10 @@ class NodeModem:
 @asynccontextmanager
 async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeModem]:
     """A node that has said hello. Raises RadioLost and PortLost, in groups."""
-    async with open_serial(place.port, place.baud) as port, trio.open_nursery() as nursery:
+    async with (
+        open_serial(place.port, place.baud, link.recorder) as port,
+        trio.open_nursery() as nursery,
+    ):
         air = NodeModem(port, link, place.packet_bytes)
         nursery.start_soon(air.listen)
         nursery.start_soon(air.keep_time)

@@ -225,7 +225,7 @@ def _raise_where_broken(error: RnodeWord) -> None:
 @asynccontextmanager
 async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[RnodeModem]:
     """Raises RadioLost and PortLost, in groups."""
-    async with open_serial(place.port, place.baud) as port:
+    async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = RnodeModem(port, place, link)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(modem.listen)

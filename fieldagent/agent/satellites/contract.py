@@ -19,11 +19,16 @@ class SatelliteSeat(NamedTuple):
     """Where a modem is, and what its driver works with."""
 
     port: str
-    baud: int
+    baud: int | None
+    """None: that of its kind."""
     mailbox_check: float | None
     """Seconds after which the mailbox is asked without a ring; None for never."""
     registers: bool
     """The modem registers by itself wherever it was carried."""
+    topic: str
+    """Of IMT: by which topic messages go."""
+    minimum_bytes: int
+    """Of IMT: bytes that are billed for each message at least."""
     outbox: Outbox
     reception: Reception
     link: ChannelLink
@@ -43,7 +48,7 @@ class SatelliteModem:
     """For people: which modems it is for."""
     driver: Callable[[SatelliteSeat], Callable[[], Awaitable[None]]]
     """Makes what serves the modem until it is cancelled: absent, unplugged, without an account."""
-    check: Callable[[str, int], list[Finding]]
+    check: Callable[[str, int | None], list[Finding]]
     """What `fieldagent check` asks the modem at this port and speed; nothing is sent, and nothing
     costs."""
     facts: Mapping[str, str] = field(default_factory=dict)

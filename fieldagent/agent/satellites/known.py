@@ -10,7 +10,11 @@ from fieldagent.system.named_object import known_object
 if TYPE_CHECKING:
     from fieldagent.agent.satellites.contract import SatelliteModem
 
-MODEMS = {"sbd": "fieldagent.agent.satellites.sbd:MODEM"}
+MODEMS = {
+    "sbd": "fieldagent.agent.satellites.sbd:MODEM",
+    "imt": "fieldagent.agent.satellites.imt.kind:MODEM",
+    "auto": "fieldagent.agent.satellites.auto:MODEM",
+}
 """By what `satellite-modem` calls them. A kit loads the one that it has."""
 
 

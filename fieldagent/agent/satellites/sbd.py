@@ -18,6 +18,7 @@ from fieldagent.system.finding import Finding
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 
+BAUD = 19_200
 CHECK_MAX = 45.0
 """Seconds in which the modem is to have answered all that `fieldagent check` asks."""
 
@@ -31,14 +32,14 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
         seat.reception,
         seat.link,
         satellite.Pace(random.Random(), seat.mailbox_check),
-        baud=seat.baud,
+        baud=seat.baud or BAUD,
         registers=seat.registers,
         heal=seat.heal,
         progress=seat.progress,
     )
 
 
-def check(port: str, baud: int) -> list[Finding]:
+def check(port: str, baud: int | None) -> list[Finding]:
     """Return what the modem answers. Nothing is sent, nothing is read, and nothing costs."""
     link = ChannelLink()
 
@@ -53,7 +54,7 @@ def check(port: str, baud: int) -> list[Finding]:
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
-            async with open_modem(port, baud, link) as modem:
+            async with open_modem(port, baud or BAUD, link) as modem:
                 return await told(modem)
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
 

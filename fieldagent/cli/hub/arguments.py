@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 from fieldagent.cli.subcommand import (
@@ -31,13 +32,16 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_listing(init)
     _add_workspace(actions)
     _add_user(actions)
+    _add_group(actions)
     _add_device(actions)
     _add_update(actions)
     _add_dead_letter(actions)
+    _add_usage(actions)
     _add_key(actions)
     _add_token(actions)
     _add_webhook(actions)
     _add_contact(actions)
+    _add_chain(actions)
     _add_sos(actions)
     summary = "say that the database was put back from a copy: no number is given twice"
     _add_listing(command(actions, "restored", ("cli.hub.database", "restored"), summary))
@@ -96,6 +100,25 @@ def _add_workspace(actions: Subparsers) -> None:
     _add_listing(gone)
 
 
+def _add_group(actions: Subparsers) -> None:
+    group = command(actions, "group", None, "groups of users").add_subparsers(metavar="ACTION")
+    add = _action(group, "add", ("cli.hub.people", "group_add"), "make a group")
+    add.add_argument("name")
+    add.add_argument("users", nargs="*", metavar="USER")
+    _add_over_satellite(add)
+    for verb, summary in (("join", "put users into a group"), ("leave", "take users out of one")):
+        change = _action(group, verb, ("cli.hub.people", f"group_{verb}"), summary)
+        change.add_argument("name")
+        change.add_argument("users", nargs="+", metavar="USER")
+    summary = "say whether what kits send to a group reaches it over satellite too"
+    rule = _action(group, "satellite", ("cli.hub.people", "group_satellite"), summary)
+    rule.add_argument("name")
+    rule.add_argument("rule", choices=("on", "off"))
+    remove = _action(group, "remove", ("cli.hub.people", "group_remove"), "remove a group")
+    remove.add_argument("name")
+    _action(group, "list", ("cli.hub.people", "group_list"), "list groups")
+
+
 def _add_user(actions: Subparsers) -> None:
     user = command(actions, "user", None, "users, integrations, resources").add_subparsers(
         metavar="ACTION"
@@ -129,6 +152,13 @@ def _add_user(actions: Subparsers) -> None:
         "role",
         choices=("member", "dispatcher", "administrator"),
         help="a dispatcher sees all and answers an SOS; an administrator says who is who, too",
+    )
+    radio = _action(
+        user, "radio", ("cli.hub.people", "user_radio"), "name the radios that a user carries"
+    )
+    radio.add_argument("user")
+    radio.add_argument(
+        "radios", nargs="*", metavar="RADIO", help="such as !a1b2c3d4; none takes all away"
     )
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
@@ -184,6 +214,7 @@ def _add_device(actions: Subparsers) -> None:
     add.add_argument("--user", required=True, help="whose it is")
     add.add_argument("--imei", help="15 digits of its satellite modem")
     add.add_argument("--operator", metavar="NAME", help="who carries its satellite messages")
+    add.add_argument("--thing", metavar="ID", help="what Cloudloop calls it; learned otherwise")
     add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
     add.add_argument("--relay", action="store_true", help="it may bring what others sent")
     add.add_argument("--credits-per-day", type=int, help="most credits to it on a UTC day")
@@ -348,6 +379,47 @@ def _add_dead_letter(actions: Subparsers) -> None:
     _add_listing(remove)
 
 
+def _add_usage(actions: Subparsers) -> None:
+    usage = command(
+        actions, "usage", None, "what satellite messages cost, beside the operator's count"
+    ).add_subparsers(metavar="ACTION")
+    summary = "list kits and days, ours beside theirs, with what differs"
+    listed = _action(usage, "list", ("cli.hub.usage", "usage_list"), summary)
+    listed.add_argument("--device", help="of this one alone")
+    listed.add_argument("--since", type=_day, metavar="DAY", help="such as 2026-09-01 (31 days)")
+    listed.add_argument("--until", type=_day, metavar="DAY", help="the last day (today)")
+    summary = "import what an operator counted: a CSV file that holds whole days"
+    taken = command(usage, "import", ("cli.hub.usage", "usage_import"), summary)
+    taken.add_argument("file", type=Path, metavar="FILE")
+    taken.add_argument("--operator", required=True, metavar="NAME", help="whose file it is")
+    taken.add_argument(
+        "--columns",
+        type=_pairs,
+        default=(),
+        metavar="WHAT=NAME,…",
+        help="what columns are called, of imei, date, credits, bytes, reference",
+    )
+    taken.add_argument(
+        "--date-format", metavar="FORMAT", help="how dates are written, such as %%d/%%m/%%Y"
+    )
+    _add_listing(taken)
+
+
+def _day(text: str) -> str:
+    return date.fromisoformat(text).isoformat()
+
+
+_day.__name__ = "day such as 2026-09-21"
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [each.split("=", 1) for each in text.split(",")]
+    return tuple((what.strip(), name.strip()) for what, name in pairs)
+
+
+_pairs.__name__ = "list such as imei=Device,credits=Used"
+
+
 def _number(text: str) -> int:
     """Of a row: no database takes more than 64 bits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
@@ -390,6 +462,14 @@ def _batch(text: str) -> int:
     return items
 
 
+def _tries(text: str) -> int:
+    tries = int(text)
+    if not 1 <= tries <= 20:
+        raise ValueError
+    return tries
+
+
+_tries.__name__ = "number of tries from 1 to 20"
 _batch.__name__ = "number of items from 1 to 100"
 _minutes.__name__ = "number of minutes from 1 to 10080"
 _minute.__name__ = "time of day such as 18:00"
@@ -494,14 +574,32 @@ def _add_contact(actions: Subparsers) -> None:
     add = _contact_action(kinds, "add", "add a contact")
     add.add_argument("name", help="of the person or the duty; the kit is shown it")
     add.add_argument(
-        "address", help="an e-mail address, or a URL of apprise such as tgram://… (extra apprise)"
+        "address",
+        help="an e-mail address, a telephone number such as +41791234567 (SMS), or"
+        " a URL of apprise such as tgram://… (extra apprise)",
     )
     add.add_argument(
         "--after",
         type=_minutes,
         default=0,
         metavar="MINUTES",
-        help="where nobody has answered for so long (at once)",
+        help="where nobody has answered for so long (at once): contacts of one time are a step",
+    )
+    add.add_argument(
+        "--tries",
+        type=_tries,
+        default=1,
+        metavar="NUMBER",
+        help="how often it is told until somebody answers (1)",
+    )
+    add.add_argument(
+        "--every", type=_minutes, default=5, metavar="MINUTES", help="between two tries (5)"
+    )
+    add.add_argument(
+        "--about",
+        choices=("all", "sos", "alarms"),
+        default="all",
+        help="what it is told of; alarms are the hub's own: overdue, operator's account (all)",
     )
     _contact_action(kinds, "list", "list contacts, in the order in which they are told")
     for name, summary in (
@@ -509,6 +607,20 @@ def _add_contact(actions: Subparsers) -> None:
         ("remove", "remove one with all that waits for it"),
     ):
         _contact_action(kinds, name, summary).add_argument("id", type=_number)
+
+
+def _add_chain(actions: Subparsers) -> None:
+    summary = "the steps in which contacts are told"
+    kinds = command(actions, "chain", None, summary).add_subparsers(metavar="ACTION")
+    for name, carries_out, summary in (
+        ("list", "steps", "list the steps, and which of them cannot work"),
+        ("test", "test_steps", "tell every contact, step by step, that this is a test"),
+    ):
+        parser = command(kinds, name, ("cli.hub.contact", carries_out), summary)
+        parser.add_argument(
+            "--workspace", default="", help="number or name, where there are several"
+        )
+        _add_listing(parser)
 
 
 def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
@@ -562,8 +674,14 @@ def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser.add_argument("--source", required=True, help="the number of the user who sends")
     whom = "the number of the user who gets it"
     message = kind == "message"
+    target = parser.add_mutually_exclusive_group(required=message)
+    target.add_argument("--target", help=whom if message else f"{whom} (the whole workspace)")
+    target.add_argument("--group", help="the number or name of the group that gets it")
     parser.add_argument(
-        "--target", required=message, help=whom if message else f"{whom} (the whole workspace)"
+        "--receipt",
+        action="store_const",
+        const="read",
+        help="ask to be told when a person has read it",
     )
     parser.add_argument("--priority", type=int)
     parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")

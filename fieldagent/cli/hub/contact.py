@@ -1,42 +1,148 @@
-"""`fieldagent hub contact …`: who is told of an SOS beside the console."""
+"""`fieldagent hub contact …` and `fieldagent hub chain …`: who is told of an SOS beside the
+console, and in which steps."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
 from fieldagent.hub.access import directory
-from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.escalation import contacts, notice
+from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.escalation import chain, contacts, notice
+from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactHost
-from fieldagent.hub.escalation.known import contact_kinds, kind_of
+from fieldagent.hub.escalation.known import Reach, contact_kinds, kind_of
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook.reach import open_public
 from fieldagent.system.exit_codes import OK, REFUSED
+from fieldagent.system.log_lines import complain
 from fieldagent.system.terminal import escaped
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
+T = TypeVar("T")
+
 
 def add(given: argparse.Namespace) -> int:
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        if fault := kind_of(given.address).fault_of(given.address):
+    def change(settings: HubSettings, store: Store) -> int:
+        kind = kind_of(given.address, contact_kinds(settings.contacts), settings.contact_own)
+        if fault := kind.fault_of(given.address):
             raise Refused(fault)
-        id_ = contacts.add(db, workspace, given.name, given.address, after=given.after, now=now)
-        return show(given, {"id": id_})
 
-    return once(given, change)
+        def enter(db: Db) -> int:
+            return contacts.add(
+                db,
+                directory.workspace_of(db, given.workspace),
+                given.name,
+                given.address,
+                after=given.after,
+                now=time.time(),
+                kind=kind.name,
+                tries=given.tries,
+                every=given.every,
+                about=given.about,
+            )
+
+        return show(given, {"id": store.once(enter)})
+
+    return with_store(given, change)
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
-    def look(db: Db, now: float) -> int:
-        return show_list(given, contacts.listing(db, directory.workspace_of(db, given.workspace)))
+    def look(settings: HubSettings, store: Store) -> int:
+        kinds, own = contact_kinds(settings.contacts), settings.contact_own
 
-    return once(given, look)
+        def found(db: Db) -> Sequence[Row]:
+            return contacts.listing(db, directory.workspace_of(db, given.workspace), kinds, own)
+
+        return show_list(given, store.once(found))
+
+    return with_store(given, look)
+
+
+def steps(given: argparse.Namespace) -> int:
+    """Show the chain, a line for each contact; fails where a step cannot work."""
+
+    def look(settings: HubSettings, store: Store) -> int:
+        kinds, own = contact_kinds(settings.contacts), settings.contact_own
+
+        def found(db: Db) -> Sequence[Row]:
+            return chain.steps(db, directory.workspace_of(db, given.workspace), kinds, own)
+
+        whole = store.once(found)
+        if given.json:
+            print(json.dumps(whole))
+        else:
+            show_list(given, [_line(step, each) for step in whole for each in step["contacts"]])
+        broken = [step["step"] for step in whole if not step["works"]]
+        for number in broken:
+            complain(f"step {number} cannot tell anybody: see its faults, and test it")
+        return REFUSED if broken else OK
+
+    return with_store(given, look)
+
+
+def _line(step: Row, contact: Row) -> Row:
+    return {
+        "step": step["step"],
+        "after": f"{step['after']} min",
+        "works": "yes" if step["works"] else "NO",
+        "contact": f"{contact['id']} {contact['name']}",
+        "kind": contact["kind"],
+        "tries": contact["tries"],
+        "every": f"{contact['every']} min",
+        "about": contact["about"],
+        "fault": contact["fault"],
+    }
+
+
+def test_steps(given: argparse.Namespace) -> int:
+    """Tell all of the chain, step by step, that this is a test, and show how that went."""
+
+    def call(settings: HubSettings, store: Store) -> int:
+        async def hand_over(reach: Reach) -> Sequence[Row]:
+            async def note_end(contact: AlarmContact, reason: str) -> None:
+                await store.commit(
+                    lambda db: contacts.note_end(db, contact.id, reason, time.time())
+                )
+
+            return await chain.test(told, reach, note_end)
+
+        workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))
+        told = store.once(lambda db: contacts.all_of(db, workspace))
+        results = _with_reach(settings, store, hand_over)
+        show_list(given, results)
+        return OK if all(each["handedOver"] for each in results) else REFUSED
+
+    return with_store(given, call)
+
+
+def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awaitable[T]]) -> T:
+    """Run what hands notices over, while the store takes what it writes."""
+    import trio
+
+    async def run() -> T:
+        async with trio.open_nursery() as nursery:
+            # A kind may keep something of its own in the database, such as a key.
+            nursery.start_soon(store.run)
+            result = await use(Reach(host, contact_kinds(settings.contacts)))
+            nursery.cancel_scope.cancel()
+        return result
+
+    host = ContactHost(
+        store,
+        settings.contact_own,
+        settings.console_address or "",
+        open_public(settings.webhook_allow),
+        time.time,
+    )
+    return trio.run(run)
 
 
 def remove(given: argparse.Namespace) -> int:
@@ -52,22 +158,13 @@ def test(given: argparse.Namespace) -> int:
     """Tell it that this is a test, and show how that went."""
 
     def call(settings: HubSettings, store: Store) -> int:
-        import trio
-
-        async def hand_over() -> HandoverResult:
-            async with trio.open_nursery() as nursery:
-                # A kind may keep something of its own in the database, such as a key.
-                nursery.start_soon(store.run)
-                result = await send(contact.address, told)
-                nursery.cancel_scope.cancel()
-            return result
+        async def hand_over(reach: Reach) -> HandoverResult:
+            told = notice.test(contact.name, str(uuid.uuid4()))
+            return await reach.tell(contact.kind, contact.address, told)
 
         workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))
         contact = store.once(lambda db: contacts.named(db, workspace, given.id))
-        host = ContactHost(store, settings, open_public(settings.webhook_allow), time.time)
-        send = contact_kinds()[contact.kind].sender(host)
-        told = notice.test(contact.name, str(uuid.uuid4()))
-        result = trio.run(hand_over)
+        result = _with_reach(settings, store, hand_over)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason
         store.once(lambda db: contacts.note_end(db, contact.id, reason, time.time()))

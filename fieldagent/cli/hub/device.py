@@ -49,6 +49,7 @@ def device_add(given: argparse.Namespace) -> int:
             given.name,
             imei=given.imei,
             operator=given.operator,
+            thing=given.thing,
             air_key=air_key,
             credits_per_day=given.credits_per_day,
             sos_reserve=given.sos_reserve,

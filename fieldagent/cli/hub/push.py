@@ -17,7 +17,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
+from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
 from fieldagent.http import tls
 from fieldagent.http.date import read_delay
 from fieldagent.http.exchange import RawAnswer, exchange
@@ -48,6 +48,10 @@ def data(given: argparse.Namespace) -> int:
     return _push(given, data_of)
 
 
+def picture(given: argparse.Namespace) -> int:
+    return _push(given, picture_of)
+
+
 def _push(
     given: argparse.Namespace,
     item_of: Callable[[argparse.Namespace], dict[str, Any]],
@@ -57,6 +61,8 @@ def _push(
             "sourceUserId": given.source,
             "workspaceId": given.workspace,
             "targetUserId": given.target,
+            "targetGroup": given.group,
+            "receipt": given.receipt,
             **item_of(given),
             "priority": given.priority,
             "collapseKey": given.collapse_key,

@@ -19,11 +19,13 @@ from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.mesh import troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
+from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.network_page import files_of
 from fieldagent.agent.outbound.budget import sos_reserve
 from fieldagent.agent.radios.known import radio
 from fieldagent.agent.satellites.known import modem
-from fieldagent.agent.settings import Settings, healing_of, load, radio_place
+from fieldagent.agent.settings import Settings, load, radio_place
+from fieldagent.agent.sms.check import sms_finding
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file
 from fieldagent.page.map_file import UnusableMap
@@ -103,6 +105,10 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield _radio(settings, settings.radio_port)
         yield from _key_change(settings, running)
         yield from _seal(settings, running)
+    if settings.mesh.port is not None:
+        yield _people(settings, running)
+    if settings.sms.port is not None:
+        yield sms_finding(settings.sms.port, running.status)
     yield from _healing(settings)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
@@ -112,10 +118,19 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield _map(settings.map_file)
     if settings.page_listen:
         yield _page(settings)
-    if settings.cellular_recovery_command is not None:
-        yield _command("cellular-recovery-command", settings.cellular_recovery_command)
     if settings.inbound_hook is None and settings.webhook_address is None:
         yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
+
+
+def _people(settings: Settings, running: Running) -> Finding:
+    """Return how the people's radio is, by the agent that has it or by its port."""
+    port = settings.mesh.port or ""
+    if running.status is not None and (seen := running.status.get("mesh")):
+        text = f"people's radio at {port}: {seen['reason'] or seen['state']}"
+        return Finding(seen["state"] == "ready", text)
+    if port.startswith("tcp://"):
+        return Finding(True, f"people's radio: {port} is reached once the agent runs")
+    return check_serial_port(Path(port))
 
 
 def _healing(settings: Settings) -> Iterator[Finding]:

@@ -1,4 +1,5 @@
-"""`fieldagent satellite retry`: a person who sees the sky lets the modem try at once."""
+"""`fieldagent satellite`: a person who sees the sky lets the modem try at once, and one who looks
+for a fault sees what went over its serial line."""
 
 from __future__ import annotations
 
@@ -17,4 +18,15 @@ def retry(given: argparse.Namespace) -> int:
         return report(failed)
     waits = counted(answer["queued"], "Package")
     show(given, answer, f"the satellite modem tries now: {waits} to send")
+    return OK
+
+
+def trace(given: argparse.Namespace) -> int:
+    """Print what a fault left on disk, and what is in the agent's memory."""
+    try:
+        query = f"channel={given.channel}&payloads={int(given.payloads)}"
+        answer = call(given.port, "GET", f"/api/trace?{query}").body
+    except CallFailed as failed:
+        return report(failed)
+    show(given, answer, f"{answer['kept']}{answer['memory']}".rstrip("\n"))
     return OK

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fieldagent.cli.item import data_of, location_of, message_of, waypoint_of
+from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
 from fieldagent.kit.local_http import CallFailed, call, report, show
 from fieldagent.system.exit_codes import OF_STATUS, OK
 from fieldagent.system.terminal import escaped
@@ -31,6 +31,10 @@ def data(given: argparse.Namespace) -> int:
     return _send(given, data_of)
 
 
+def picture(given: argparse.Namespace) -> int:
+    return _send(given, picture_of)
+
+
 def _send(
     given: argparse.Namespace, item_of: Callable[[argparse.Namespace], dict[str, Any]]
 ) -> int:
@@ -42,6 +46,8 @@ def _send(
             "priority": given.priority,
             "collapseKey": given.collapse_key,
             "timeToLive": given.time_to_live,
+            "to": _whom(given.to),
+            "receipt": given.receipt,
         }
         if given.dry_run:
             return _estimate(given, body)
@@ -50,16 +56,28 @@ def _send(
         return report(failed)
 
 
+def _whom(named: str | None) -> str | int | None:
+    """A user's number as one."""
+    return int(named) if named and named.lstrip("-").isdecimal() and named.isascii() else named
+
+
 def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
     costs = call(given.port, "POST", "/api/package/cost", _present(body)).body
     lines = [
-        f"{channel}: {counted(cost['parts'], 'part')}, {counted(cost['bytes'], 'byte')},"
-        f" {counted(cost['credits'], 'credit')}"
-        + ("" if cost["creditsLeft"] is None else f" of {cost['creditsLeft']} left today")
+        f"{channel}: {counted(cost['parts'], 'part')}, {_cost_in_words(cost)}"
         for channel, cost in costs["channels"].items()
     ]
     show(given, costs, "\n".join(lines) or "no channel that it names is configured")
     return OK
+
+
+def _cost_in_words(cost: dict[str, Any]) -> str:
+    by_bytes = cost.get("byBytes", False)
+    spent = counted(cost["bytes"], "byte")
+    spent += " paid for" if by_bytes else f", {counted(cost['credits'], 'credit')}"
+    left = cost["bytesLeft"] if by_bytes else cost["creditsLeft"]
+    spent = spent if left is None else f"{spent} of {left} left today"
+    return f"{spent}: {cost['money']}" if cost.get("money") else spent
 
 
 def _present(body: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,9 @@ def package_lines(package: dict[str, Any]) -> list[str]:
         for name, leg in package["channels"].items()
     ]
     if package["credits"]:
-        ways.append("1 credit" if package["credits"] == 1 else f"{package['credits']:g} credits")
+        paid = "1 credit" if package["credits"] == 1 else f"{package['credits']:g} credits"
+        ways.append(f"{paid}, {package['money']}" if package.get("money") else paid)
+    ways += [step["text"] for step in package["reached"]]
     if package["receipts"]:
         ways.append(f"has it: {holders(package['receipts'])}")
     lines.append(f"{'':>10}  {'; '.join(ways)}")

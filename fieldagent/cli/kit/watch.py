@@ -55,7 +55,8 @@ def show_package(given: argparse.Namespace) -> int:
     lines = [f"Package {package['id']}: {status}{late}"]
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""
-        lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}".rstrip()))
+        whom = f"  to {package['toName']}" if package["toName"] else ""
+        lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}{whom}".rstrip()))
     if package["receipts"]:
         lines.append(escaped(f"has it: {holders(package['receipts'])}"))
     if package["lacking"]:
@@ -63,8 +64,17 @@ def show_package(given: argparse.Namespace) -> int:
     lines += _waits(package)
     lines += [package["reason"]] if "reason" in package else []
     lines += [_story_line(line) for line in package["story"]]
+    lines += [
+        escaped(f"{clock_time(step['at'])}  {step['text']}")
+        for step in package["reached"]
+        if step["rung"] in BEYOND
+    ]
     show(given, package, "\n".join(lines))
     return OK
+
+
+BEYOND = ("programs", "read", "handed_over", "nobody", "radio")
+"""Rungs of which the story tells nothing."""
 
 
 def _stations(listed: list[dict[str, Any]]) -> str:
@@ -164,6 +174,11 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
 
 
 def _cost(channel: dict[str, Any]) -> str:
+    spent = _credits(channel)
+    return f"{spent}: {channel['moneyToday']}" if channel.get("moneyToday") else spent
+
+
+def _credits(channel: dict[str, Any]) -> str:
     limit, kept = channel.get("creditsPerDay"), channel.get("creditsForSos")
     today, doubtful = channel["creditsToday"], channel["creditsDoubtfulToday"]
     if limit is None:
@@ -249,6 +264,14 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
         for hook, hand in payload["hooks"].items()
     ]
     return [escaped(line) for line in lines]
+
+
+@_calls
+def inbound_read(given: argparse.Namespace) -> int:
+    body = {"by": given.by} if given.by else {}
+    answer = call(given.port, "POST", f"/api/inbound/{given.request_id}/read", body).body
+    show(given, answer, "its sender is told with the next that goes to the hub")
+    return OK
 
 
 @_calls

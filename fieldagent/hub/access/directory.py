@@ -114,11 +114,18 @@ def join(
         int(over_satellite),
     )
     note(db, workspace, by, "user join", f"{member} in workspace {workspace}", now)
+    kit_report.touch_directory(db, workspace)
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
     db.execute("DELETE FROM membership WHERE workspace = ? AND member = ?", workspace, member)
+    db.execute(
+        "DELETE FROM team_member WHERE member = ? AND team IN"
+        " (SELECT id FROM team WHERE workspace = ?)",
+        *(member, workspace),
+    )
     note(db, workspace, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
+    kit_report.touch_directory(db, workspace)
 
 
 def set_role(
@@ -218,6 +225,7 @@ def add_device(
     *,
     imei: str | None = None,
     operator: str | None = None,
+    thing: str | None = None,
     air_key: bytes | None = None,
     credits_per_day: int | None = None,
     sos_reserve: int = 0,
@@ -238,6 +246,7 @@ def add_device(
         name=name,
         imei=None if contested else imei,
         operator=operator or (DEFAULT if imei else None),
+        thing=thing or "",
         link_token=secret.lookup(token),
         air_key=air_key,
         credits_per_day=credits_per_day,
@@ -246,6 +255,7 @@ def add_device(
         created=now,
     )
     note(db, workspace, by, "device add", f"{id_} {name}", now)
+    kit_report.touch_directory(db, workspace)
     if imei is not None and contested:
         imei_claims.claim(db, id_, imei, now=now, by=by)
     return id_, token
@@ -263,6 +273,7 @@ def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMIN
     _check_device_name(db, workspace, name, device)
     db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
     note(db, workspace, by, "device rename", f"{device} {name}", now)
+    kit_report.touch_directory(db, workspace)
 
 
 def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str) -> bool:
@@ -410,6 +421,12 @@ def _disable_devices_of(db: Db, member: int, when: float | None) -> list[int]:
 def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     note(db, workspace, by, action, detail, now)
+    if action in CHANGES_DIRECTORY:
+        kit_report.touch_directory(db, workspace)
+
+
+CHANGES_DIRECTORY = ("device disable", "device enable", "member disable", "member enable")
+"""Of deeds to a device or a member that are noted here."""
 
 
 def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: float) -> None:
@@ -417,6 +434,9 @@ def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: 
     rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
     lines = [AuditLine(workspace, by, action, detail) for (workspace,) in rows or [(None,)]]
     note_all(db, lines, now)
+    if action in CHANGES_DIRECTORY:
+        for (workspace,) in rows:
+            kit_report.touch_directory(db, workspace)
 
 
 # For the ways to devices.
@@ -432,6 +452,11 @@ def device_of_token(db: Db, token: str) -> Device:
 def device_of_imei(db: Db, imei: str) -> Device:
     """Raises Unknown."""
     return _device(db, "imei = ?", imei)
+
+
+def device_by_id(db: Db, device: int) -> Device:
+    """Raises Unknown."""
+    return _device(db, "id = ?", device)
 
 
 def disabled_device(db: Db, imei: str) -> int | None:

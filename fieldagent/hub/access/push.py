@@ -23,6 +23,7 @@ from fieldagent.package.reading import (
     WrongValue,
     read_int32,
     read_one_of,
+    read_receipt,
     read_seconds,
     read_text,
     read_timestamp,
@@ -44,6 +45,10 @@ class Push:
     """Of a message; positions carry their own."""
     collapse_key: int | None = None
     time_to_live: int | None = None
+    group: int | str | None = None
+    """The number or name of the group that it is for, beside `target` where that is somebody."""
+    asks: bool = False
+    """Its sender wants to know when a person has read it."""
     contact: str = ""
     """JSON of the phone and e-mail that a message names; they reach its addressee's event."""
 
@@ -74,6 +79,16 @@ def _id(value: Any) -> int:
     return value
 
 
+def _group(value: Any) -> int | str:
+    """A number, or a name."""
+    if not isinstance(value, str):
+        return _id(value)
+    if not 1 <= len(value) <= GROUP_MAX:
+        raise WrongValue(f"must have 1 to {GROUP_MAX} characters, has {len(value)}")
+    return read_text(value)
+
+
+GROUP_MAX = 80
 PHONE_MAX, EMAIL_MAX = 100, 254
 """Bytes: both travel beside the message. The longest address of e-mail is RFC 5321's."""
 
@@ -106,6 +121,8 @@ ROUTING: Mapping[str, Field] = {
     "sourceUserId": Field(_id, "source", required=True),
     "workspaceId": Field(_id, "workspace", required=True),
     "targetUserId": Field(_id, "target"),
+    "targetGroup": Field(_group, "group"),
+    "receipt": Field(read_receipt, "asks"),
     "priority": Field(read_int32, "priority"),
     "collapseKey": Field(read_int32, "collapse_key"),
     "timeToLive": Field(read_seconds, "time_to_live"),
@@ -117,8 +134,10 @@ def parse_push(body: bytes) -> Push:
     document = load_document(body)
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
-    if isinstance(item, _PushedMessage) and push["target"] is None:
-        raise InvalidPackage([Fault("is required for a message", "/targetUserId")])
+    one, group = push["target"], push.get("group")
+    if isinstance(item, _PushedMessage) and one is None and group is None:
+        detail = "is required for a message, or targetGroup"
+        raise InvalidPackage([Fault(detail, "/targetUserId")])
     if isinstance(item, _PushedMessage):
         contact = {"phone": item.phone, "email": item.email}
         text = {name: value for name, value in contact.items() if value}

@@ -3,18 +3,19 @@ else."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from fieldagent.http.client import Opener
 from fieldagent.http.routes import Route
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.contacts import ContactsApi
 from fieldagent.hub.administration.devices import DevicesApi
+from fieldagent.hub.administration.groups import GroupsApi
 from fieldagent.hub.administration.keys import KeysApi
 from fieldagent.hub.administration.records import RecordsApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
-from fieldagent.hub.escalation.contract import Send
+from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.operator.known import OPERATORS
 
@@ -23,15 +24,16 @@ def routes(
     acts: Acts,
     mobile_originated: MobileOriginated,
     open_stream: Opener,
-    senders: Mapping[str, Send],
+    reach: Reach,
     operators: Collection[str] = tuple(OPERATORS),
 ) -> list[Route]:
     """Return them all; `operators` are the names that a device's may have."""
     return [
         *DevicesApi(acts, mobile_originated, operators).routes(),
         *UsersApi(acts, mobile_originated).routes(),
+        *GroupsApi(acts).routes(),
         *KeysApi(acts).routes(),
         *WebhooksApi(acts, open_stream).routes(),
-        *ContactsApi(acts, senders).routes(),
+        *ContactsApi(acts, reach).routes(),
         *RecordsApi(acts, mobile_originated).routes(),
     ]

@@ -1,9 +1,10 @@
-"""Who is told of an SOS beside the console, as an administrator adds, tests and removes them."""
+"""Who is told of an SOS beside the console, as an administrator adds, tests and removes them; and
+the chain that they make."""
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Mapping
 
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
@@ -12,11 +13,18 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.bodies import identity, line, read_body, unknown, whole
-from fieldagent.hub.escalation import contacts, notice
-from fieldagent.hub.escalation.contacts import AlarmContact
-from fieldagent.hub.escalation.contract import Send
-from fieldagent.hub.escalation.known import kind_of
+from fieldagent.hub.administration.bodies import (
+    identity,
+    line,
+    matching,
+    read_body,
+    unknown,
+    whole,
+)
+from fieldagent.hub.escalation import chain, contacts, notice
+from fieldagent.hub.escalation.contacts import TRIES_MAX, AlarmContact
+from fieldagent.hub.escalation.known import Reach, kind_of
+from fieldagent.hub.records.alarm import ABOUT
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook.webhook_directory import AFTER_MAX
 from fieldagent.package.reading import Field
@@ -26,15 +34,18 @@ NEW = {
     "name": Field(line(), "name", required=True),
     "address": Field(line(320), "address", required=True),
     "after": Field(whole(0, AFTER_MAX), "after"),
+    "tries": Field(whole(1, TRIES_MAX), "tries"),
+    "every": Field(whole(1, AFTER_MAX), "every"),
+    "about": Field(matching(re.compile("|".join(ABOUT)), f"one of {', '.join(ABOUT)}"), "about"),
 }
 
 
 class ContactsApi:
-    """`senders`: how each kind is reached."""
+    """`reach`: how each kind is reached."""
 
-    def __init__(self, acts: Acts, senders: Mapping[str, Send]) -> None:
+    def __init__(self, acts: Acts, reach: Reach) -> None:
         self._acts = acts
-        self._senders = senders
+        self._reach = reach
 
     def routes(self) -> list[Route]:
         route = self._acts.route
@@ -43,27 +54,41 @@ class ContactsApi:
             route("POST", "/api/contacts", self.add),
             route("DELETE", "/api/contacts/{id}", self.remove),
             route("POST", "/api/contacts/{id}/test", self.test),
+            route("GET", "/api/chain", self.chain),
+            route("POST", "/api/chain/test", self.test_chain),
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ())
-        found = await self._acts.store.read(lambda db: contacts.listing(db, caller.workspace))
+        kinds, own = self._reach.kinds, self._reach.own
+        found = await self._acts.store.read(
+            lambda db: contacts.listing(db, caller.workspace, kinds, own)
+        )
         return json_response({"contacts": found})
 
     async def add(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ())
         given = read_body(request, NEW)
         try:
-            kind = kind_of(given["address"])
+            kind = kind_of(given["address"], self._reach.kinds, self._reach.own)
         except Refused as refused:
             raise _wrong_address(str(refused)) from None
         if fault := kind.at_the_machine or kind.fault_of(given["address"]):
             raise _wrong_address(fault)
 
         def act(db: Db, now: float) -> int:
-            name, address, after = given["name"], given["address"], given.get("after") or 0
-            by = str(caller.member)
-            return contacts.add(db, caller.workspace, name, address, after=after, now=now, by=by)
+            how = {name: given[name] for name in ("tries", "every", "about") if given.get(name)}
+            return contacts.add(
+                db,
+                caller.workspace,
+                given["name"],
+                given["address"],
+                after=given.get("after") or 0,
+                now=now,
+                by=str(caller.member),
+                kind=kind.name,
+                **how,
+            )
 
         return json_response({"id": await self._acts.carry_out(caller, act)}, 201)
 
@@ -82,7 +107,7 @@ class ContactsApi:
         refuse_others(request, ())
         contact = await self._acts.carry_out(caller, lambda db, now: _contact(db, caller, id))
         told = notice.test(contact.name, str(uuid.uuid4()))
-        result = await self._senders[contact.kind](contact.address, told)
+        result = await self._reach.tell(contact.kind, contact.address, told)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason
         await self._acts.carry_out(
@@ -92,6 +117,29 @@ class ContactsApi:
             detail = f"did not take the test message: {result.reason}"
             raise Problem(422, f"{contact.name} {detail}", errors=[(detail, "/address")])
         return Response(204)
+
+    async def chain(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        kinds, own = self._reach.kinds, self._reach.own
+        found = await self._acts.store.read(
+            lambda db: chain.steps(db, caller.workspace, kinds, own)
+        )
+        return json_response({"steps": found})
+
+    async def test_chain(self, request: Request, caller: Caller) -> Response:
+        """Each text says that it is a test. How each went is in the answer, also where none was
+        taken."""
+        refuse_others(request, ())
+        told = await self._acts.carry_out(
+            caller, lambda db, now: contacts.all_of(db, caller.workspace)
+        )
+
+        async def note_end(contact: AlarmContact, reason: str) -> None:
+            await self._acts.carry_out(
+                caller, lambda db, now: contacts.note_end(db, contact.id, reason, now)
+            )
+
+        return json_response({"results": await chain.test(told, self._reach, note_end)})
 
 
 def _wrong_address(detail: str) -> Problem:

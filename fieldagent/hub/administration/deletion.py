@@ -19,6 +19,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.subject import Subject, devices_of, workspaces_of
 from fieldagent.hub.field.envelope_packing import forget_name
+from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
@@ -168,6 +169,10 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
         _leave_number(db, ("device add", "device imei", "device rename"), device)
     for member in users:
         forget_name(db, member)
+        for (workspace,) in db.execute("SELECT workspace FROM membership WHERE member = ?", member):
+            kit_report.touch_directory(db, workspace)
+        # What they read stands there with their name.
+        db.execute("DELETE FROM reached WHERE member = ?", member)
         db.execute("DELETE FROM member WHERE id = ?", member)
         _leave_number(db, ("user add",), member)
         db.execute(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access import credentials, directory, people
 from fieldagent.hub.access.subject import Subject, devices_of
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.escalation import contacts
@@ -164,7 +164,22 @@ def _passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
     return [dict(zip(("user", "name", "created", "used"), row, strict=True)) for row in rows]
 
 
+def _groups(db: Db, subject: Subject, now: float) -> list[Row]:
+    return people.groups(db, subject.id)
+
+
+def _radios(db: Db, subject: Subject, now: float) -> list[Row]:
+    """What people carry, by the ids on its own air."""
+    column = "workspace" if subject.kind == "workspace" else "member"
+    rows = db.execute(
+        f"SELECT workspace, member, handle FROM handle WHERE {column} = ? ORDER BY handle",
+        subject.id,
+    )
+    return [dict(zip(("workspace", "user", "radio"), row, strict=True)) for row in rows]
+
+
 OF_BOTH: dict[str, Listing] = {
+    "radios": _radios,
     "users": _users,
     "passkeys": _passkeys,
     "devices": _devices,
@@ -179,6 +194,7 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "tokens": _credentials("token"),
         "webhooks": _webhooks,
         "contacts": _contacts,
+        "groups": _groups,
         "audit": _audit_of,
     },
 }

@@ -13,7 +13,7 @@ import trio
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access import directory, secret
+from fieldagent.hub.access import directory, people, secret
 from fieldagent.hub.access.caller import ROLES, Caller
 from fieldagent.hub.access.directory import ONE_TIME_LASTS, TYPES, Refused
 from fieldagent.hub.access.subject import Subject
@@ -31,8 +31,15 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.reading import Field
+from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system import scrypt
+
+
+def _radios(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise WrongValue('must be an array of the ids of radios, such as ["!a1b2c3d4"]')
+    return value
+
 
 NEW = {
     "name": Field(line(), "name", required=True),
@@ -46,6 +53,7 @@ CHANGE = {
     "role": Field(choice(ROLES), "role"),
     "overSatellite": Field(read_flag, "over_satellite"),
     "disabled": Field(read_flag, "disabled"),
+    "radios": Field(_radios, "radios"),
 }
 
 
@@ -96,6 +104,9 @@ class UsersApi:
             if "over_satellite" in given:
                 wanted = given["over_satellite"]
                 directory.join(db, caller.workspace, member, over_satellite=wanted, now=now, by=by)
+            if "radios" in given:
+                workspace, radios = caller.workspace, given["radios"]
+                people.set_radios(db, workspace, member, radios, now=now, by=by)
             taken = 0
             if "disabled" in given:
                 directory.must_be_here_alone(db, caller.workspace, member)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from fieldagent.http import openapi
@@ -13,11 +14,13 @@ from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
+from fieldagent.hub.access import people
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose, members_of, not_allowed, over_rate
 from fieldagent.hub.access.push import Push, parse_push
 from fieldagent.hub.api.standing import push_standing
 from fieldagent.hub.field.cost import costs
+from fieldagent.hub.field.far_sizes import too_large
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
@@ -107,7 +110,8 @@ class HubApi:
             if isinstance(parsed, Problem):
                 return parsed
             problem = not_allowed(caller, parsed, members_of(db, [parsed]))
-            return problem or costs(db, self._posting(parsed, now), now)
+            posting = problem or self._posting(db, parsed, _carriers(db, [parsed]), now)
+            return posting if isinstance(posting, Problem) else costs(db, posting, now)
 
         found = await self._store.read(look)
         if isinstance(found, Problem):
@@ -155,6 +159,16 @@ class HubApi:
             problem or _refusal(db, each, members, now)
             for problem, each in zip(too_many, asked, strict=True)
         ]
+        allowed = zip(refusals, asked, strict=True)
+        carriers = _carriers(db, [each.push for refusal, each in allowed if refusal is None])
+        postings: dict[PushRequest, ledger.Posting] = {}
+        for at, each in enumerate(asked):
+            if refusals[at] is None:
+                found = self._posting(db, each.push, carriers, now)
+                if isinstance(found, Problem):
+                    refusals[at] = found
+                else:
+                    postings[each] = found
         taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
         known = _earlier(db, taken)
         # Of those under one Idempotency-Key the first is entered, and the others are its repeats.
@@ -162,7 +176,7 @@ class HubApi:
         for each in taken:
             if each.name not in known:
                 fresh.setdefault(each.name or each, each)
-        entered = self._enter(db, list(fresh.values()), now)
+        entered = self._enter(db, {each: postings[each] for each in fresh.values()}, now)
         _remember(db, entered, now)
         known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
         requests = dict(entered)
@@ -172,11 +186,10 @@ class HubApi:
         ]
 
     def _enter(
-        self, db: Db, asked: Sequence[PushRequest], now: float
+        self, db: Db, asked: Mapping[PushRequest, ledger.Posting], now: float
     ) -> list[tuple[PushRequest, str]]:
         """With the requestId of each."""
-        postings = [self._posting(each.push, now) for each in asked]
-        entered = ledger.enter_all(db, postings, now=now, grace=self._grace)
+        entered = ledger.enter_all(db, list(asked.values()), now=now, grace=self._grace)
         lines = [
             AuditLine(
                 each.caller.workspace,
@@ -189,7 +202,34 @@ class HubApi:
         note_all(db, lines, now)
         return [(each, request) for each, (_, request) in zip(asked, entered, strict=True)]
 
-    def _posting(self, push: Push, now: float) -> ledger.Posting:
+    def _posting(
+        self, db: Db, push: Push, carriers: Mapping[tuple[int, int], int], now: float
+    ) -> ledger.Posting | Problem:
+        """A Problem where its group is none of the workspace, or has nobody in it."""
+        posting = self._plain_posting(push, now)
+        if push.target is not None and push.group is None:
+            carrier = carriers.get((push.workspace, push.target))
+            if carrier is not None:
+                # That kit is told for whom it is: it is not its own user's.
+                return replace(posting, device=carrier, to=push.target)
+        if push.group is None:
+            return posting
+        named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
+        found = people.resolve(db, push.workspace, named)
+        if found.why:
+            return Problem(403, f"targetGroup: {found.why}")
+        # Its kits are told for whom it is: a person there may be in several groups.
+        assert found.team is not None
+        return replace(
+            posting,
+            team=found.team,
+            audience=found.audience | ({push.target} if push.target is not None else set()),
+            over_satellite=found.over_satellite,
+            addressee=found.words,
+            to=-found.team,
+        )
+
+    def _plain_posting(self, push: Push, now: float) -> ledger.Posting:
         timestamp = push.timestamp or recorded(push.item)
         life = push.time_to_live or self._time_to_live
         return ledger.Posting(
@@ -203,7 +243,21 @@ class HubApi:
             collapse_key=push.collapse_key,
             expires=None if push.sos else now + life,
             contact=push.contact,
+            asks=push.asks,
         )
+
+
+def _carriers(db: Db, pushes: Collection[Push]) -> dict[tuple[int, int], int]:
+    """By workspace and member, the kit that reaches a target who has a radio and no kit."""
+    targets: dict[int, set[int]] = {}
+    for push in pushes:
+        if push.target is not None and push.group is None:
+            targets.setdefault(push.workspace, set()).add(push.target)
+    return {
+        (workspace, member): device
+        for workspace, members in targets.items()
+        for member, device in people.carriers(db, workspace, members).items()
+    }
 
 
 def _parsed(request: Request) -> Push | Problem:
@@ -225,6 +279,9 @@ def _refusal(
     if isinstance(each.parsed, Problem):
         return each.parsed
     problem = not_allowed(each.caller, each.push, members)
+    push = each.push
+    if problem is None and (why := too_large(db, push.workspace, push.target, push.item, now)):
+        problem = Problem(422, why, errors=[(why, "/data/payload")])
     if problem is not None:
         who = each.caller
         note(db, who.workspace, str(who.member), "push refused", problem.detail, now)
@@ -234,6 +291,7 @@ def _refusal(
 def _in_words(each: PushRequest) -> str:
     push = each.push
     whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
+    whom = f"group {push.group}" if push.group else whom
     return f"a {push.kind} of {push.source} to {whom}, key {each.caller.key_name!r}"
 
 

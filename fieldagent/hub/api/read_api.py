@@ -16,15 +16,20 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
+from fieldagent.hub.access import people
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import END, ItemFilter, ReadItem
-from fieldagent.hub.api.standing import STATES, device_standings, is_request_id
+from fieldagent.hub.api.standing import STATES, device_standings, is_request_id, reached
 from fieldagent.hub.contract import NUMBER_MAX, number_of
+from fieldagent.hub.not_now import not_now
+from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package import tracks
+from fieldagent.package.reach import Rung
 from fieldagent.package.reading import ITEMS
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 
 LISTED, LISTED_MAX = 100, 1_000
 LOOKS = 20
@@ -54,6 +59,8 @@ class ReadApi:
             route("/api/deliveries", self.deliveries),
             route("/api/devices", self.devices),
             route("/api/users", self.users),
+            route("/api/groups", self.groups),
+            Route("POST", "/api/items/{id}/read", self.note_read, judge=self._judge),
         ]
 
     async def items(self, request: Request, caller: Caller) -> Response:
@@ -113,6 +120,33 @@ class ReadApi:
         if found is None:
             raise Problem(404, "no item that you may see has this id, or it was forgotten")
         return json_response(found)
+
+    async def groups(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        found = await self._store.read(lambda db: people.listed(db, caller.workspace))
+        return json_response({"groups": found})
+
+    async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """A person has read an item: its sender is told so, in their name."""
+        refuse_others(request, ())
+        if caller.type != "User":
+            raise Problem(403, f"a person reads: {caller.member} is a {caller.type}")
+
+        def note(db: Db) -> list[dict[str, Any]] | None:
+            (found, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
+            for item in found:
+                now = self._clock()
+                ledger.note_rung(db, item, caller.member, Rung.READ, caller.name, now)
+                return reached(db, [item])[item]
+            return None
+
+        try:
+            steps = await self._store.commit(note) if is_request_id(id) else None
+        except (StoreFailed, StoreFull, StoreUnavailable):
+            raise not_now("it is not known whether that was noted: say it again") from None
+        if steps is None:
+            raise Problem(404, "no item that you may see has this id, or it was forgotten")
+        return json_response({"id": id, "reached": steps})
 
     async def deliveries(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ("device", "state", "before", "limit"))

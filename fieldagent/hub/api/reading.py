@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
-from fieldagent.hub.api.standing import STATES
+from fieldagent.hub.api.standing import STATES, reached
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import kit_report, lease
 from fieldagent.hub.records.ledger import WAITS, stored_entry, words_of
@@ -82,7 +82,7 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
         return Look([], None)
     index = _along(caller, wanted, first, before)
     inner = (
-        "SELECT id, sender, target, kind, words, sos, accepted, source_device, request_id,"
+        "SELECT id, sender, target, team, kind, words, sos, accepted, source_device, request_id,"
         f" length(body) AS size FROM item WHERE {index} ORDER BY id DESC LIMIT {LOOKED_AT}"
     )
     which = _which(caller, wanted)
@@ -138,10 +138,17 @@ def _bound(db: Db, moment: float, *, up: bool) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
+IS_SEEN_BY = (
+    "(sender = ? OR target = ? OR (target IS NULL AND team IS NULL)"
+    " OR team IN (SELECT team FROM team_member WHERE member = ?))"
+)
+"""Of an item and a member who is no dispatcher."""
+
+
 def _seen_by(viewer: int | None) -> _Conditions:
     which = _Conditions()
     if viewer is not None:
-        which.add("(target IS NULL OR target = ? OR sender = ?)", viewer, viewer)
+        which.add(IS_SEEN_BY, viewer, viewer, viewer)
     return which
 
 
@@ -198,6 +205,10 @@ class ReadItem(NamedTuple):
     moment: datetime
     item: Item
     estimate: str
+    to: str
+    """JSON of whom it is for; empty of one for everybody."""
+    asks: bool
+    reached: list[dict[str, Any]]
 
     def as_placed(self) -> Placed:
         assert isinstance(self.item, Location), "positions are asked for by their kind"
@@ -215,6 +226,9 @@ class ReadItem(NamedTuple):
             "accepted": self.accepted,
             "sos": self.sos,
             "unauthenticated": self.unauthenticated,
+            "to": json.loads(self.to) if self.to else None,
+            "receipt": "read" if self.asks else None,
+            "reached": self.reached,
             "event": said,
         }
 
@@ -225,17 +239,18 @@ def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
         return []
     rows = db.execute(
         "SELECT item.id, request_id, sender, member.name, member.type, device.name, target,"
-        " accepted, sos, unauthenticated, estimate, body FROM item JOIN member"
+        " addressee, asks, accepted, sos, unauthenticated, estimate, body FROM item JOIN member"
         " ON member.id = item.sender LEFT JOIN device ON device.id = item.source_device"
         f" WHERE item.id IN ({', '.join('?' * len(numbers))}) ORDER BY item.id DESC",
         *numbers,
     )
-    return [_read(row) for row in rows]
+    steps = reached(db, numbers)
+    return [_read(row, steps[row[0]]) for row in rows]
 
 
-def _read(row: Sequence[Any]) -> ReadItem:
+def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
     *who, accepted, sos, unauthenticated, estimate, body = row
-    number, request_id, sender, name, type_, device, target = who
+    number, request_id, sender, name, type_, device, target, addressee, asks = who
     entry = stored_entry(body)
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
@@ -251,6 +266,9 @@ def _read(row: Sequence[Any]) -> ReadItem:
         recorded(content) or datetime.fromtimestamp(entry.time, UTC),
         content,
         estimate,
+        addressee,
+        bool(asks),
+        steps,
     )
 
 
@@ -293,7 +311,7 @@ def deliveries(
         states = [each for each, shown in STATES.items() if shown == state]
         which.add(f"state IN ({', '.join('?' * len(states))})", *states)
     if not caller.sees_all:
-        which.add("(target IS NULL OR target = ? OR sender = ?)", caller.member, caller.member)
+        which.add(IS_SEEN_BY, caller.member, caller.member, caller.member)
     inner = (
         f"SELECT item, sequence, state, way, ended, {WHY} AS reason FROM delivery WHERE device = ?"
         f" AND sequence < ? ORDER BY sequence DESC LIMIT {LOOKED_AT}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.records.operator_trouble import WHY
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, marks
+from fieldagent.package.reach import LADDER, Rung, in_words
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -31,22 +34,49 @@ def push_standing(db: Db, caller: Caller, request_id: str) -> dict[str, Any] | N
     if not is_request_id(request_id):
         return None
     rows = db.execute(
-        "SELECT id, sender, accepted, expires, target FROM item WHERE request_id = ?"
+        "SELECT id, sender, accepted, expires, target, addressee FROM item WHERE request_id = ?"
         " AND workspace = ? AND source_device IS NULL",
         request_id,
         caller.workspace,
     )
     if not rows or (caller.type == "User" and rows[0][1] != caller.member):
         return None
-    item, sender, accepted, expires, target = rows[0]
+    item, sender, accepted, expires, target, addressee = rows[0]
     return {
         "id": request_id,
         "sourceUserId": str(sender),
         "targetUserId": None if target is None else str(target),
         "accepted": float(accepted),
         "expires": None if expires is None else float(expires),
+        "to": json.loads(addressee) if addressee else None,
         "devices": device_standings(db, item),
+        "reached": reached(db, [item])[item],
     }
+
+
+def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return for each item how far it has come with whom, in the words of `package.reach`, from the
+    lowest rung to the highest."""
+    found: dict[int, list[dict[str, Any]]] = {item: [] for item in items}
+    if not items:
+        return found
+    rows = db.execute(
+        "SELECT item, at, rung, member.name, member, text FROM reached LEFT JOIN member"
+        f" ON member.id = member WHERE item IN ({marks(items)}) UNION ALL"
+        " SELECT item, ended, 0, member.name, member, '' FROM delivery JOIN device"
+        " ON device.id = delivery.device JOIN member ON member.id = device.member"
+        f" WHERE state = 'stored' AND item IN ({marks(items)}) ORDER BY 2",
+        *items,
+        *items,
+    )
+    for item, at, rung, name, member, text in sorted(rows, key=lambda row: LADDER.index(row[2])):
+        who = name or (f"user {member}" if member else "")
+        step = Rung(rung)
+        words = in_words(step, who or "the addressee", text)
+        found[item].append(
+            {"at": float(at or 0), "rung": step.name.lower(), "who": who, "text": words}
+        )
+    return found
 
 
 def device_standings(db: Db, item: int) -> list[dict[str, Any]]:

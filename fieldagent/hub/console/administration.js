@@ -1,6 +1,6 @@
 // The administration of the workspace: each subject is loaded once somebody opens it.
 
-import { loadContacts, newContact } from "./contacts.js";
+import { chainTest, loadContacts, newContact } from "./contacts.js";
 import { loadDevices, newDevice } from "./devices.js";
 import { me, trouble } from "./hub.js";
 import { loadKeys, loadTokens, newKey, newToken } from "./keys.js";
@@ -20,7 +20,8 @@ const SUBJECTS = [
     element("div", { id: "admin-failures", hidden: true }, element("h3", {}, "What they did not take"), things("admin-failed")),
     element("h3", {}, "Add a webhook"), newWebhook()]],
   ["Contacts for an SOS", loadContacts, () => [things("admin-contacts"),
-    element("p", { class: "quiet" }, "They are told beside the console. Telegram, SMS and others: fieldagent hub contact add, at the hub's machine."),
+    element("p", { class: "quiet" }, "They are told beside the console, step by step, until somebody answers. Telegram and others: fieldagent hub contact add, at the hub's machine."),
+    chainTest(),
     element("h3", {}, "Add a contact"), newContact()]],
   ["Messages that could not be used", loadLetters, () => [things("admin-letters"), replayLetters(),
     element("p", { class: "quiet" }, "What comes from a modem that no device has is shown at the hub's machine alone: fieldagent hub dead-letter list.")]],

@@ -14,6 +14,7 @@ let asked = 0;
 const kind = () => document.querySelector("[name=kind]:checked").value;
 const people = () => [...document.querySelectorAll("[name=to]:enabled")];
 const chosen = () => [...document.querySelectorAll("[name=to]:checked")];
+const chosenGroups = () => [...document.querySelectorAll("[name=group]:checked")];
 
 export function setUpWriting() {
   by("write-form").addEventListener("input", event => {
@@ -32,13 +33,19 @@ export function setUpWriting() {
 /** Who can be written to; who has no device in use cannot. */
 export async function loadPeople() {
   by("write").hidden = !me.mayPush;
-  const { users } = await call("GET", "/api/users?limit=1000");
+  const [{ users }, { groups }] = await Promise.all([
+    call("GET", "/api/users?limit=1000"), call("GET", "/api/groups"),
+  ]);
   const others = users.filter(each => each.id !== me.id && !each.disabled && each.type !== "Integration");
-  const picked = new Set(chosen().map(box => box.value));
-  put("people", others.reverse().map(each => element("label", {}, element("input", {
+  const picked = new Set([...chosen().map(box => box.value), ...chosenGroups().map(box => `group ${box.value}`)]);
+  const teams = groups.filter(each => each.members.length).map(each => element("label", {}, element("input", {
+    type: "checkbox", name: "group", id: `to-group-${each.id}`, value: each.id, "data-name": each.name,
+    checked: picked.has(`group ${each.id}`),
+  }), `${each.name} (${counted(each.members.length, "member")})`));
+  put("people", [...teams, ...others.reverse().map(each => element("label", {}, element("input", {
     type: "checkbox", name: "to", id: `to-${each.id}`, value: each.id, "data-name": each.name,
     checked: picked.has(each.id), disabled: each.devices === 0,
-  }), each.devices ? each.name : `${each.name} (no device)`)));
+  }), each.devices ? each.name : `${each.name} (no device)`))]);
 }
 
 function changed() {
@@ -52,21 +59,22 @@ function changed() {
   timer = setTimeout(() => estimate().catch(() => tell("cost", "")), PAUSE);
 }
 
-function written(target) {
+function written({ id, group }) {
   const item = {};
   for (const each of FIELDS[kind()]) {
     const text = by(`field-${each}`).value.trim();
     if (text) item[each] = text;
   }
-  return { sourceUserId: me.id, workspaceId: me.workspaceId, targetUserId: target, [kind()]: item };
+  return { sourceUserId: me.id, workspaceId: me.workspaceId, targetUserId: id, targetGroup: group,
+    receipt: by("receipt").checked ? "read" : null, [kind()]: item };
 }
 
 async function estimate() {
   const question = ++asked;
   if (FIELDS[kind()].every(each => !by(`field-${each}`).value.trim())) return tell("cost", "");
   const devices = [];
-  for (const { id } of addressees()) {
-    devices.push(...(await call("POST", "/api/package/cost", written(id))).devices);
+  for (const each of addressees()) {
+    devices.push(...(await call("POST", "/api/package/cost", written(each))).devices);
     if (question !== asked) return;
   }
   tell("cost", devices.length ? inWords(devices) : "");
@@ -90,8 +98,9 @@ function inWords(devices) {
 /** Everybody is one addressee of a waypoint, as of whatever is no message. */
 function addressees() {
   const boxes = chosen();
+  const teams = chosenGroups().map(box => ({ group: Number(box.value), name: box.dataset.name, boxes: [box] }));
   const each = boxes.map(box => ({ id: box.value, name: box.dataset.name, boxes: [box] }));
-  return kind() !== "message" && by("everybody").checked ? [{ name: "everybody", boxes }] : each;
+  return kind() !== "message" && by("everybody").checked ? [{ name: "everybody", boxes }] : [...teams, ...each];
 }
 
 /** One push for each, and who has got one is no longer chosen: sending again sends to the rest. */
@@ -100,8 +109,9 @@ async function send() {
   if (!those.length) return tell("write-fault", "Choose who is to have it.");
   const done = [];
   try {
-    for (const { id, name, boxes } of those) {
-      await push(written(id), `${key}-${id ?? "all"}`);
+    for (const each of those) {
+      const { id, group, name, boxes } = each;
+      await push(written(each), `${key}-${group ? `group-${group}` : id ?? "all"}`);
       for (const box of boxes) box.checked = false;
       done.push(name);
     }

@@ -1,4 +1,5 @@
 """The link by which somebody who was told of an SOS acknowledges it, once: a row of `alarm_link`.
+Its code of six digits does the same in an answer by SMS.
 
 The hub signs it, bound to the incident, who was told, and the message that told them. The key is
 in the database: any hub process takes the answer. One who is told again by the same message has
@@ -11,6 +12,7 @@ import base64
 import hashlib
 import hmac
 import re
+import secrets
 from typing import NamedTuple
 
 from fieldagent.hub.access.known_devices import signing_key
@@ -19,6 +21,8 @@ from fieldagent.hub.store.contract import Db
 KEY = "alarm links"
 LASTS = 3 * 86_400.0
 """Seconds."""
+CODE = 6
+"""Digits. Whoever guesses has five tries an hour (`answers.WRONG_MAX`)."""
 PATH = "/answer/{token}"
 _TOKEN = re.compile(r"([0-9]{1,18})\.([A-Za-z0-9_-]{22})", re.ASCII)
 
@@ -31,18 +35,28 @@ class AlarmLink(NamedTuple):
     message_id: str
     expires: float
     used: float | None
+    contact: int | None
+    """Who was told; None of a webhook."""
+    code: str
 
 
-def make(db: Db, sos: int, name: str, message_id: str, now: float) -> str:
-    """Return the path of the link for who is told by that message."""
+_LINK = "alarm_link.id, sos, alarm_link.name, message_id, expires, used, contact, code"
+
+
+def make(
+    db: Db, sos: int, name: str, message_id: str, now: float, contact: int | None = None
+) -> tuple[str, str]:
+    """Return the path of the link for who is told by that message, and the code of the same."""
+    code = f"{secrets.randbelow(10**CODE):0{CODE}}"
     (row,) = db.execute(
-        "INSERT INTO alarm_link (sos, name, message_id, expires) VALUES (?, ?, ?, ?)"
+        "INSERT INTO alarm_link (sos, name, message_id, expires, contact, code)"
+        " VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (message_id) DO UPDATE SET message_id = excluded.message_id"
-        " RETURNING id, sos, name, message_id, expires, used",
-        *(sos, name, message_id, now + LASTS),
+        f" RETURNING {_LINK.replace('alarm_link.', '')}",
+        *(sos, name, message_id, now + LASTS, contact, code),
     )
     link = AlarmLink(*row)
-    return PATH.format(token=f"{link.id}.{_signature(signing_key(db, KEY), link)}")
+    return PATH.format(token=f"{link.id}.{_signature(signing_key(db, KEY), link)}"), link.code
 
 
 def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
@@ -52,7 +66,7 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
     if read is None:
         return None
     rows = db.execute(
-        "SELECT alarm_link.id, sos, alarm_link.name, message_id, expires, used, key FROM alarm_link"
+        f"SELECT {_LINK}, key FROM alarm_link"
         " JOIN signing_key ON signing_key.name = ? WHERE alarm_link.id = ?"
         + (db.for_update.replace("UPDATE", "UPDATE OF alarm_link") if locked else ""),
         *(KEY, int(read[1])),
@@ -62,6 +76,37 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
         if hmac.compare_digest(read[2], _signature(bytes(key), link)):
             return link
     return None
+
+
+def of_message(db: Db, message_id: str) -> AlarmLink | None:
+    """Return the link that this message holds; nobody else uses it meanwhile."""
+    rows = db.execute(
+        f"SELECT {_LINK} FROM alarm_link WHERE message_id = ?{db.for_update}", message_id
+    )
+    return AlarmLink(*rows[0]) if rows else None
+
+
+def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
+    """Return the newest link of that code that the contact was told; nobody else uses it
+    meanwhile."""
+    rows = db.execute(
+        f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND code = ?"
+        f" ORDER BY id DESC LIMIT 1{db.for_update}",
+        *(contact, code),
+    )
+    return AlarmLink(*rows[0]) if rows else None
+
+
+def told(db: Db, contact: int, now: float) -> list[AlarmLink]:
+    """Return the live links of a contact, for each incident the newest, the newest first."""
+    rows = db.execute(
+        f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND expires > ? ORDER BY id DESC",
+        *(contact, now),
+    )
+    found: dict[int, AlarmLink] = {}
+    for row in rows:
+        found.setdefault(row[1], AlarmLink(*row))
+    return [*found.values()]
 
 
 def note_used(db: Db, link: AlarmLink, now: float) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 
-from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Send
-from fieldagent.hub.escalation.notice import Notice
+from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -14,8 +13,7 @@ NO_PUSH = "web push needs cryptography at the hub: pip install fieldagent[push]"
 
 
 def _sender(host: ContactHost) -> Send:
-    settings = host.settings
-    subject = settings.console_address or f"mailto:{settings.mail_from or 'nobody@localhost'}"
+    subject = host.desk or f"mailto:{host.own['mail-from'] or 'nobody@localhost'}"
 
     async def send(address: str, notice: Notice) -> HandoverResult:
         try:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fieldagent.hub.access.directory import Refused, Row
-from fieldagent.hub.escalation.known import contact_kinds, kind_of
+from fieldagent.hub.escalation.contract import Own
+from fieldagent.hub.escalation.known import Kinds, contact_kinds, kind_of, no_kind
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
@@ -28,9 +29,18 @@ class AlarmContact(NamedTuple):
     """Minutes without an answer; 0: at once."""
     failing_since: float | None
     reason: str
+    tries: int
+    """How often it is told until somebody answers."""
+    every: int
+    """Minutes between two tries."""
+    about: str
+    """What it is told of: `alarm.ABOUT`."""
 
 
-_COLUMNS = "id, workspace, kind, name, address, after, failing_since, reason"
+_COLUMNS = "id, workspace, kind, name, address, after, failing_since, reason, tries, every, about"
+TRIES_MAX = 20
+EVERY = 5
+"""Minutes between two tries, unless told otherwise."""
 
 
 def add(
@@ -42,15 +52,24 @@ def add(
     after: int,
     now: float,
     by: str = ADMINISTRATION,
+    kind: str = "",
+    tries: int = 1,
+    every: int = EVERY,
+    about: str = "all",
 ) -> int:
-    """Return its number. Raises Refused."""
-    kind = kind_of(address).name
+    """Return its number. `kind` is that of the address; where it is not given, as the address
+    looks. Raises Refused."""
+    kind = kind or kind_of(address, contact_kinds()).name
     ((there,),) = db.execute(
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
     )
     if there >= MAX:
         raise Refused(f"a workspace has at most {MAX} contacts: remove some")
     id_ = _insert(db, workspace, None, kind, name, address, after, now)
+    db.execute(
+        "UPDATE alarm_contact SET tries = ?, every = ?, about = ? WHERE id = ?",
+        *(tries, every, about, id_),
+    )
     note(db, workspace, by, "contact add", f"{id_} {name} ({kind})", now)
     return id_
 
@@ -73,25 +92,48 @@ def _insert(
     return int(id_)
 
 
-def listing(db: Db, workspace: int) -> list[Row]:
+def listing(
+    db: Db, workspace: int, kinds: Kinds | None = None, own: Own | None = None
+) -> list[Row]:
     """Return them in the order in which they are told. What is secret of an address is left
-    out."""
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM alarm_contact WHERE workspace = ? ORDER BY after, id", workspace
-    )
-    return [_row(AlarmContact(*row)) for row in rows]
+    out. With the settings `own` of the `kinds`, what is wrong before anybody is told is found."""
+    known = contact_kinds() if kinds is None else kinds
+    return [_row(each, known, own) for each in all_of(db, workspace)]
 
 
-def _row(found: AlarmContact) -> Row:
+def _row(found: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
+    kind = kinds.get(found.kind)
     return {
         "id": found.id,
         "kind": found.kind,
         "name": found.name,
-        "address": contact_kinds()[found.kind].shown(found.address),
+        "address": "" if kind is None else kind.shown(found.address),
         "after": found.after,
+        "tries": found.tries,
+        "every": found.every,
+        "about": found.about,
         "failingSince": found.failing_since,
         "reason": found.reason,
+        "fault": fault_of(found, kinds, own),
     }
+
+
+def fault_of(found: AlarmContact, kinds: Kinds, own: Own | None) -> str:
+    """Return why nobody would be told by it now, as far as is known, or nothing. `own`: the
+    settings of the kinds."""
+    kind = kinds.get(found.kind)
+    if kind is None:
+        return no_kind(found.kind)
+    missing = "" if own is None else kind.missing(own)
+    return missing or found.reason
+
+
+def all_of(db: Db, workspace: int) -> list[AlarmContact]:
+    """Return them in the order in which they are told."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM alarm_contact WHERE workspace = ? ORDER BY after, id", workspace
+    )
+    return [AlarmContact(*row) for row in rows]
 
 
 def named(db: Db, workspace: int, contact: int) -> AlarmContact:

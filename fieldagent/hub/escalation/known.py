@@ -4,35 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import TypeAlias
 
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Send
+from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.system.named_object import named_object
+from fieldagent.system.properties import WrongProperty
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+
+Kinds: TypeAlias = "Mapping[str, ContactKind]"
+"""By what the database calls them."""
 
 CONTACTS = {
     "email": "fieldagent.hub.escalation.mail:KIND",
     "apprise": "fieldagent.hub.escalation.services:KIND",
     PUSH: "fieldagent.hub.escalation.browser:KIND",
+    "sms-gate": "fieldagent.hub.escalation.sms_gate:KIND",
+    "twilio": "fieldagent.hub.escalation.twilio:KIND",
+    "sms": "fieldagent.hub.escalation.sms_webhook:KIND",
 }
 """By what the database calls them."""
 
 
 @cache
-def contact_kinds() -> Mapping[str, ContactKind]:
-    return {name: named_object(place, ContactKind) for name, place in CONTACTS.items()}
+def contact_kinds(own: tuple[str, ...] = ()) -> Kinds:
+    """Return all there are, and those of third parties, each `package.module:NAME`.
 
-
-def kind_of(address: str) -> ContactKind:
-    """Return the kind of an address as people write it. Raises Refused."""
-    kinds = contact_kinds().values()
-    found = next((kind for kind in kinds if kind.is_one(address)), None)
-    if found is None:
-        forms = " nor ".join(kind.form for kind in kinds if kind.form)
-        raise Refused(f"{address!r} is neither {forms}")
+    Raises WrongProperty, in words that follow `contacts`.
+    """
+    kinds = [named_object(place, ContactKind) for place in (*CONTACTS.values(), *own)]
+    found = {kind.name: kind for kind in kinds}
+    if len(found) < len(kinds):
+        raise WrongProperty("names one that is there already")
     return found
 
 
-def senders(host: ContactHost) -> dict[str, Send]:
-    """Return how each kind is told, by its name."""
-    return {name: kind.sender(host) for name, kind in contact_kinds().items()}
+def kind_of(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
+    """Return the kind of an address as people write it: where several may be, the first that the
+    settings `own` set up. Raises Refused."""
+    fitting = [kind for kind in kinds.values() if kind.is_one(address)]
+    if not fitting:
+        forms = " nor ".join(dict.fromkeys(kind.form for kind in kinds.values() if kind.form))
+        raise Refused(f"{address!r} is neither {forms}")
+    if own is None:
+        return fitting[0]
+    return next((kind for kind in fitting if not kind.missing(own)), fitting[0])
+
+
+class Reach:
+    """How each kind of contact that this hub has is told."""
+
+    def __init__(self, host: ContactHost, kinds: Kinds) -> None:
+        self.kinds = kinds
+        self.own = host.own
+        self._host = host
+        self._senders: dict[str, Send] = {name: kind.sender(host) for name, kind in kinds.items()}
+
+    def is_answered(self, kind: ContactKind) -> bool:
+        """Return whether what somebody writes back by it reaches this hub."""
+        return kind.is_answered(self._host)
+
+    async def tell(self, kind: str, address: str, notice: Notice) -> HandoverResult:
+        """Hand a notice over, and return how that ended."""
+        send = self._senders.get(kind)
+        if send is None:
+            return HandoverResult(HandoverOutcome.FAILED, no_kind(kind))
+        return await send(address, notice)
+
+
+def no_kind(kind: str) -> str:
+    """Return what is said of a contact whose kind this hub does not have."""
+    return f"this hub has no contacts of kind {kind}: name it in its settings, under contacts"

@@ -1,16 +1,17 @@
-"""E-mail by SMTP submission (RFC 6409) to the relay that the settings name."""
+"""E-mail by SMTP submission (RFC 6409) to the relay that the settings name; answers by IMAP."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
-from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.notice import Notice
-from fieldagent.hub.settings import MAIL, HubSettings
+from fieldagent.hub.escalation import imap
+from fieldagent.hub.escalation.contract import ContactKind, Notice, Own
+from fieldagent.system.properties import Key, WrongProperty, absolute_path, one_of, text, whole
 from fieldagent.system.wording import reason_of
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -19,39 +20,41 @@ if TYPE_CHECKING:
 
 DEADLINE = 30.0
 """Seconds for one mail."""
+MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
+"""RFC 5321 4.1.2, without quotes."""
 NO_RELAY = "set smtp-host in the hub's settings: mail has no relay to go by"
 
 
-async def send(settings: HubSettings, address: str, notice: Notice) -> HandoverResult:
+async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
     """Hand it to the relay. That it took it says nothing of who has read it."""
-    if settings.smtp_host is None:
+    if own["smtp-host"] is None:
         return HandoverResult(HandoverOutcome.FAILED, NO_RELAY)
     # smtplib blocks, so it has a thread; one that hangs is left behind at the deadline.
     with trio.move_on_after(DEADLINE):
         return await trio.to_thread.run_sync(
-            partial(_send, settings, address, notice), abandon_on_cancel=True
+            partial(_send, own, address, notice), abandon_on_cancel=True
         )
-    reason = f"the mail relay {settings.smtp_host} did not take it within {DEADLINE:g} s"
+    reason = f"the mail relay {own['smtp-host']} did not take it within {DEADLINE:g} s"
     return HandoverResult(HandoverOutcome.FAILED, reason)
 
 
-def _send(settings: HubSettings, address: str, notice: Notice) -> HandoverResult:
+def _send(own: Own, address: str, notice: Notice) -> HandoverResult:
     import smtplib  # mail goes out now and then: it takes 2 MB
     import ssl
 
-    host, port = settings.smtp_host or "", settings.smtp_port
+    host, port = own["smtp-host"] or "", own["smtp-port"]
     try:
         trust = ssl.create_default_context()
-        if settings.smtp_tls == "tls":
+        if own["smtp-tls"] == "tls":
             relay: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=DEADLINE, context=trust)
         else:
             relay = smtplib.SMTP(host, port, timeout=DEADLINE)
         with relay:
-            if settings.smtp_tls == "starttls":
+            if own["smtp-tls"] == "starttls":
                 relay.starttls(context=trust)
-            if settings.smtp_user is not None:
-                relay.login(settings.smtp_user, password_in(settings.smtp_password_file))
-            relay.send_message(_written(settings.mail_from or "", address, notice))
+            if own["smtp-user"] is not None:
+                relay.login(own["smtp-user"], password_in(own["smtp-password-file"]))
+            relay.send_message(_written(own, address, notice))
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
         return _refused(host, code, text, "correct the contact's address")
@@ -73,27 +76,118 @@ def password_in(path: Path | None) -> str:
     return "" if path is None else path.read_text().partition("\n")[0]
 
 
-def _written(sender: str, address: str, notice: Notice) -> EmailMessage:
-    """RFC 5322; RFC 3834 tells machines not to answer it."""
+def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
+    """RFC 5322; RFC 3834 tells machines not to answer it. An answer of people finds its way by the
+    address that it goes to, or by what it says it answers."""
     from email.message import EmailMessage
     from email.utils import formatdate
 
-    mail = EmailMessage()
+    sender, mail = own["mail-from"] or "", EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = sender, address, notice.subject
-    mail["Message-ID"] = f"<{notice.message_id}@{sender.rpartition('@')[2].rstrip('>')}>"
+    mail["Message-ID"] = f"<{notice.message_id}@{sender.rpartition('@')[2]}>"
     mail["Date"] = formatdate()
     mail["Auto-Submitted"] = "auto-generated"
     mail["Importance"] = "high"
-    mail.set_content(notice.text)
+    answers = ""
+    if (notice.sos or notice.answers) and own["imap-host"] is not None:
+        mail["Reply-To"] = imap.reply_address(own["imap-address"] or sender, notice.message_id)
+        answers = imap.HOW if notice.link else ""
+    mail.set_content(notice.text + answers)
     return mail
+
+
+def mail_address(value: str) -> str:
+    if not MAIL.fullmatch(value):
+        raise WrongProperty(f"must be an e-mail address such as sos@example.org, not {value!r}")
+    return value
+
+
+def _faults(own: Own) -> list[str]:
+    faults = imap.faults(own)
+    if own["smtp-tls"] == "none" and own["smtp-user"]:
+        faults.append(
+            "smtp-tls=none would send the password readable: set starttls or tls, or remove"
+            " smtp-user"
+        )
+    return faults
+
+
+KEYS = (
+    Key(
+        "smtp-host",
+        text,
+        None,
+        "mail relay by which contacts are told of an SOS: smtp.example.org",
+    ),
+    Key("smtp-port", whole(1, 65535, "port"), 587, "its port (587)"),
+    Key(
+        "smtp-tls",
+        one_of("starttls", "tls", "none"),
+        "starttls",
+        "starttls, tls from the first byte (port 465), or none, for a relay on this machine"
+        " (starttls)",
+    ),
+    Key("smtp-user", text, None, "account at the relay"),
+    Key(
+        "smtp-password-file",
+        absolute_path,
+        None,
+        "file whose first line is that account's password",
+    ),
+    Key("mail-from", mail_address, None, "address that the hub's mail is from: sos@example.org"),
+    Key("imap-host", text, None, "mail server where answers to the hub's mail arrive, by IMAP"),
+    Key("imap-port", whole(1, 65535, "port"), 993, "its port (993)"),
+    Key(
+        "imap-tls",
+        one_of("tls", "starttls", "none"),
+        "tls",
+        "tls from the first byte, starttls (port 143), or none, for a server on this machine (tls)",
+    ),
+    Key("imap-user", text, None, "account whose mail is read"),
+    Key(
+        "imap-password-file",
+        absolute_path,
+        None,
+        "file whose first line is that account's password",
+    ),
+    Key("imap-folder", text, "INBOX", "folder that is read (INBOX)"),
+    Key("imap-seconds", whole(5, 3_600, "seconds"), 30, "seconds between two looks (30)"),
+    Key(
+        "imap-address",
+        mail_address,
+        None,
+        "address that answers go to, with +TOKEN before the @ (mail-from): a server of your own"
+        " brings all of these to one folder",
+    ),
+)
 
 
 KIND = ContactKind(
     "email",
     "by e-mail",
     "the mail relay",
-    sender=lambda host: partial(send, host.settings),
+    sender=lambda host: partial(send, host.own),
     shown=str,
     form="an e-mail address",
     is_one=lambda address: MAIL.fullmatch(address) is not None,
+    keys=KEYS,
+    examples={
+        "smtp-host": "smtp.example.org",
+        "smtp-user": "sos@example.org",
+        "smtp-password-file": "/etc/fieldagent/smtp-password",
+        "mail-from": "sos@example.org",
+        "imap-host": "imap.example.org",
+        "imap-user": "sos@example.org",
+        "imap-password-file": "/etc/fieldagent/imap-password",
+        "imap-address": "sos@example.org",
+    },
+    together=(
+        ("smtp-host", "mail-from"),
+        ("smtp-user", "smtp-password-file"),
+        ("imap-user", "imap-password-file"),
+    ),
+    faults=_faults,
+    missing=lambda own: NO_RELAY if own["smtp-host"] is None else "",
+    is_answered=lambda host: host.own["imap-host"] is not None,
+    listen=imap.listen,
 )

@@ -6,42 +6,36 @@ from typing import Any
 
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.sos_desk import for_a_pager
+from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.records import sos
+from fieldagent.hub.records.alarm import AGAIN, ESCALATED
 from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.writing import clock_time
-from fieldagent.system.lazy_dataclass import dataclass
 
 WORDS = 300
 """Characters of what was said, at most."""
 _KINDS = {"sos": "SOS", "overdue": "Overdue", "operator": "Satellite operator"}
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    message_id: str
-    """Like no other's: who gets it twice can tell."""
-    subject: str
-    text: str
-    sos: int = 0
-    """Its number; 0 of a test."""
-    device: str = ""
-    said: str = ""
-    desk: str = ""
-    """Its address at the console; empty where none is set, as of `link`."""
-    link: str = ""
-    """What acknowledges it, once."""
+_WHY = {
+    ESCALATED: ": somebody else is told now.",
+    AGAIN: " yet: you are told again.",
+}
+"""Behind `nobody has answered`."""
 
 
-def of(db: Db, found: Sos, message_id: str, why: str, desk: str, link: str) -> Notice:
-    """`desk` is the console's address, `link` the path of what acknowledges it."""
+def of(
+    db: Db, found: Sos, message_id: str, why: str, desk: str, link: str, code: str = ""
+) -> Notice:
+    """`desk` is the console's address, `link` the path of what acknowledges it, `code` what does
+    in an answer."""
     told = for_a_pager(db, found.id, desk, link)
     device, said = visible(told["device"]), said_in(db, found)
     subject = f"{title(found)} of {device}"
     lines = [
         f"{subject}{': ' + said if said else ''}",
-        f"Raised {clock_time(found.raised)}, and nobody has answered"
-        + (": somebody else is told now." if why == "escalated" else " yet."),
+        f"Raised {clock_time(found.raised)}, and nobody has answered" + _WHY.get(why, " yet."),
         *_places(told.get("position")),
     ]
     if "desk" in told:
@@ -58,12 +52,27 @@ def of(db: Db, found: Sos, message_id: str, why: str, desk: str, link: str) -> N
         said,
         told.get("desk", ""),
         told.get("acknowledge", ""),
+        code,
+        _short_map(told.get("position")),
     )
 
 
+def reply(found: Sos, device: str, message_id: str, text: str) -> Notice:
+    """Tell who answered what became of it."""
+    subject = f"Re: {title(found)} of {visible(device)}"
+    return Notice(message_id, subject, text, found.id, visible(device))
+
+
 def test(name: str, message_id: str) -> Notice:
-    text = f"This is a test of the contact {visible(name)}. Nobody is in distress."
+    text = f"TEST. This is a test of the contact {visible(name)}. Nobody is in distress."
     return Notice(message_id, "Test of an SOS contact", text)
+
+
+def _short_map(position: dict[str, Any] | None) -> str:
+    """Return an address of the map that fits an SMS beside the rest."""
+    if position is None:
+        return ""
+    return f"https://osm.org/?mlat={position['latitude']:.5f}&mlon={position['longitude']:.5f}"
 
 
 def title(found: Sos) -> str:

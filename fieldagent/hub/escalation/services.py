@@ -8,8 +8,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.notice import Notice
+from fieldagent.hub.escalation.contract import ContactKind, Notice
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 DEADLINE = 30.0

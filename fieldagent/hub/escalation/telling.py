@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
 from functools import partial
 from math import inf
@@ -18,11 +18,10 @@ import trio
 from fieldagent.hub import idle
 from fieldagent.hub.escalation import alarm_link, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
-from fieldagent.hub.escalation.contract import Send
-from fieldagent.hub.escalation.known import contact_kinds
-from fieldagent.hub.escalation.notice import Notice
+from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.known import Kinds, Reach, contact_kinds
 from fieldagent.hub.records import alarm, sos
-from fieldagent.hub.records.alarm import ESCALATED
+from fieldagent.hub.records.alarm import ESCALATED, REPLY
 from fieldagent.hub.store.contract import ANYTHING, Db, Store, earliest
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed
@@ -52,6 +51,8 @@ class Telling:
     claimed_until: float
     escalates: bool
     """Its contact waits for an answer first."""
+    why: str = ""
+    round: int = 1
 
 
 def next_due(db: Db) -> float:
@@ -63,21 +64,28 @@ def next_due(db: Db) -> float:
     )
 
 
-def claim(db: Db, now: float, limit: int, desk: str) -> list[Telling]:
-    """Return what is due, for this process alone. `desk` is the console's address."""
+def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None) -> list[Telling]:
+    """Return what is due, for this process alone. `desk` is the console's address, `kinds` are
+    those of contact that this hub has."""
+    known = contact_kinds() if kinds is None else kinds
     rows = db.execute(
-        "SELECT id, sos, contact, message_id, why, attempts FROM alarm_message"
+        "SELECT id, sos, contact, message_id, why, attempts, round, text FROM alarm_message"
         " WHERE state = 'waiting' AND not_before <= ? AND claimed_until <= ?"
         f" ORDER BY not_before, id LIMIT ?{db.skip_locked}",
         *(now, now, limit),
     )
-    return [_claimed(db, row[0], row[1:], now, desk) for row in rows]
+    return [_claimed(db, row[0], row[1:], now, desk, known) for row in rows]
 
 
 def _claimed(
-    db: Db, id_: int, row: tuple[int, int, str, str, int], now: float, desk: str
+    db: Db,
+    id_: int,
+    row: tuple[int, int, str, str, int, int, str],
+    now: float,
+    desk: str,
+    kinds: Kinds,
 ) -> Telling:
-    sos_id, contact_id, message_id, why, attempts = row
+    sos_id, contact_id, message_id, why, attempts, round_, text = row
     until = now + CLAIM
     db.execute(
         "UPDATE alarm_message SET claimed_until = ?, claimed_by = ? WHERE id = ?",
@@ -87,15 +95,22 @@ def _claimed(
     contact = contacts.named(db, workspace, contact_id)
     found = sos.named(db, workspace, sos_id)
     assert found is not None, "its messages go with it"
-    link = ""
-    if not contact_kinds()[contact.kind].signs_in:
-        link = alarm_link.make(db, sos_id, contact.name, message_id, now)
-    told = notice.of(db, found, message_id, why, desk, link)
+    link = code = ""
+    kind = kinds.get(contact.kind)
+    if why == REPLY:
+        ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", found.device)
+        told = notice.reply(found, device, message_id, text)
+    else:
+        if kind is None or not kind.signs_in:
+            link, code = alarm_link.make(db, sos_id, contact.name, message_id, now, contact.id)
+        told = notice.of(db, found, message_id, why, desk, link, code)
     escalates = contact.after > 0 or why == ESCALATED
-    return Telling(id_, sos_id, contact, told, attempts, until, escalates)
+    return Telling(id_, sos_id, contact, told, attempts, until, escalates, why, round_)
 
 
-def settle(db: Db, telling: Telling, result: HandoverResult, now: float) -> str:
+def settle(
+    db: Db, telling: Telling, result: HandoverResult, now: float, kinds: Kinds | None = None
+) -> str:
     """Record how it ended, and return what people should know of it. Where the claim has run out
     meanwhile, another's word counts."""
     contact, attempts = telling.contact, telling.attempts + 1
@@ -116,15 +131,11 @@ def settle(db: Db, telling: Telling, result: HandoverResult, now: float) -> str:
     ):
         return ""
     db.announce(alarm.NEWS)
-    kind = contact_kinds()[contact.kind]
-    whom = f"{contact.name} {kind.by}"
+    kind = (contact_kinds() if kinds is None else kinds).get(contact.kind)
+    whom = f"{contact.name} {kind.by if kind else contact.kind}"
     contacts.note_end(db, contact.id, "" if taken else result.reason, now)
     if taken:
-        event = "escalated" if contact.after else "told"
-        handed = f"{whom}: handed over to {kind.service}"
-        sos.note_event(db, telling.sos, event, now, detail=handed)
-        if contact.after:
-            alarm.escalate(db, telling.sos, now)
+        _note_taken(db, telling, f"{whom}: handed over to {kind.service if kind else '?'}", now)
         return ""
     if result.outcome is HandoverOutcome.GONE:
         contacts.forget(db, contact.id)
@@ -137,22 +148,35 @@ def settle(db: Db, telling: Telling, result: HandoverResult, now: float) -> str:
     return f"contact {contact.id}: {text}"
 
 
+def _note_taken(db: Db, telling: Telling, handed: str, now: float) -> None:
+    contact = telling.contact
+    if telling.why == REPLY:
+        return
+    if telling.round > 1:
+        handed += f" (try {telling.round} of {contact.tries})"
+    sos.note_event(db, telling.sos, "escalated" if contact.after else "told", now, detail=handed)
+    if contact.after:
+        alarm.escalate(db, telling.sos, now)
+    if telling.why != ESCALATED and telling.round < contact.tries:
+        alarm.tell_again(db, telling.id, telling.round + 1, contact.every, now)
+
+
 async def run(
     store: Store,
-    senders: Mapping[str, Send],
+    reach: Reach,
     *,
     clock: Callable[[], float],
     note_fault: Note,
     desk: str,
 ) -> None:
-    """Tell whoever is due until cancelled; `senders` by the kind of contact."""
-    await _Tellings(store, senders, clock, note_fault, desk).run()
+    """Tell whoever is due until cancelled."""
+    await _Tellings(store, reach, clock, note_fault, desk).run()
 
 
 @dataclass(slots=True)
 class _Tellings:
     store: Store
-    senders: Mapping[str, Send]
+    reach: Reach
     clock: Callable[[], float]
     note_fault: Note
     desk: str
@@ -180,7 +204,7 @@ class _Tellings:
             if soonest > self.clock():
                 return soonest, []
             return soonest, await self.store.commit(
-                lambda db: claim(db, self.clock(), free, self.desk)
+                lambda db: claim(db, self.clock(), free, self.desk, self.reach.kinds)
             )
         return 0.0, []
 
@@ -189,7 +213,9 @@ class _Tellings:
         id."""
         try:
             result = await self.send(telling)
-            text = await persist(self.store, lambda db: settle(db, telling, result, self.clock()))
+            text = await persist(
+                self.store, lambda db: settle(db, telling, result, self.clock(), self.reach.kinds)
+            )
             if text:
                 log.warning("%s", text)
         except StoreFailed:
@@ -203,7 +229,7 @@ class _Tellings:
     async def send(self, telling: Telling) -> HandoverResult:
         contact = telling.contact
         try:
-            return await self.senders[contact.kind](contact.address, telling.notice)
+            return await self.reach.tell(contact.kind, contact.address, telling.notice)
         except Exception as error:
             # A mistake of ours: it is made again as if it had not been taken.
             self.note_fault(error, f"a message to contact {contact.id}")

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import signing_key
-from fieldagent.hub.escalation.notice import Notice
+from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.store.contract import Db
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import judge

@@ -10,10 +10,12 @@ import json
 import random
 from typing import Any
 
-from fieldagent.hub.field.mobile_terminated import REACHED, day_of, due
+from fieldagent.hub.field.mobile_terminated import REACHED, due
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.failures import Scope, unknown
-from fieldagent.hub.records import operator_trouble, ring_alerts
+from fieldagent.hub.records import mt_copies, operator_trouble, ring_alerts
+from fieldagent.hub.records.operator_book import note_handed_over
+from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import credits_for
@@ -41,6 +43,9 @@ class OperatorCall:
     body: bytes
     urgent: bool
     tries: int
+    kind: str = ""
+    address: str = ""
+    since: float = 0.0
 
 
 def is_due(db: Db, now: float) -> bool:
@@ -85,7 +90,8 @@ def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
     suffix = db.skip_locked.replace("UPDATE", "UPDATE OF m") if lock else ""
     return db.execute(
         "SELECT m.id, m.device, device.name, device.imei, device.operator, m.body, m.urgent,"
-        " m.tries FROM mobile_terminated m JOIN device ON device.id = m.device"
+        " m.tries, device.modem, device.thing, m.created FROM mobile_terminated m"
+        " JOIN device ON device.id = m.device"
         " WHERE m.claimed_until <= ? AND m.not_before <= ? AND device.imei IS NOT NULL"
         " AND device.operator IS NOT NULL AND device.disabled IS NULL AND NOT EXISTS"
         " (SELECT 1 FROM mobile_terminated other WHERE other.device = m.device"
@@ -105,8 +111,13 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     """Record how a call ended; once, however often it is told. Return the alarm that this raised,
     in words, or nothing."""
     if verdict.outcome is Outcome.SENT:
+        receipts = _receipts_in(db, call)
         if (dropped := drop(db, call)) is not None:
             _book(db, call, now)
+            id_ = verdict.id
+            mt_copies.keep(db, call.device, call.body, dropped, receipts, operator_id=id_, now=now)
+        if dropped is not None and verdict.id:
+            note_handed_over(db, call.operator, verdict.id, call.device, now)
         if dropped is not None and verdict.waiting:
             items = [item for item, _, _ in dropped]
             ring_alerts.note_taken(db, call.device, verdict.waiting, items, now)
@@ -147,6 +158,12 @@ def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     if failure.scope is not Scope.GATEWAY:
         operator_trouble.note_account_works(db, call.operator, now)
     return ""
+
+
+def _receipts_in(db: Db, call: OperatorCall) -> list[int]:
+    """Return the words to its kit that are in the message."""
+    rows = db.execute("SELECT receipts FROM mobile_terminated WHERE id = ?", call.id)
+    return [receipt for (listed,) in rows for receipt in json.loads(listed)]
 
 
 def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:

@@ -11,9 +11,10 @@ from fieldagent.hub.field.mobile_terminated import allowance, sizes
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, marks
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Contact, Entry
+from fieldagent.wire.errors import LocalProtocolError
 
 _ADDRESSED = (
     f"SELECT device.next_sequence, operator, {IS_LINKED}, introduced.digest, {ACCOUNT} FROM device"
@@ -27,13 +28,10 @@ _ADDRESSED = (
 def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Of each device that is to have it: whether it is linked, when it costs nothing, and what
     satellite messages with nothing else in them would."""
-    to_one = posting.target is not None
+    among, members = _whom(posting)
     rows = db.execute(
-        _ADDRESSED.format(whom="device.member = ?" if to_one else "device.member <> ?"),
-        now,
-        posting.sender,
-        posting.workspace,
-        posting.target if to_one else posting.sender,
+        _ADDRESSED.format(whom=f"device.member {among}"),
+        *(now, posting.sender, posting.workspace, *members),
     )
     digest, name = named(db, posting.sender, posting.workspace)
     found = []
@@ -54,15 +52,29 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     return found
 
 
+def _whom(posting: Posting) -> tuple[str, list[int]]:
+    """Return the condition on a device's member, and its parameters."""
+    if posting.target is not None:
+        return "= ?", [posting.target]
+    if posting.team is None:
+        return "<> ?", [posting.sender]
+    audience = sorted(posting.audience - {posting.sender}) or [0]
+    return f"IN ({marks(audience)})", audience
+
+
 def _over_satellite(
     db: Db, posting: Posting, account: Account, sequence: int, names: Sequence[Entry], now: float
-) -> dict[str, int | None]:
+) -> dict[str, int | None] | None:
     contact = Contact(**json.loads(posting.contact)) if posting.contact else None
-    entry = Entry(sequence, posting.item, posting.time, posting.sos)
-    told = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
+    how = posting.sos, posting.back, posting.to, posting.asks
+    entry = Entry(sequence, posting.item, posting.time, *how)
+    try:
+        told = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
+    except LocalProtocolError:
+        return None  # too large for its modem
     return {
         "parts": len(told),
         "bytes": sum(told),
-        "credits": sum(map(credits_for, told)),
+        "credits": 0 if account.by_bytes else sum(map(credits_for, told)),
         "creditsLeft": allowance(db, account, now, urgent=posting.sos),
     }

@@ -16,6 +16,7 @@ from fieldagent.hub.records.ledger import THE_HUB, WAITS, stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, one_of
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
+from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import (
@@ -149,19 +150,20 @@ def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
     # Who does not tell its journal's number is of before digests, and cannot read one.
     rows = db.execute(
         "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END,"
-        " urgent, says, by_name, text"
+        " urgent, says, by_name, text, rung"
         " FROM receipt JOIN device ON device.id = receipt.device WHERE receipt.device = ?"
         " AND state = 'waiting' ORDER BY urgent DESC, receipt.id LIMIT ?",
         device,
         limit,
     )
     found = []
-    for id_, sequence, member, at, digest, urgent, says, by, text in rows:
+    for id_, sequence, member, at, digest, urgent, says, by, text, rung in rows:
         if says:
             word = _proved(db, device, IncidentWord(sequence, Said(says), by=by, text=text))
             found.append(WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent)))
         else:
-            receipt = Entry(sequence, Receipt(member, bytes(digest or b"")), int(at))
+            said = Receipt(member, bytes(digest or b""), Rung(rung), text)
+            receipt = Entry(sequence, said, int(at))
             found.append(WaitingReceipt(id_, receipt, bool(urgent), member))
     return found
 

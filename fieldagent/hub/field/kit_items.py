@@ -51,7 +51,9 @@ def only_items(device: Device, envelope: Envelope) -> KitItems | None:
 
 def _is_plain(entry: Entry) -> bool:
     content = entry.content
-    return isinstance(content, Item) and not isinstance(content, IncidentWord) and not entry.sos
+    plain = isinstance(content, Item) and not isinstance(content, IncidentWord)
+    # Whom somebody names is looked for one by one.
+    return plain and not entry.sos and entry.to is None and entry.author is None
 
 
 def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Posting:
@@ -66,6 +68,9 @@ def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Post
         back=entry.back,
         expires=None if entry.sos else expires,
         source=Source(device.id, entry.sequence),
+        to=entry.to,
+        asks=entry.asks,
+        author=entry.author,
     )
 
 

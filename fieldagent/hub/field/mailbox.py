@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from fieldagent.hub.access import people
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.field import update_offers
 from fieldagent.hub.field.envelope_packing import (
@@ -27,7 +28,7 @@ from fieldagent.hub.records.ledger import confirm_all, mail_topic
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_note import KitReport, Offer, decode
+from fieldagent.wire.kit_note import Directory, HasDirectory, KitReport, Offer, decode
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ class IpMailbox:
         self._journal = 0
         self._offered: set[Offer] = set()
         """Over this link."""
+        self._directory_there: int | None = None
+        """Which directory the kit has; None while it has not told."""
 
     async def greeted(self, journal: int) -> None:
         self._journal = journal
@@ -119,6 +122,11 @@ class IpMailbox:
                 if offer not in self._offered:
                     self._offered.add(offer)
                     return offer.encode()
+            if self._directory_there is not None:
+                told = await self._store.read(self._new_directory)
+                if told is not None:
+                    self._directory_there = told.version
+                    return told.encode()
             await news.wait()
 
     async def take_note(self, body: bytes) -> None:
@@ -127,9 +135,20 @@ class IpMailbox:
         except RemoteProtocolError as error:
             log.warning("a note of %s cannot be read: %s", self.device.name, error)
             return
-        if isinstance(report, KitReport):
+        if isinstance(report, HasDirectory):
+            self._directory_there = report.version
+            # Whoever waits for what the kit is to be told looks now.
+            await self._store.commit(lambda db: db.announce(kit_report.topic(self.device.id)))
+        elif isinstance(report, KitReport):
             for text in await self._store.commit(lambda db: self._note(db, report)):
                 log.warning("%s", text)
+
+    def _new_directory(self, db: Db) -> Directory | None:
+        """Return the workspace's, where the kit has another."""
+        workspace = self.device.workspace
+        if people.version(db, workspace) == self._directory_there:
+            return None
+        return people.directory_for(db, workspace, self.device.member)
 
     def _note(self, db: Db, report: KitReport) -> list[str]:
         """What to warn of."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b
 
+from fieldagent.hub.access import directory, people
 from fieldagent.hub.access.directory import device_of_imei, disabled_device, proof_keys_of
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.field import check_in, dead_letters
@@ -24,13 +25,14 @@ from fieldagent.hub.field.kit_items import (
     take_in,
 )
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
-from fieldagent.hub.records import alarm, contact, numbering, slices, sos
+from fieldagent.hub.records import alarm, contact, mt_copies, numbering, outward, slices, sos
 from fieldagent.hub.records.ledger import (
     THE_HUB,
     Posting,
     answer_again,
     confirm,
     enter,
+    note_rung,
     owe_receipt,
     say_again,
     stored_entry,
@@ -44,6 +46,7 @@ from fieldagent.package.package import (
     Said,
     Waypoint,
 )
+from fieldagent.package.reach import Rung
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.supervisor import brief
@@ -61,6 +64,7 @@ from fieldagent.wire.envelope import (
     Report,
     SentBy,
     Unauthenticated,
+    Unreadable,
     Way,
     decode,
     digest_of,
@@ -94,6 +98,8 @@ class _Taken:
     """Confirmations that are not about the item that has their number now."""
     troubles: list[str] = field(default_factory=list)
     """Why part of the message cannot be used: all of it is kept."""
+    confirmed: list[int] = field(default_factory=list)
+    """Items that the device has stored, and which are no SOS."""
     buried: list[str] = field(default_factory=list)
     """Why part of what its last fragment made whole cannot be used: that is kept already."""
 
@@ -192,7 +198,7 @@ class MobileOriginated:
     async def _take_in(
         self, device: Device, body: bytes, way: Bearer, estimate: Estimate | None
     ) -> None:
-        """Over IP the link has proved who sends; over satellite the tag does."""
+        """Over IP the link has proved who sends, by SMS the frame; over satellite the tag does."""
         keys = await self._keys(device) if way is Bearer.SATELLITE else ()
         try:
             envelope = decode(body, keys=keys)
@@ -215,7 +221,7 @@ class MobileOriginated:
 
         def take(db: Db) -> _Taken:
             # A transaction may be carried out anew: each time it begins with nothing.
-            proved = way is Bearer.IP or bool(keys)
+            proved = way is not Bearer.SATELLITE or bool(keys)
             taken = _Taken(device, way, self._clock(), estimate=estimate, proved=proved)
             self._take(db, envelope, taken)
             taken.troubles += envelope.not_understood
@@ -266,7 +272,7 @@ class MobileOriginated:
         except RemoteProtocolError as error:
             dead_letters.stays(db, letter.id, device.id, _in_words(error)[1])
             return False
-        proved = letter.way is Bearer.IP or bool(keys)
+        proved = letter.way is not Bearer.SATELLITE or bool(keys)
         taken = _Taken(device, letter.way, self._clock(), proved=proved)
         # What fails by a mistake of ours undoes nothing else.
         db.execute("SAVEPOINT dead_letter")
@@ -298,13 +304,21 @@ class MobileOriginated:
             contact.note(db, taken.device.id, way, taken.now)
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
+        if taken.way is Bearer.SATELLITE and taken.relaying is None:
+            again = mt_copies.note_heard(db, taken.device.id, taken.confirmed, taken.now)
+            if again:
+                log.warning(
+                    "%s has not confirmed %s: sent again",
+                    taken.device.name,
+                    counted(again, "message"),
+                )
         if envelope.packed:
             note_packed(db, (taken.relaying or taken.device).id)
         return taken
 
     def _take_entry(self, db: Db, entry: Entry, taken: _Taken) -> None:
         content, device = entry.content, taken.device
-        if taken.relaying is not None and isinstance(content, Report | Receipt):
+        if taken.relaying is not None and isinstance(content, Report | Receipt | Unreadable):
             taken.troubles.append("a confirmation in the name of another device")
         elif isinstance(content, IncidentWord) and content.says is Said.OPEN:
             _take_open(db, content, taken)
@@ -327,6 +341,8 @@ class MobileOriginated:
             _take_receipt(db, entry, content, taken)
         elif isinstance(content, CheckIn):
             _take_check_in(db, entry, content, taken)
+        elif isinstance(content, Unreadable):
+            _take_unreadable(db, entry, content, taken)
         elif isinstance(content, Fragment):
             self._take_fragment(db, entry, content, taken)
         elif (taken.doubt and _was_there(db, entry, taken)) or not _is_new(db, entry, taken):
@@ -338,8 +354,13 @@ class MobileOriginated:
             taken.items += 1
             if not taken.doubt:
                 check_in.heard(db, device.id, taken.now)
-            posting = self._posting(db, entry, content, taken)
+            posting, found = _addressed(db, self._posting(db, entry, content, taken))
             item, _ = enter(db, posting, now=taken.now, grace=self._grace)
+            nobody = found.why
+            if found.address:
+                nobody = outward.enter(db, item, found.address, taken.now)
+            if nobody:
+                note_rung(db, item, THE_HUB, Rung.NOBODY, nobody, taken.now)
             if isinstance(content, Location) and not taken.doubt:
                 contact.note_position(db, taken.device.id, content, entry.time, taken.now)
             if entry.sos and not taken.doubt and not _tells_itself(taken):
@@ -420,6 +441,29 @@ def _estimate_beside(item: Item, taken: _Taken) -> Estimate | None:
     return None if has_position or taken.relaying is not None else taken.estimate
 
 
+def _addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
+    """Return it with who is named in it, as the workspace knows them; and whom that was found to
+    be."""
+    author = posting.author
+    if isinstance(author, str):
+        author = people.resolve(db, posting.workspace, f"user:{author}").member
+    if author is not None and author > 0 and directory.is_member(db, posting.workspace, author):
+        posting = replace(posting, sender=author, carried=author != posting.sender)
+    if posting.to is None or posting.sos:
+        return posting, people.Recipient()
+    found = people.resolve(db, posting.workspace, posting.to)
+    addressed = replace(
+        posting,
+        target=found.member,
+        team=found.team,
+        audience=found.audience,
+        device=found.device,
+        over_satellite=found.over_satellite,
+        addressee=found.words,
+    )
+    return addressed, found
+
+
 def _neighbour(db: Db, relaying: Device, number: int) -> Device | None:
     """The device whose items another of its workspace brings."""
     rows = db.execute(
@@ -458,8 +502,8 @@ def _is_about_sos(entry: Entry) -> bool:
 
 
 def _tells_itself(taken: _Taken) -> bool:
-    """Over IP the link's acknowledgement tells its kit that the hub has it."""
-    return taken.way is Bearer.IP and taken.relaying is None
+    """Over IP and by SMS an acknowledgement tells its kit that the hub has it."""
+    return taken.way is not Bearer.SATELLITE and taken.relaying is None
 
 
 def _take_open(db: Db, word: IncidentWord, taken: _Taken) -> None:
@@ -498,6 +542,9 @@ def _take_check_in(db: Db, entry: Entry, asked: CheckIn, taken: _Taken) -> None:
 
 
 def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:
+    if receipt.rung is not Rung.STORED:
+        _take_rung(db, entry, receipt, taken)
+        return
     rows = db.execute(
         "SELECT item.id, item.body, item.sos FROM delivery JOIN item ON item.id = delivery.item"
         " WHERE delivery.device = ? AND delivery.sequence = ?",
@@ -511,10 +558,51 @@ def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None
         # One of before digests may be of an item that had the number before a backup was restored.
         if receipt.digest == digest or not (receipt.digest or urgent):
             confirm(db, item, taken.device.id, taken.way, taken.now)
+            if not urgent:
+                taken.confirmed.append(item)
         else:
             taken.mismatches.append(f"a receipt of {entry.sequence}")
             if taken.proved and receipt.digest:
                 numbering.suspect(db, taken.device.id, entry.sequence, taken.now)
+
+
+def _take_unreadable(db: Db, entry: Entry, said: Unreadable, taken: _Taken) -> None:
+    """A message came to the device's modem, and noise kept it from being read: it goes again. A
+    recording of that says nothing new."""
+    name = taken.device.name
+    if not _is_new(db, entry, taken):
+        taken.duplicates += 1
+    elif mt_copies.send_unreadable_again(db, taken.device.id, said, taken.now):
+        log.warning("%s could not read a message of %d bytes: sent again", name, said.size)
+    else:
+        log.error(
+            "%s could not read a message of %d bytes, and none of those that it was sent fits",
+            name,
+            said.size,
+        )
+
+
+def _take_rung(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:
+    """A kit tells how far an item has come there: one that it has from the hub, or heard by radio
+    from the station `receipt.by`."""
+    if receipt.by:
+        rows = db.execute(
+            "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
+            " AND source_sequence = ? ORDER BY id DESC LIMIT 1",
+            *(taken.device.workspace, receipt.by, entry.sequence),
+        )
+    else:
+        rows = db.execute(
+            "SELECT item.id, item.body FROM delivery JOIN item ON item.id = delivery.item"
+            " WHERE delivery.device = ? AND delivery.sequence = ?",
+            *(taken.device.id, entry.sequence),
+        )
+    for item, body in rows:
+        if receipt.digest == digest_of(replace(stored_entry(body), sequence=entry.sequence)):
+            at = min(float(entry.time), taken.now)
+            note_rung(db, item, taken.device.member, receipt.rung, receipt.text, at)
+            return
+    taken.mismatches.append(f"a word on how far {entry.sequence} has come")
 
 
 def _never_given(db: Db, entry: Entry, taken: _Taken) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
@@ -23,8 +22,9 @@ from fieldagent.hub.field.envelope_packing import (
     waiting,
 )
 from fieldagent.hub.operator.failures import Scope
-from fieldagent.hub.records.account import ACCOUNT, Account, account_of
+from fieldagent.hub.records.account import ACCOUNT, Account, account_of, mt_bytes_of
 from fieldagent.hub.records.lease import IS_LINKED
+from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
@@ -35,8 +35,8 @@ from fieldagent.wire.envelope import (
     digest_of_slices,
     encode,
 )
+from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
-from fieldagent.wire.sbd import MT_BYTES
 from fieldagent.wire.tag import TAG_BYTES
 
 # What is due becomes messages.
@@ -78,7 +78,7 @@ def due(db: Db, now: float, *, lock: bool) -> list[Account]:
 def _pack_for(db: Db, account: Account, now: float) -> int:
     device, packed = account.device, account.packs_text
     items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
-    if items and _alone(items[0], packed) > MT_BYTES - TAG_BYTES - 1:
+    if items and _alone(items[0], packed) > account.mt_bytes - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], now)
     receipts = receipts_for(db, device.id, limit=LOOK_AT)
     answers = any(each.urgent for each in receipts)
@@ -94,7 +94,8 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
         _wait_for_credits(db, device.id, items, now)
     if not load.entries or not (load.items or answers):
         return 0
-    _persist(db, device.id, load.encode(account.key), _pieces(load), load.urgent, now)
+    body, pieces = load.encode(account.key), _pieces(load)
+    _persist(db, device.id, body, pieces, load.urgent, now, receipts=load.receipts)
     _mark_packed(db, device.id, load.items)
     mark_introduced(db, device.id, load.introduced)
     mark_receipts_sent(db, load.receipts, now)
@@ -110,7 +111,8 @@ def _space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
 
 def _room(account: Account, allowed: int | None) -> int:
     """Bytes of a message, without its tag, for so many credits."""
-    paid = MT_BYTES if allowed is None else min(MT_BYTES, allowed * CREDIT_BYTES)
+    most = account.mt_bytes
+    paid = most if allowed is None else min(most, allowed * CREDIT_BYTES)
     return paid - _tag_bytes(account)
 
 
@@ -118,7 +120,15 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
     """One message for each fragment, and before them one that says who the sender is."""
     device, urgent = account.device, large.entry.sos
     allowed = allowance(db, account, now, urgent=urgent)
-    bodies = _fragments(large, account.key)
+    try:
+        bodies = _fragments(large, account.key, account.mt_bytes)
+    except LocalProtocolError as error:
+        # The device's modem is another than when it was pushed, or it may come over a link.
+        db.execute(
+            "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
+            *(f"too large for its satellite modem: {error}", large.item, device.id),
+        )
+        return 0
     if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
         _wait_for_credits(db, device.id, [large], now)
         return 0
@@ -133,11 +143,11 @@ def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
     """Bytes of each message that it takes by itself; `names` say who its sender is."""
     key, packed = account.key, account.packs_text
     together = encode([*names, *item.entries], origin=item.sender, key=key, packed=packed)
-    if len(together) <= MT_BYTES:
+    if len(together) <= account.mt_bytes:
         return [len(together)]
     ahead = [encode(names, origin=item.sender, key=key)] if names else []
-    if _alone(item, packed) > MT_BYTES - TAG_BYTES - 1:
-        return [len(each) for each in (*ahead, *_fragments(item, key))]
+    if _alone(item, packed) > account.mt_bytes - TAG_BYTES - 1:
+        return [len(each) for each in (*ahead, *_fragments(item, key, account.mt_bytes))]
     alone = encode(item.entries, origin=item.sender, key=key, packed=packed)
     return [len(each) for each in (*ahead, alone)]
 
@@ -160,15 +170,15 @@ def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
         mark_introduced(db, device.id, [mark])
 
 
-def _cut(large: Waiting, key: bytes | None) -> list[Fragment]:
+def _cut(large: Waiting, key: bytes | None, most: int) -> list[Fragment]:
     """The same at every call, so that a fragment sent later fits those sent before."""
     whole = encode(large.entries, origin=large.sender)
-    return split(whole, MT_BYTES - (0 if key is None else TAG_BYTES + 1))
+    return split(whole, most - (0 if key is None else TAG_BYTES + 1))
 
 
-def _fragments(large: Waiting, key: bytes | None) -> list[bytes]:
+def _fragments(large: Waiting, key: bytes | None, most: int) -> list[bytes]:
     """A message with each of them."""
-    return [_fragment(large, fragment, key) for fragment in _cut(large, key)]
+    return [_fragment(large, fragment, key) for fragment in _cut(large, key, most)]
 
 
 def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
@@ -179,20 +189,20 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
     """The device lacks fragments of an item: each becomes a message once more. False where the
     report is of another item that had this number."""
     rows = db.execute(
-        "SELECT item.id, item.sender, device.air_key FROM delivery"
+        "SELECT item.id, item.sender, device.air_key, device.modem FROM delivery"
         " JOIN item ON item.id = delivery.item JOIN device ON device.id = delivery.device"
         " WHERE delivery.device = ? AND delivery.sequence = ? AND delivery.state = 'sent'",
         device,
         sequence,
     )
-    for item, _, key in rows:
+    for item, _, key, modem in rows:
         (large,) = waiting(
             db, device, 0.0, due="delivery.item = ?", parameters=(item,), limit=1
         ) or (None,)
         if large is None:
             continue
         secret = None if key is None else derive_key(bytes(key), "MT")
-        fragments = _cut(large, secret)
+        fragments = _cut(large, secret, mt_bytes_of(modem))
         arrived = [each.slice for each in fragments if each.index in report.arrived]
         if len(fragments) != report.count:
             return False
@@ -251,16 +261,19 @@ def _persist(
     pieces: Sequence[tuple[int, int, int]],
     urgent: bool,
     now: float,
+    *,
+    receipts: Sequence[int] = (),
 ) -> None:
     """`pieces` are item, position and count of fragments for each item in the message."""
     db.execute(
-        "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created)"
-        " VALUES (?, ?, ?, ?, 'ready', ?)",
+        "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created, receipts)"
+        " VALUES (?, ?, ?, ?, 'ready', ?, ?)",
         device,
         body,
         json.dumps(pieces),
         int(urgent),
         now,
+        json.dumps(list(receipts)),
     )
     db.announce("satellite")
 
@@ -300,7 +313,3 @@ def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float)
             each.item,
             device,
         )
-
-
-def day_of(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).date().isoformat()

@@ -21,7 +21,7 @@ from fieldagent.hub.field.calling_in import (
     settle,
 )
 from fieldagent.hub.field.mobile_terminated import pack
-from fieldagent.hub.operator.contract import Operator, Verdict
+from fieldagent.hub.operator.contract import FarModem, Operator, Verdict
 from fieldagent.hub.operator.failures import no_answer, not_set_up
 from fieldagent.hub.records import operator_trouble, ring_alerts
 from fieldagent.hub.records.ring_alerts import RingAlert
@@ -144,7 +144,10 @@ async def ring_again(
 async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> Verdict:
     try:
         with trio.move_on_after(CALL_SECONDS * 0.9):
-            return await operator.send(call.imei, call.body, number=call.id, priority=call.urgent)
+            modem = FarModem(call.kind, call.address, call.tries, call.since)
+            return await operator.send(
+                call.imei, call.body, number=call.id, priority=call.urgent, modem=modem
+            )
     except Exception as error:
         # A mistake of ours, and nobody knows whether the operator has it.
         note_fault(error, f"MT message {call.id}")

@@ -41,6 +41,18 @@ class NoteSession(Protocol):
         """A modem reached the operator, who gave it a message, or had none for it."""
 
 
+class CountSession(Protocol):
+    """The hub, which counts what an operator is going to bill."""
+
+    async def __call__(self, imei: str, session: str, size: int) -> None:
+        """Count an MO session of so many bytes, 0 of a mailbox check: once for each `session`,
+        which is the operator's own name for it."""
+
+
+async def count_nothing(imei: str, session: str, size: int) -> None:
+    """Count no session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How a call ended; DOUBTFUL is one that got no answer after the request had left. REFUSED is
@@ -53,13 +65,34 @@ class Verdict:
     """Messages that the operator keeps for the modem with this one; 0: they do not tell, and a
     ring that was missed cannot be rung again."""
 
+    id: str = ""
+    """The operator's name for the message, by which it tells how far that has come."""
+
     @property
     def reason(self) -> str:
         return "" if self.failure is None else self.failure.text
 
 
+class FarModem(NamedTuple):
+    """What is known of the modem that a message is for."""
+
+    kind: str = ""
+    """As the operator told: `sbd`, `imt`; empty while it has not."""
+    address: str = ""
+    """What the operator calls it, where that is not the IMEI."""
+    tries: int = 0
+    """How often the same bytes were called in before."""
+    since: float = 0.0
+    """When they were made, Unix time: no call was before."""
+
+
+NO_MODEM = FarModem()
+
+
 class Operator(Protocol):
-    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+    async def send(
+        self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
+    ) -> Verdict:
         """Hand over one MT message. `number` is the same whenever the same bytes are called in."""
 
     async def ring(self, imei: str) -> Verdict:
@@ -68,6 +101,41 @@ class Operator(Protocol):
 
 Own: TypeAlias = "Mapping[str, Any]"
 """An operator's settings by name, each as its `Key` reads it."""
+
+
+class Book(Protocol):
+    """What the hub remembers for an operator; each is on disk on return."""
+
+    async def learn(self, imei: str, kind: str, address: str) -> None:
+        """Note which kind of modem has this IMEI, and what the operator calls it."""
+
+    async def imei_of(self, address: str) -> str | None:
+        """Return the IMEI of the modem that the operator calls so."""
+
+    async def has(self, id_: str) -> bool:
+        """Return whether this MO message was taken in before."""
+
+    async def note(self, id_: str) -> None:
+        """Note that it was taken in."""
+
+    async def fetched(self) -> float | None:
+        """Return up to which Unix time what the operator kept was fetched; None: never."""
+
+    async def note_fetched(self, until: float) -> None:
+        """Note up to when it was."""
+
+    async def under_way(self) -> Sequence[HandedOver]:
+        """Return what was handed over and is not known to be in the modem."""
+
+    async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
+        """Note how far the operator says that a message has come."""
+
+
+class HandedOver(NamedTuple):
+    """An MT message that the operator has, by its own name for it."""
+
+    id: str
+    state: str
 
 
 class OperatorHost(NamedTuple):
@@ -79,6 +147,8 @@ class OperatorHost(NamedTuple):
     """Logs and counts a fault of ours; what it was about, second."""
     clock: Callable[[], float]
     """Unix time."""
+    book: Book | None = None
+    count_session: CountSession = count_nothing
 
 
 class MoListener(NamedTuple):

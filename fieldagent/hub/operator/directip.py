@@ -12,6 +12,9 @@ from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import (
+    NO_MODEM,
+    CountSession,
+    FarModem,
     MoListener,
     NoteSession,
     OperatorHost,
@@ -19,6 +22,7 @@ from fieldagent.hub.operator.contract import (
     Own,
     TakeIn,
     Verdict,
+    count_nothing,
 )
 from fieldagent.hub.operator.failures import (
     FULL_PAUSE,
@@ -110,13 +114,14 @@ async def serve_directip(
     take_in: TakeIn,
     note_session: NoteSession,
     *,
+    count_session: CountSession = count_nothing,
     allowed: Sequence[Network] = LOOPBACK_NETWORKS,
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Take MO messages from gateways in these networks, until cancelled. What is confirmed is on
     disk; the rest comes again. Closes `listeners`."""
-    door = _Door(take_in, note_session, allowed, note_fault)
+    door = _Door(take_in, note_session, count_session, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
@@ -128,11 +133,13 @@ class _Door:
         self,
         take_in: TakeIn,
         note_session: NoteSession,
+        count_session: CountSession,
         allowed: Sequence[Network],
         note_fault: Note,
     ) -> None:
         self._take_in = take_in
         self._note_session = note_session
+        self._count_session = count_session
         self._note_fault = note_fault
         self._allowed = allowed
         self._told: set[str] = set()
@@ -233,6 +240,7 @@ class _Door:
             )
         if message.payload:
             await self._take_in(message.imei, message.payload, _estimate(message))
+        await self._count_session(message.imei, str(message.reference), len(message.payload or b""))
         if message.status in (SUCCEEDED, POOR_POSITION):
             await self._note_session(message.imei, fetched=message.mtmsn != 0)
 
@@ -262,7 +270,9 @@ class DirectIp:
         self._host = host
         self._port = port
 
-    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+    async def send(
+        self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
+    ) -> Verdict:
         flags = Flags.PRIORITY if priority else 0
         return await self._call(DirectIpMt(number & 0xFFFFFFFF, imei, body, flags))
 
@@ -309,6 +319,7 @@ def _listen(own: Own) -> MoListener | None:
             sockets,
             host.take_in,
             host.note_session,
+            count_session=host.count_session,
             allowed=own["directip-allow"] or LOOPBACK_NETWORKS,
             note_fault=host.note_fault,
         )

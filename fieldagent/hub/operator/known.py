@@ -12,6 +12,7 @@ from fieldagent.system.properties import WrongProperty
 OPERATORS = {
     "directip": "fieldagent.hub.operator.directip:KIND",
     "rockblock": "fieldagent.hub.operator.rockblock:KIND",
+    "cloudloop": "fieldagent.hub.operator.cloudloop:KIND",
 }
 """By what a device's `operator` calls them; the first is that of a device which names none."""
 DEFAULT = next(iter(OPERATORS))

@@ -11,7 +11,17 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.contract import Estimate
-from fieldagent.hub.operator.contract import OperatorHost, OperatorKind, Own, TakeIn, Verdict
+from fieldagent.hub.operator.contract import (
+    NO_MODEM,
+    CountSession,
+    FarModem,
+    OperatorHost,
+    OperatorKind,
+    Own,
+    TakeIn,
+    Verdict,
+    count_nothing,
+)
 from fieldagent.hub.operator.failures import (
     HOURLY,
     Failure,
@@ -61,7 +71,13 @@ DEADLINE = 30.0
 """Seconds for a call."""
 
 
-def mo_route(take_in: TakeIn, key: PublicKey, *, clock: Callable[[], float]) -> Route:
+def mo_route(
+    take_in: TakeIn,
+    key: PublicKey,
+    *,
+    clock: Callable[[], float],
+    count_session: CountSession = count_nothing,
+) -> Route:
     """Answers 200 once the message is on disk; whatever else they get, they bring it again.
 
     What their token proves to be theirs is stored, whatever else is wrong with it."""
@@ -78,6 +94,8 @@ def mo_route(take_in: TakeIn, key: PublicKey, *, clock: Callable[[], float]) -> 
             estimate = None if where is None else Estimate(*where)
             unusable = "; ".join(message.faults)
             await take_in(message.imei, message.data, estimate, unusable=unusable)
+        session = f"{form.get('momsn', '')} {form.get('transmit_time', '')}"
+        await count_session(message.imei, session, len(message.data))
         return Response(200)
 
     return Route("POST", PATH, take, body=BODY, forms=True)
@@ -108,7 +126,9 @@ class RockBlock:
         self._username = username
         self._password = password
 
-    async def send(self, imei: str, body: bytes, *, number: int, priority: bool) -> Verdict:
+    async def send(
+        self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
+    ) -> Verdict:
         form = mobile_terminated(imei, self._username, self._password, body)
         try:
             reply = await request(
@@ -143,7 +163,8 @@ def _caller(own: Own) -> RockBlock | None:
 def _routes(own: Own, host: OperatorHost) -> list[Route]:
     if own["rockblock-username"] is None:
         return []
-    return [mo_route(host.take_in, public_key(own), clock=host.clock)]
+    counting = host.count_session
+    return [mo_route(host.take_in, public_key(own), clock=host.clock, count_session=counting)]
 
 
 def public_key(own: Own) -> PublicKey:

@@ -7,7 +7,9 @@ from typing import Any
 
 from fieldagent.hub.contract import Device
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import imt
 from fieldagent.wire.envelope import derive_key
+from fieldagent.wire.sbd import MT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +19,33 @@ class Account:
     budget: int | None
     reserve: int
     packs_text: bool
+    modem: str = ""
+    """Its kind, as its operator told: sbd, imt."""
+
+    @property
+    def mt_bytes(self) -> int:
+        """What its modem takes in one message."""
+        return mt_bytes_of(self.modem)
+
+    @property
+    def by_bytes(self) -> bool:
+        """It is paid by bytes, and not in credits."""
+        return self.modem == "imt"
+
+
+def mt_bytes_of(modem: str) -> int:
+    """Return what a kind of modem takes in one message; one that is not known takes little."""
+    return imt.PAYLOAD_BYTES if modem == "imt" else MT_BYTES
 
 
 ACCOUNT = (
     "device.id, device.workspace, device.member, device.name, device.imei, device.air_key,"
-    " device.credits_per_day, device.sos_reserve, device.packs_text"
+    " device.credits_per_day, device.sos_reserve, device.packs_text, device.modem"
 )
 """The columns of which `account_of` makes one."""
 
 
 def account_of(row: Sequence[Any]) -> Account:
-    *device, key, budget, reserve, packs_text = row
+    *device, key, budget, reserve, packs_text, modem = row
     secret = None if key is None else derive_key(bytes(key), "MT")
-    return Account(Device(*device), secret, budget, reserve, bool(packs_text))
+    return Account(Device(*device), secret, budget, reserve, bool(packs_text), modem)

@@ -3,7 +3,9 @@
 1. As an SOS is raised, each contact of its workspace has a message lined up for when its wait is
    over. An answer ends those that have not left.
 2. A browser that a dispatcher has asked to ring is told at once, and again at each escalation.
-3. Where no dispatcher can be reached (no console is open, no browser rings, no contact is told at
+3. A contact may be told several times, and of all incidents, of SOS, or of the hub's own alarms
+   (`about`). Those of one `after` are a step of the workspace's chain.
+4. Where no dispatcher can be reached (no console is open, no browser rings, no contact is told at
    once), that is an alarm by itself: whoever would be told later is told now, webhooks too.
 """
 
@@ -21,8 +23,10 @@ PUSH = "push"
 """The kind of a contact that is a dispatcher's browser."""
 SOON = 2.0
 """Seconds until somebody is told at once: its words and its position come one after the other."""
-RAISED, ESCALATED = "raised", "escalated"
-"""Why there is a message."""
+RAISED, ESCALATED, AGAIN, REPLY = "raised", "escalated", "again", "reply"
+"""Why there is a message; a reply is to what a contact has answered."""
+ABOUT = ("all", "sos", "alarms")
+"""What a contact may be told of: alarms are those that the hub raises itself."""
 
 _MAY_ANSWER = (
     "EXISTS (SELECT 1 FROM membership JOIN member ON member.id = membership.member"
@@ -30,6 +34,8 @@ _MAY_ANSWER = (
     " AND role IN ('dispatcher', 'administrator') AND disabled IS NULL)"
 )
 _IN_USE = f"(kind <> '{PUSH}' OR {_MAY_ANSWER.format('alarm_contact')})"
+_ABOUT = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
+"""Of a contact: whether it is told of a kind of incident."""
 
 
 def begin(db: Db, id_: int, now: float) -> None:
@@ -38,8 +44,8 @@ def begin(db: Db, id_: int, now: float) -> None:
     end(db, id_)
     db.execute("UPDATE alarm_link SET expires = ? WHERE sos = ? AND expires > ?", now, id_, now)
     _line_up(db, id_, RAISED, now)
-    ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", id_)
-    if reached_until(db, workspace) <= now:
+    ((workspace, kind),) = db.execute("SELECT workspace, kind FROM sos WHERE id = ?", id_)
+    if reached_until(db, workspace, kind) <= now:
         _tell_everybody(db, id_, now)
 
 
@@ -54,15 +60,18 @@ def escalate(db: Db, id_: int, now: float) -> None:
 def end(db: Db, id_: int) -> None:
     """Somebody has answered: whom it would have been told next is told nothing."""
     db.execute(
-        "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'", id_
+        "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'"
+        " AND why <> ?",
+        *(id_, REPLY),
     )
 
 
 def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
     contacts = db.execute(
         "SELECT id, after FROM alarm_contact WHERE workspace ="
-        f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{which} ORDER BY id",
-        id_,
+        f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{which}"
+        f" AND {_ABOUT.replace('?', '(SELECT sos.kind FROM sos WHERE sos.id = ?)')} ORDER BY id",
+        *(id_, id_),
     )
     columns = ("sos", "contact", "message_id", "why", "state", "not_before")
     rows = [
@@ -73,13 +82,33 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
     db.announce(NEWS)
 
 
-def reached_until(db: Db, workspace: int) -> float:
+def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
+    """Line up the next try of a contact that was told and has not answered: round `round_`, in
+    `every` minutes."""
+    db.execute(
+        "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round)"
+        " SELECT sos, contact, ?, ?, 'waiting', ?, ? FROM alarm_message WHERE id = ?"
+        " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
+        *(str(uuid.uuid4()), AGAIN, now + every * 60, round_, message),
+    )
+    db.announce(NEWS)
+
+
+def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
+    """Line up what a contact is told of its answer."""
+    columns = ("sos", "contact", "message_id", "why", "state", "not_before", "text")
+    row = (sos_id, contact, str(uuid.uuid4()), REPLY, "waiting", now, text)
+    insert(db, "alarm_message", columns, [row])
+    db.announce(NEWS)
+
+
+def reached_until(db: Db, workspace: int, kind: str) -> float:
     """Return the Unix time up to which a dispatcher is known to be reached: infinity where
     somebody is told at once wherever they are, 0 where nobody is there."""
     told = db.execute(
         f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND after = 0 AND failing_since IS NULL"
-        f" AND {_IN_USE} LIMIT 1",
-        workspace,
+        f" AND {_IN_USE} AND {_ABOUT} LIMIT 1",
+        *(workspace, kind),
     )
     if told:
         return inf
@@ -94,22 +123,22 @@ def reached_until(db: Db, workspace: int) -> float:
     return 0.0 if until is None else float(until)
 
 
-_UNREACHED = "SELECT id, workspace FROM sos WHERE state = 'open' AND unreached IS NULL"
+_UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AND unreached IS NULL"
 
 
 def look(db: Db, now: float) -> list[str]:
     """Find SOS whose last dispatcher has gone before anybody has answered. The log of incidents
     tells of it."""
-    for id_, workspace in db.execute(f"{_UNREACHED} ORDER BY id{db.skip_locked}"):
-        if reached_until(db, workspace) <= now:
+    for id_, workspace, kind in db.execute(f"{_UNREACHED} ORDER BY id{db.skip_locked}"):
+        if reached_until(db, workspace, kind) <= now:
             _tell_everybody(db, id_, now)
     return []
 
 
 def next_look(db: Db) -> float:
     """When `look` finds something, as far as is known."""
-    workspaces = {workspace for _, workspace in db.execute(_UNREACHED)}
-    return min((reached_until(db, each) for each in workspaces), default=inf)
+    kinds = {(workspace, kind) for _, workspace, kind in db.execute(_UNREACHED)}
+    return min((reached_until(db, *each) for each in kinds), default=inf)
 
 
 def _tell_everybody(db: Db, id_: int, now: float) -> None:
@@ -117,7 +146,7 @@ def _tell_everybody(db: Db, id_: int, now: float) -> None:
     db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
     later = db.execute(
         "UPDATE alarm_message SET not_before = ? WHERE sos = ? AND state = 'waiting'"
-        " AND not_before > ? RETURNING id",
+        " AND not_before > ? AND round = 1 RETURNING id",
         *(soon, id_, soon),
     )
     db.execute(

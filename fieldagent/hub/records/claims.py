@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.hub.records import alarm
+from fieldagent.hub.records import alarm, contact, outward
 from fieldagent.hub.store.contract import Db, Store, one_of
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.system import waits
@@ -31,6 +31,8 @@ CLAIMED = {
     "webhook_delivery": "webhooks",
     "alarm_message": alarm.NEWS,
     "mobile_terminated": "satellite",
+    "outward": outward.NEWS,
+    "kit_sms": contact.SMS_NEWS,
 }
 """Tables with what is claimed, and what is announced where something of it is free."""
 
@@ -73,7 +75,7 @@ def free(db: Db, among: str, workers: Sequence[Any]) -> int:
     freed = 0
     for table, topic in CLAIMED.items():
         # An index holds what waits; what was handed over before is much more.
-        which = "" if table == "mobile_terminated" else "state = 'waiting' AND "
+        which = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "
         rows = db.execute(
             f"UPDATE {table} SET claimed_until = 0 WHERE {which}claimed_until > 0"
             f" AND claimed_by {among} RETURNING claimed_by",

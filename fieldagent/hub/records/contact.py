@@ -8,6 +8,8 @@ from typing import NamedTuple
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import Location
 
+SMS_NEWS = "kit sms"
+"""Announced when something may be due by SMS to a kit."""
 RADIO = "radio"
 """Beside the bearers: another device brought what this one sent."""
 

@@ -92,3 +92,15 @@ def last_number(db: Db, device: int) -> int:
     """Of what was offered; 0 where nothing was."""
     rows = db.execute("SELECT number FROM settings_offer WHERE device = ?", device)
     return int(rows[0][0]) if rows else 0
+
+
+def touch_directory(db: Db, workspace: int) -> None:
+    """Who there is in a workspace has changed: kits that are linked are told now, others when they
+    are."""
+    db.execute("UPDATE workspace SET directory = directory + 1 WHERE id = ?", workspace)
+    for (device,) in db.execute(
+        "SELECT lease.device FROM lease JOIN device ON device.id = lease.device"
+        " WHERE device.workspace = ?",
+        workspace,
+    ):
+        db.announce(topic(device))

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, ring_alerts, sos
 from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
-from fieldagent.package.package import IncidentWord, Item, Message, Said, Waypoint
+from fieldagent.package.package import IncidentWord, Item, Message, Person, Said, Waypoint
+from fieldagent.package.reach import Rung
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
@@ -46,6 +47,24 @@ class Posting:
     """Of an SOS: see `envelope.Entry.back`."""
     target: int | None = None
     """The member a message is for; None is everyone in the workspace but the sender."""
+    team: int | None = None
+    """The group that it is for instead, whose members but the sender are the `audience`; 0 is
+    nobody of the workspace."""
+    audience: frozenset[int] = frozenset()
+    device: int | None = None
+    """The one device of `target` that it is for."""
+    over_satellite: bool | None = None
+    """Whether it may be paid for although nobody asked for that; None: where no agent sent it."""
+    to: Person | None = None
+    """As its sender named them."""
+    addressee: str = ""
+    """JSON of whom it is for, for people."""
+    asks: bool = False
+    """Its sender wants to know when a person has read it."""
+    author: Person | None = None
+    """The person at the kit whose it is, as that named them."""
+    carried: bool = False
+    """The sender is not whose kit it came from: that kit has it all the same."""
     collapse_key: int | None = None
     expires: float | None = None
     source: Source | None = None
@@ -152,8 +171,14 @@ def raise_alarm(db: Db, posting: Posting, device: int, now: float, kind: str) ->
 _ITEM = (
     *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
     *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),
-    *("unauthenticated", "kind", "words"),
+    *("unauthenticated", "kind", "words", "addressee", "team", "asks"),
 )
+
+
+def _entry_of(posting: Posting) -> Entry:
+    """As it travels, under no number yet."""
+    how = posting.to, posting.asks, posting.author
+    return Entry(0, posting.item, posting.time, posting.sos, posting.back, *how)
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
@@ -164,7 +189,7 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
             posting.workspace,
             posting.sender,
             posting.target,
-            encode([Entry(0, posting.item, posting.time, posting.sos, posting.back)]),
+            encode([_entry_of(posting)]),
             int(posting.sos),
             posting.priority,
             posting.collapse_key,
@@ -177,6 +202,9 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
             int(posting.unauthenticated),
             kind_of(posting.item),
             words_of(posting.item),
+            posting.addressee,
+            posting.team,
+            int(posting.asks),
         )
         for posting, device in postings
     ]
@@ -185,12 +213,12 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
     return [Entered(numbers[row[0]], row[0]) for row in rows]
 
 
-_EVERYBODY = 0
-"""Stands where a member does."""
+_EVERYBODY, _NOBODY = 0, -1
+"""Stand where a member does."""
 _MEMBER = "membership.member = device.member AND membership.workspace = device.workspace"
 _COUNT = (
     "(SELECT sum(items) FROM counted WHERE counted.workspace = device.workspace"
-    f" AND counted.member IN ({_EVERYBODY}, device.member))"
+    f" AND (counted.member IN ({_EVERYBODY}, device.member) OR counted.device = device.id))"
 )
 """How many of the items are for a `device`."""
 _DELIVERY = ("item", "device", "rank", "expires", "sequence", "state", "satellite_from")
@@ -203,7 +231,9 @@ def _deliver_to_devices(
     order of their own, so that who locks several does so without a deadlock. No table that grows
     is looked at: a new one would be looked through, before PostgreSQL knows anything of it."""
     counted, column, whose = _addressees(postings)
-    table, counts = few_rows(db, "counted", ("workspace", "member", "items"), counted)
+    if not counted:
+        return
+    table, counts = few_rows(db, "counted", ("workspace", "member", "device", "items"), counted)
     among, these = one_of(db, whose)
     numbered = db.execute(
         f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
@@ -220,7 +250,7 @@ def _deliver_to_devices(
         items.setdefault(posting.workspace, []).append((posting, item))
     rows = []
     for device, workspace, member, end, reached, asks in sorted(numbered):
-        own = [each for each in items[workspace] if _is_for(each[0], member)]
+        own = [each for each in items[workspace] if _is_for(each[0], member, device)]
         for sequence, (posting, item) in enumerate(own, end - len(own)):
             due = _satellite_from(posting, asks, now, grace) if reached else None
             row = (item, device, -posting.priority, posting.expires, sequence, "waiting", due)
@@ -231,33 +261,50 @@ def _deliver_to_devices(
         db.announce("satellite")
 
 
-def _addressees(postings: Sequence[Posting]) -> tuple[list[tuple[int, int, int]], str, set[int]]:
+def _addressees(
+    postings: Sequence[Posting],
+) -> tuple[list[tuple[int, int, int, int]], str, set[int]]:
     """Return how many items there are for each member of each workspace, beside those for
-    everybody, of which their sender has none; and the column of `device` with all that count."""
-    counts: Counter[tuple[int, int]] = Counter()
+    everybody, of which their sender has none, and for a single device; and the column of `device`
+    with all that count."""
+    counts: Counter[tuple[int, int, int]] = Counter()
     for posting in postings:
-        if posting.target is None:
-            counts[posting.workspace, _EVERYBODY] += 1
-            counts[posting.workspace, posting.sender] -= 1
+        workspace = posting.workspace
+        if posting.device is not None:
+            counts[workspace, _NOBODY, posting.device] += 1
+        elif posting.team is not None:
+            counts.update((workspace, each, 0) for each in posting.audience - {posting.sender})
+        elif posting.target is None:
+            counts[workspace, _EVERYBODY, 0] += 1
+            counts[workspace, posting.sender, 0] -= 1
+            if posting.carried and posting.source is not None:
+                counts[workspace, _NOBODY, posting.source.station] -= 1
         else:
-            counts[posting.workspace, posting.target] += 1
+            counts[workspace, posting.target, 0] += 1
     counted = [(*whose, items) for whose, items in counts.items()]
-    targets = {posting.target for posting in postings if posting.target is not None}
-    if any(posting.target is None for posting in postings):
+    if any(member in (_EVERYBODY, _NOBODY) for _, member, _ in counts):
         return counted, "workspace", {posting.workspace for posting in postings}
-    return counted, "member", targets
+    return counted, "member", {member for _, member, _ in counts}
 
 
-def _is_for(posting: Posting, member: int) -> bool:
-    return posting.target == member if posting.target is not None else posting.sender != member
+def _is_for(posting: Posting, member: int, device: int) -> bool:
+    if posting.device is not None:
+        return posting.device == device
+    if posting.team is not None:
+        return member in posting.audience and member != posting.sender
+    if posting.target is not None:
+        return posting.target == member
+    is_here = posting.carried and posting.source is not None and posting.source.station == device
+    return posting.sender != member and not is_here
 
 
 def _satellite_from(posting: Posting, asks: int, now: float, grace: float) -> float | None:
-    """When it may be paid for: an SOS at once. What an agent sent is, if its addressee asks for
-    that."""
+    """When it may be paid for: an SOS at once. What an agent sent to everybody is, if its addressee
+    asks for that."""
     if posting.sos:
         return now
-    return now + grace if asks or posting.source is None else None
+    pays = posting.source is None if posting.over_satellite is None else posting.over_satellite
+    return now + grace if asks or pays else None
 
 
 _WEBHOOK_DELIVERY = ("webhook", "item", "sender", "state", "not_before")
@@ -374,12 +421,50 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
 
 
 def owe_receipt(
-    db: Db, device: int, sequence: int, digest: bytes, member: int, now: float, *, urgent: bool
+    db: Db,
+    device: int,
+    sequence: int,
+    digest: bytes,
+    member: int,
+    now: float,
+    *,
+    urgent: bool,
+    rung: Rung = Rung.STORED,
+    text: str = "",
 ) -> None:
     """An urgent one is worth a satellite message of its own."""
-    row = (device, sequence, member, now, int(urgent), "waiting", digest)
-    insert(db, "receipt", _RECEIPT, [row])
+    row = (
+        device,
+        sequence,
+        member,
+        now,
+        int(urgent),
+        "waiting",
+        digest,
+        rung,
+        _cut(text, WORD_MAX),
+    )
+    insert(db, "receipt", (*_RECEIPT, "rung", "text"), [row])
     _announce_answer(db, device)
+
+
+def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float) -> bool:
+    """Write down how far an item has come with a member, and owe its kit that word; return whether
+    it is news. `member` 0 is somebody who is none."""
+    news = db.execute(
+        "INSERT INTO reached (item, member, rung, text, at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING RETURNING item",
+        *(item, member, rung, text, now),
+    )
+    if not news:
+        return False
+    ((device, sequence, body),) = db.execute(
+        "SELECT source_device, source_sequence, body FROM item WHERE id = ?", item
+    )
+    if device is not None and sequence is not None:
+        digest = digest_of(replace(stored_entry(body), sequence=sequence))
+        owe_receipt(db, device, sequence, digest, member, now, urgent=False, rung=rung, text=text)
+    return True
 
 
 WORD_MAX = 120
@@ -465,13 +550,14 @@ def expire(db: Db, now: float) -> int:
     be there while it is not 0."""
     return len(
         db.execute(
+            # Its state is asked again of the row itself: another process may hear meanwhile that
+            # the kit has it (PostgreSQL 13.2.1: a row that was changed is judged by the outer
+            # condition alone).
             "UPDATE delivery SET state = 'expired', ended = ?, reason = 'expired'"
-            " WHERE (item, device) IN (SELECT item, device FROM delivery"
-            " WHERE state IN ('waiting', 'packed') AND expires <= ? ORDER BY expires LIMIT ?)"
-            " RETURNING item",
-            now,
-            now,
-            AT_ONCE,
+            " WHERE state IN ('waiting', 'packed') AND (item, device) IN (SELECT item, device"
+            " FROM delivery WHERE state IN ('waiting', 'packed') AND expires <= ?"
+            " ORDER BY expires LIMIT ?) RETURNING item",
+            *(now, now, AT_ONCE),
         )
     )
 
@@ -518,10 +604,9 @@ def forget_remembered(db: Db, *, before: float) -> int:
         which = " AND sos = 0" if table == "arrived" else ""
         dropped += len(
             db.execute(
-                f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table}"
+                f"DELETE FROM {table} WHERE at < ?{which} AND ({key}) IN (SELECT {key} FROM {table}"
                 f" WHERE at < ?{which} ORDER BY at LIMIT ?) RETURNING at",
-                before,
-                AT_ONCE,
+                *(before, before, AT_ONCE),
             )
         )
     return dropped

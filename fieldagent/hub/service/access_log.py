@@ -78,7 +78,9 @@ def call_of(path: str, method: str) -> str:
 
 
 def _without_secret(path: str) -> str:
-    """The link of a contact is theirs alone, until it was used."""
+    """The link of a contact is theirs alone, until it was used; so is the end of an operator's."""
+    if path.startswith("/operator/") and path.count("/") > 2:
+        return f"{path[: path.index('/', 10)]}/…"
     return f"{_LINKS}…" if path.startswith(_LINKS) else path
 
 

@@ -30,7 +30,8 @@ FIGURES = 10.0
 
 
 class Health:
-    """`counters` are figures of other parts, by a name that stands below; `clock` is Unix time.
+    """`counters` are figures of other parts, by a name that stands below, and `rows` finds some in
+    the database; `clock` is Unix time.
     Once `stopping` is set, no new work is to be sent here."""
 
     def __init__(
@@ -42,6 +43,7 @@ class Health:
         counters: Callable[[], Mapping[str, float]],
         figures: Figures,
         stopping: trio.Event,
+        rows: Callable[[Db], Mapping[str, float]] = lambda db: {},
     ) -> None:
         self._store = store
         self._clock = clock
@@ -49,6 +51,7 @@ class Health:
         self._counters = counters
         self._figures = figures
         self._stopping = stopping
+        self._rows = rows
 
     def routes(self, *, figures: bool = True) -> list[Route]:
         probes = [
@@ -94,6 +97,7 @@ class Health:
                 await self._store.read(lambda db: db.execute("SELECT 1"))
                 took = trio.current_time() - began
                 read = await _figures(self._store, self._clock())
+                read |= await self._store.read(self._rows)
                 failing = await self._store.read(operator_trouble.figures)
                 read["database_answer_seconds"] = took
         here = {"database_up": int(bool(read)), "disk_full": int(trouble == NO_ROOM)}
@@ -129,6 +133,7 @@ GAUGES = {
     "sos_unreached": "Those of them that no dispatcher could be told of.",
     "sos_seen": "SOS that a person has seen, and nobody closed.",
     "oldest_unseen_sos_seconds": "Age of the oldest SOS that nobody has seen; 0 where none is.",
+    "contact_steps_broken": "Steps of contacts that nobody could be told by now.",
     "check_ins_late": "Kits that were not heard of when they were to be.",
     "devices_linked": "Kits with an IP link, at all hubs of the database.",
     "links": "Those at this one.",

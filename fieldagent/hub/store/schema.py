@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 27
+VERSION = 33
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -445,6 +445,176 @@ ALTER TABLE webhook_delivery ADD COLUMN batch {int} NOT NULL DEFAULT 0; -- its f
 """
 """From version 26, which posted each item by itself."""
 
+_OPERATORS_OWN = """
+ALTER TABLE device ADD COLUMN modem TEXT NOT NULL DEFAULT ''; -- as its operator told: sbd, imt
+ALTER TABLE device ADD COLUMN thing TEXT NOT NULL DEFAULT ''; -- what its operator calls it
+CREATE TABLE operator_message ( -- an MO message that an operator brought, by its own id
+    operator TEXT NOT NULL,
+    id TEXT NOT NULL,
+    at {real} NOT NULL,
+    PRIMARY KEY (operator, id)
+);
+CREATE INDEX operator_message_by_age ON operator_message (at);
+CREATE TABLE operator_fetched ( -- until when MO messages were fetched that it kept
+    operator TEXT PRIMARY KEY,
+    until {real} NOT NULL
+);
+CREATE TABLE handed_over ( -- an MT message that an operator has, by its own id
+    operator TEXT NOT NULL,
+    id TEXT NOT NULL,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    at {real} NOT NULL,
+    state TEXT NOT NULL, -- in the operator's words
+    ended {int} NOT NULL, -- it is in the modem
+    PRIMARY KEY (operator, id)
+);
+CREATE INDEX handed_over_of_device ON handed_over (device, at);
+"""
+"""From version 28, in which every modem was one of SBD that its IMEI names."""
+
+
+_PEOPLE = """
+CREATE TABLE team ( -- a group of users, who are told of something together
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    over_satellite {int} NOT NULL DEFAULT 0, -- what kits send to it reaches it over satellite too
+    created {real} NOT NULL,
+    UNIQUE (workspace, name)
+);
+CREATE TABLE team_member (
+    team {int} NOT NULL REFERENCES team ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    PRIMARY KEY (team, member)
+);
+CREATE INDEX team_member_of ON team_member (member, team);
+CREATE TABLE handle ( -- a user's own radio, by the id that it has on its air
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    handle TEXT NOT NULL,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    PRIMARY KEY (workspace, handle)
+);
+ALTER TABLE workspace ADD COLUMN directory {int} NOT NULL DEFAULT 1; -- its version, for kits
+ALTER TABLE item ADD COLUMN addressee TEXT NOT NULL DEFAULT ''; -- JSON: for whom, in words
+ALTER TABLE item ADD COLUMN team {int}; -- the group that it is for; 0: for nobody here
+ALTER TABLE item ADD COLUMN asks {int} NOT NULL DEFAULT 0; -- when a person has read it
+ALTER TABLE receipt ADD COLUMN rung {int} NOT NULL DEFAULT 0; -- of `package.reach`
+CREATE TABLE outward ( -- an item for an address, which a service brings there
+    id {id},
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    address TEXT NOT NULL,
+    text TEXT NOT NULL DEFAULT '', -- what its writer is told of an answer; empty of the item itself
+    message_id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL, -- waiting, handed over, failed
+    attempts {int} NOT NULL DEFAULT 0,
+    not_before {real} NOT NULL,
+    claimed_until {real} NOT NULL DEFAULT 0,
+    claimed_by {int} NOT NULL DEFAULT 0
+);
+CREATE INDEX outward_waiting ON outward (not_before) WHERE state = 'waiting';
+CREATE INDEX outward_of_item ON outward (item);
+CREATE INDEX outward_of_address ON outward (address, item);
+CREATE TABLE reached ( -- how far an item has come with a member, beyond the disk of their kit
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    member {int} NOT NULL, -- 0: somebody who is no member, whom `text` names
+    rung {int} NOT NULL,
+    text TEXT NOT NULL,
+    at {real} NOT NULL,
+    PRIMARY KEY (item, member, rung, text)
+);
+"""
+"""From version 27, in which what a kit sent was for everybody."""
+
+
+_TELEPHONES = """
+ALTER TABLE alarm_contact ADD COLUMN tries {int} NOT NULL DEFAULT 1; -- until somebody answers
+ALTER TABLE alarm_contact ADD COLUMN every {int} NOT NULL DEFAULT 5; -- minutes between two tries
+ALTER TABLE alarm_contact ADD COLUMN about TEXT NOT NULL DEFAULT 'all'; -- all, sos, alarms
+ALTER TABLE alarm_message ADD COLUMN round {int} NOT NULL DEFAULT 1; -- which of the tries
+ALTER TABLE alarm_message ADD COLUMN text TEXT NOT NULL DEFAULT ''; -- of a reply
+ALTER TABLE alarm_message ADD COLUMN reached TEXT NOT NULL DEFAULT ''; -- delivered, failed: as told
+CREATE INDEX alarm_message_by_id ON alarm_message (message_id);
+ALTER TABLE alarm_link ADD COLUMN contact {int}; -- who was told
+ALTER TABLE alarm_link ADD COLUMN code TEXT NOT NULL DEFAULT ''; -- that an answer proves it by
+CREATE TABLE contact_answer ( -- what came back, once for each identity that a service gives it
+    id {id},
+    kind TEXT NOT NULL, -- of contact
+    service_id TEXT NOT NULL,
+    at {real} NOT NULL,
+    sender TEXT NOT NULL, -- the address it says it is from
+    outcome TEXT NOT NULL,
+    UNIQUE (kind, service_id)
+);
+CREATE INDEX contact_answer_of_sender ON contact_answer (kind, sender, at);
+CREATE INDEX contact_answer_at ON contact_answer (at);
+"""
+"""From version 29, which told contacts once, and heard nothing of them but by a link."""
+
+
+_MT_COPIES = """
+ALTER TABLE mobile_terminated ADD COLUMN receipts TEXT NOT NULL DEFAULT '[]'; -- that are in it
+ALTER TABLE delivery ADD COLUMN again {int} NOT NULL DEFAULT 0; -- how often it went once more
+ALTER TABLE receipt ADD COLUMN again {int} NOT NULL DEFAULT 0;
+CREATE TABLE mt_copy ( -- an MT message that an operator has taken, until its kit has confirmed it
+    id {id},
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    at {real} NOT NULL,
+    size {int} NOT NULL, -- bytes
+    guard {int} NOT NULL, -- by which the modem checks it
+    items TEXT NOT NULL, -- JSON
+    receipts TEXT NOT NULL,
+    operator_id TEXT NOT NULL DEFAULT '',
+    arrived {real} -- when the operator told that the modem has it
+);
+CREATE INDEX mt_copy_of_device ON mt_copy (device, at);
+"""
+"""From version 30, in which what a kit could not read was lost."""
+
+_USAGE = """
+CREATE TABLE mo_session ( -- of a modem, as its operator brought it
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    session TEXT NOT NULL, -- the operator's name for it
+    day TEXT NOT NULL,
+    bytes {int} NOT NULL,
+    credits {int} NOT NULL,
+    PRIMARY KEY (device, session)
+);
+CREATE INDEX mo_session_by_day ON mo_session (day, device);
+CREATE TABLE operator_count ( -- what an operator has counted
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    day TEXT NOT NULL,
+    operator TEXT NOT NULL,
+    messages {int} NOT NULL,
+    credits {int} NOT NULL,
+    bytes {int} NOT NULL,
+    unknown TEXT NOT NULL, -- JSON: sessions that did not come here
+    PRIMARY KEY (device, day)
+);
+"""
+"""From version 31, in which nobody knew whether the bill agrees."""
+
+_KIT_SMS = """
+CREATE TABLE kit_sms ( -- a kit that writes by SMS
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    number TEXT NOT NULL, -- that its last frame came from
+    kind TEXT NOT NULL, -- of contact: by which service
+    at {real} NOT NULL, -- when that was
+    seen TEXT NOT NULL DEFAULT '', -- tags of its last frames, hexadecimal
+    owed TEXT NOT NULL DEFAULT '', -- those that it is to be told are here
+    tag TEXT NOT NULL DEFAULT '', -- of what went to it last and it has not acknowledged
+    load TEXT NOT NULL DEFAULT '', -- what is in that: JSON; empty: nothing but acknowledgements
+    text TEXT NOT NULL DEFAULT '', -- of that SMS
+    copies {int} NOT NULL DEFAULT 0, -- of it, handed to the service
+    attempts {int} NOT NULL DEFAULT 0, -- that the service refused, in a row
+    day TEXT NOT NULL DEFAULT '',
+    today {int} NOT NULL DEFAULT 0, -- SMS to it on that day
+    not_before {real} NOT NULL,
+    claimed_until {real} NOT NULL DEFAULT 0,
+    claimed_by {int} NOT NULL DEFAULT 0
+);
+"""
+"""From version 32, in which kits sent no SMS."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -475,6 +645,12 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _WORKERS
         + _CLAIMED_BY
         + _BATCHES
+        + _PEOPLE
+        + _OPERATORS_OWN
+        + _TELEPHONES
+        + _MT_COPIES
+        + _USAGE
+        + _KIT_SMS
     )
     steps = {
         1: _CALLERS,
@@ -503,6 +679,12 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         24: _WORKERS,
         25: _CLAIMED_BY,
         26: _BATCHES,
+        27: _PEOPLE,
+        28: _OPERATORS_OWN,
+        29: _TELEPHONES,
+        30: _MT_COPIES,
+        31: _USAGE,
+        32: _KIT_SMS,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

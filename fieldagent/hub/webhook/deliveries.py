@@ -156,7 +156,8 @@ def _runs(
     )
     rows = db.execute(
         "SELECT item.id, item.request_id, item.sender, item.workspace, item.body, item.accepted,"
-        " item.estimate, item.unauthenticated, (SELECT kind FROM sos WHERE sos.item = d.item),"
+        " item.addressee, item.estimate, item.unauthenticated,"
+        " (SELECT kind FROM sos WHERE sos.item = d.item),"
         " item.incident, d.attempts FROM webhook_delivery d JOIN item ON item.id = d.item"
         f" WHERE d.webhook = ? AND d.item {among}",
         webhook.id,
@@ -218,13 +219,13 @@ class _Writer:
         self._identities: dict[tuple[int, int], Identity] = {}
 
     def post(self, row: Sequence[Any]) -> WebhookPost:
-        item, request_id, sender, workspace, body, accepted, *rest = row
+        item, request_id, sender, workspace, body, accepted, addressee, *rest = row
         estimate, unproved, raises, incident, attempts = rest
         db, webhook, link = self._db, self._webhook, ""
         if raises or webhook.after:
             own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
             if raises and incident is not None:
-                link = alarm_link.make(db, incident, webhook.called(), own_id, self._now)
+                link, _ = alarm_link.make(db, incident, webhook.called(), own_id, self._now)
             if webhook.after:
                 # An escalation is a message of its own: a pager takes the same id for the same
                 # page.
@@ -238,6 +239,10 @@ class _Writer:
             extra["estimatedPosition"] = estimated_position(**json.loads(estimate))
         if unproved:
             extra["unauthenticated"] = True
+        if addressee:
+            extra["to"] = json.loads(addressee)
+        if entry.asks:
+            extra["receipt"] = "read"
         if raises and raises != "sos":
             extra[raises] = True
         if incident is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.channels.contract import Intent, Outbox, Transmission
+from fieldagent.agent.channels.contract import Carriage, Intent, Outbox, Transmission
 from fieldagent.agent.channels.radio_modem import RadioOutbox
 from fieldagent.wire.outcome import Outcome
 
@@ -15,6 +15,9 @@ class Checked:
         self._outbox = outbox
         self._most = in_flight
         self._known: Intent | None = outbox.unsettled()
+
+    def fit(self, carriage: Carriage) -> None:
+        self._outbox.fit(carriage)
 
     async def ready(self, *, urgent: bool = False) -> None:
         await self._outbox.ready(urgent=urgent)
@@ -34,9 +37,9 @@ class Checked:
     def unsettled(self) -> Intent | None:
         return self._outbox.unsettled()
 
-    async def intend(self, transmission: Transmission, *, modem: str, momsn: int) -> None:
+    async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         self._check(transmission)
-        await self._outbox.intend(transmission, modem=modem, momsn=momsn)
+        await self._outbox.intend(transmission, modem=modem, at_modem=at_modem)
 
     async def note_copy(self, transmission: Transmission) -> None:
         assert self.unsettled() is not None, "only what may have left goes as a copy"
@@ -54,6 +57,13 @@ class Checked:
         if outcome is not Outcome.DOUBTFUL:
             self.in_flight.pop(transmission.number, None)
         await self._outbox.settle(transmission, outcome, reason=reason, retry_after=retry_after)
+
+    async def release(
+        self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
+    ) -> None:
+        self._check(transmission)
+        del self.in_flight[transmission.number]
+        await self._outbox.release(transmission, reason=reason, retry_after=retry_after)
 
     def _check(self, transmission: Transmission) -> None:
         left = self._known is not None and transmission == self._known.transmission

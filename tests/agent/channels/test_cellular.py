@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,9 +27,11 @@ import trio.testing
 
 from fieldagent.agent.channels import cellular
 from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.healing import Healing, HealingStep
+from fieldagent.agent.channels.healing_steps import Healer
 from fieldagent.agent.channels.hub_connection import HubAddress
 from fieldagent.agent.channels.kit_notes import KitNotes
-from fieldagent.agent.channels.recovery import Recovery, recover
+from fieldagent.agent.channels.recovery import run_command
 from fieldagent.http.link_session import ANSWER_WITHIN
 from fieldagent.http.message import Request, Response
 from fieldagent.hub.records.lease import Lease
@@ -37,6 +39,7 @@ from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.wire import link as link_protocol
 from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.link import BODY_BYTES
 from tests.agent.channels.contract import Checked
 from tests.http.serving import serving
 from tests.hub.memory_mailbox import TOKEN, MemoryHub
@@ -69,11 +72,14 @@ async def agent(
     hub: HubAddress,
     *,
     ping: float | None = 300,
-    recovery: Recovery | None = None,
+    recovery: Healing | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
     """The agent's core with the real driver, until the block ends: then its power fails."""
     async with kit(path, Channel.CELLULAR, **how) as k, trio.open_nursery() as nursery:
+        heal: Callable[[float | None], Awaitable[bool]] = cellular.no_healing_since
+        if recovery is not None:
+            heal = Healer(recovery, k.outbox.link, path, k.journal.clock.now).attend_since
         nursery.start_soon(
             partial(
                 cellular.run,
@@ -84,7 +90,7 @@ async def agent(
                 KitNotes(path, {}),
                 random=random.Random(1),
                 ping=ping,
-                recovery=recovery,
+                heal=heal,
             )
         )
         yield k
@@ -171,7 +177,7 @@ async def test_the_largest_package_there_is_goes_in_one_message(
         id_ = await k.post(data={"payload": b64encode(BLOB).decode()})
         assert await outcome(k, id_) is Status.DELIVERED
         assert hub.mailbox.contents == [Data(BLOB)]
-        assert [len(copy) <= 65_536 for copy in hub.mailbox.copies] == [True]
+        assert [len(copy) <= BODY_BYTES for copy in hub.mailbox.copies] == [True]
 
 
 async def test_no_tag_is_sent_or_asked_for_where_tls_has_spoken(
@@ -712,11 +718,15 @@ async def test_a_thousand_agents_do_not_come_back_at_one_moment(tmp_path: Path) 
     assert busiest < 60
 
 
+def command(text: str, after: float) -> Healing:
+    return Healing("cellular", "", (HealingStep("command"),), text, after, after)
+
+
 async def test_the_recovery_command_runs_when_the_hub_stays_away(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
     hub, ran = MemoryHub(), tmp_path / "ran"
-    recovery = Recovery(f"echo once >>{ran}", after=300)
+    recovery = command(f"echo once >>{ran}", after=300)
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), recovery=recovery) as k:
         await ready(k)
         await trio.sleep(900)
@@ -734,7 +744,7 @@ async def test_the_recovery_command_runs_when_the_hub_stays_away(
 
 async def test_no_modem_is_reset_for_a_wrong_token(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub, ran = MemoryHub(), tmp_path / "ran"
-    recovery = Recovery(f"touch {ran}", after=60)
+    recovery = command(f"touch {ran}", after=60)
     wrong = partial(over, token="wrong")
     async with wired(hub) as wire, agent(tmp_path, wrong(wire, ca), recovery=recovery):
         await trio.sleep(3600)
@@ -753,7 +763,10 @@ async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
     monkeypatch.setattr("fieldagent.agent.channels.recovery.DEADLINE", 0.5)
     monkeypatch.setattr("fieldagent.system.process_group.GRACE", 0.5)
     mark = tmp_path / "child"
-    await recover(f"trap '' TERM; sh -c 'echo $$ >{mark}; exec sleep 600' & sleep 600")
+    await run_command(
+        "cellular-recovery-command",
+        f"trap '' TERM; sh -c 'echo $$ >{mark}; exec sleep 600' & sleep 600",
+    )
     await until_async(lambda: not runs(int(mark.read_text())))  # SIGKILL takes its moment
 
 
@@ -764,5 +777,5 @@ async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
 async def test_a_recovery_command_that_fails_is_told(
     command: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await recover(command)
+    await run_command("cellular-recovery-command", command)
     assert said in caplog.text

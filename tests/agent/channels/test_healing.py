@@ -36,7 +36,12 @@ DTR, PIN, USB, COMMAND = read_steps("dtr gpio:17,usb command")
 
 @pytest.mark.parametrize(
     "value",
-    [*("gpio", "gpio:", "gpio:x", "gpio:99999", "dtr:1", "command:reboot"), "usb:../..", "usb:a"],
+    [
+        *("rockblock", "rockblock:24", "rockblock:24/", "rockblock:/16", "rockblock:24/x/1"),
+        *("gpio", "gpio:", "gpio:x", "gpio:99999", "dtr:1", "command:reboot"),
+        "usb:../..",
+        "usb:a",
+    ],
 )
 def test_a_step_that_is_none_is_refused_with_what_is_right(value: str) -> None:
     with pytest.raises(WrongProperty, match="gpio:17") as told:
@@ -51,6 +56,7 @@ def test_steps_are_read_in_their_order() -> None:
         HealingStep("usb", "1-1.2"),
         HealingStep("gpio", "gpiochip4/5"),
     )
+    assert read_steps("rockblock:24/16") == (HealingStep("rockblock", "24/16"),)
 
 
 def taken_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> list[float]:
@@ -198,6 +204,31 @@ def test_where_no_pi_is_the_pin_is_not_guessed(tmp_path: Path, chip: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **told})
     assert "name one, gpio:gpiochip0/17" in done.stderr
     assert not (tmp_path / "log").exists()
+
+
+ROCKBLOCK = """
+import sys
+from pathlib import Path
+from fieldagent.agent.channels import gpio, healing_steps
+gpio.DEVICES, healing_steps.ROCKBLOCK_OFF = Path(sys.argv[1]), 0.01
+healing_steps.ROCKBLOCK_FOLLOWS = 0.1
+healing_steps._power_rockblock("", "24/16")
+"""
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_a_rockblock_9704_is_switched_on_again_once_it_has_gone_off(
+    tmp_path: Path, chip: Path, stuck: bool
+) -> None:
+    """Its module may be damaged otherwise."""
+    (tmp_path / "gpiochip0").touch()
+    done = tmp_path / "log"
+    label = {"GPIO_LABEL": gpio.PI_CHIPS[0], **({"GPIO_STUCK": "1"} if stuck else {})}
+    told = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), **label}
+    command = [sys.executable, "-c", ROCKBLOCK, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **told})
+    assert ("I_BTD did not become low" in ran.stderr) == stuck, ran.stderr
+    assert done.read_text() == ("low 24\n" if stuck else "low 24\nhigh 1\n")
 
 
 @pytest.fixture

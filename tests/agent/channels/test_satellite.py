@@ -390,6 +390,20 @@ async def test_what_a_dip_of_power_took_unseen_is_set_again(tmp_path: Path, cloc
         assert k.outbox.link.state is LinkState.READY
 
 
+@pytest.mark.parametrize("untold", ["+CIER?", "+SBDMTA?", "+SBDAREG?"])
+async def test_what_the_modem_does_not_tell_is_set_before_each_session(
+    tmp_path: Path, clock: Any, untold: str
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.modem.faults.unknown_commands = frozenset({untold})
+        sky.modem.state.stored = Volatile(echo=False, flow_control=False, ring_indications=False)
+        await outcome(k, await k.post())
+        sky.modem.brown_out()
+        assert await outcome(k, await k.post(message={"content": "x"})) is Status.DELIVERED
+        volatile = sky.modem.state.volatile
+        assert volatile.indications and volatile.ring_indications and volatile.registration
+
+
 async def test_an_idle_modem_that_lost_its_settings_is_found(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.state.stored = Volatile(echo=False, ring_indications=False)
@@ -878,6 +892,104 @@ async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int)
         await outcome(k, await k.post())
         await until(lambda: inbound.listing(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
+
+
+async def test_noise_that_ends_after_a_while_costs_no_message(tmp_path: Path, clock: Any) -> None:
+    """The modem has the only copy: it stays there, and is booked once."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.home.send(Message("precious"))
+        sky.modem.faults.wrong_sums = 8
+        await outcome(k, await k.post())
+        await until(lambda: "garbled" in k.outbox.link.reason)
+        assert sky.modem.state.volatile.mt_flag
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["precious"]
+        assert not sky.modem.state.volatile.mt_flag
+        assert k.outbox.budget.spent().credits == 1 + 2, "a message of two credits, and ours"
+        await until(lambda: not k.outbox.link.reason)
+        assert k.journal.read("SELECT 1 FROM dead_letter") == []
+
+
+@pytest.mark.parametrize("place_is_needed", [True, False])
+async def test_what_could_not_be_read_is_kept_told_and_sent_again(
+    tmp_path: Path, clock: Any, place_is_needed: bool
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.home.send(Message("precious"))
+        sky.modem.faults.wrong_sums = 99
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: "garbled" in k.outbox.link.reason)
+        if place_is_needed:
+            await k.post()
+        await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
+        sky.modem.faults.wrong_sums = 0
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["precious"]
+        assert k.journal.read("SELECT 1 FROM unreadable_owed") == []
+        assert k.journal.read("SELECT 1 FROM dead_letter") == [(1,)], "kept as it came, too"
+        await trio.sleep(3600)
+        assert sky.gateway.sessions <= 4
+
+
+@pytest.mark.parametrize("left", [True, False])
+async def test_power_fails_while_a_message_of_words_alone_leaves(
+    tmp_path: Path, clock: Any, left: bool
+) -> None:
+    """A receipt, a report: no Package is in it, and it is in flight all the same."""
+    sky = Sky(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky, receipts_at_once=True) as k:
+            sky.home.send(Message("confirm this"))
+            sky.modem.ring()
+            sky.port.poke()
+            await until(lambda: inbound.owed(k.journal, "Satellite") and sky.modem.session)
+            await until(lambda: k.outbox.unsettled() is not None)
+        if left:
+            sky.modem.finish_session()
+        else:
+            sky.modem.brown_out()
+        async with agent(sky, receipts_at_once=True) as k:
+            await until(lambda: k.outbox.unsettled() is None)
+            await until(lambda: not inbound.owed(k.journal, "Satellite"))
+            assert await outcome(k, await k.post()) is Status.DELIVERED
+        nursery.cancel_scope.cancel()
+
+
+async def test_that_it_could_not_be_read_is_told_after_a_power_cut(
+    tmp_path: Path, clock: Any
+) -> None:
+    sky = Sky(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            sky.home.send(Message("precious"))
+            sky.modem.faults.wrong_sums = 99
+            sky.modem.state.service, sky.modem.state.signal = True, 4
+            sky.modem.ring()
+            sky.port.poke()
+            await until(lambda: sky.modem.state.volatile.mt_flag)
+            sky.modem.faults.statuses.extend(failing(32, 99))
+            await until(lambda: k.journal.read("SELECT 1 FROM unreadable_owed"))
+        sky.modem.faults.wrong_sums = 0
+        sky.modem.faults.statuses.clear()
+        async with agent(sky) as k:
+            await until(lambda: inbound.listing(k.journal, 9))
+            assert await inbox_contents(k) == ["precious"]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("size", [1_890, 700])
+async def test_a_message_of_a_9523_is_read(tmp_path: Path, clock: Any, size: int) -> None:
+    """Longer than a 9602's: at a line's speed it takes longer, too."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.home._writer._mt_bytes = 1_890
+        sky.home.send(Message("x" * (size - 100)))
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert await inbox_contents(k) == ["x" * (size - 100)]
 
 
 @pytest.mark.parametrize("nuls", [1, 2, 4, 7])

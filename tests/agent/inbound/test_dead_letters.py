@@ -17,7 +17,7 @@ from fieldagent.agent.journal.dead_letters import BYTES_MAX, COUNT_MAX, DeadLett
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, derive_key, encode
-from tests.breaking import Break, environment
+from tests.breaking import Break, Put, environment
 from tests.processes import MODULE, PATIENCE, Agent, agent, sky, until
 
 MASTER, OTHER = bytes(range(32)), bytes(range(1, 33))
@@ -139,9 +139,13 @@ def test_a_key_that_only_the_hub_has_is_told(tmp_path: Path) -> None:
         assert letters(kit) == []
 
 
+MAIL = "fieldagent.agent.channels.satellite_mail"
+
+
 def test_a_message_whose_sum_stays_wrong_is_kept_unread(tmp_path: Path) -> None:
-    with sky(tmp_path, latency=0) as above, agent(tmp_path) as kit:
-        for _ in range(5):
+    soon = environment(tmp_path, Put(f"{MAIL}:PAUSES", [0.1, 0.2]), Put(f"{MAIL}:GARBLED_MAX", 0.0))
+    with sky(tmp_path, latency=0) as above, agent(tmp_path, {}, MODULE, **soon) as kit:
+        for _ in range(9):
             above.type("wrong-sum")
         above.type(f"mt-raw {encode([ENTRY]).hex()}")
         until(lambda: letters(kit))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -154,9 +155,9 @@ async def test_what_is_not_taken_is_looked_up_once_until_something_is_committed(
 
     monkeypatch.setattr(journal, "read", counted)
     left_overs = LeftOvers(journal)
-    steps: list[tuple[Operation[None], list[LeftOver]]] = [
+    steps: list[tuple[Operation[Any], list[LeftOver]]] = [
         (inbound.postponed("script", "a", 5.0, "busy"), [LeftOver("script", "waiting", 2, "busy")]),
-        (inbound.handed("script", "a"), []),
+        (inbound.handed("script", "a", 1.0), []),
         (inbound.dead("script", "b", "bad"), [LeftOver("script", "dead", 1, "bad")]),
     ]
     async with trio.open_nursery() as nursery:

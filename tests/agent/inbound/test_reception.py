@@ -294,7 +294,7 @@ async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
         for number in range(4):
             await take_in(inbox, encode([Entry(number, Message("x"), TIME)]))
         for row in inbound.listing(journal, 10)[:3]:
-            await journal.commit(inbound.handed("script", row["requestId"]))
+            await journal.commit(inbound.handed("script", row["requestId"], 1.0))
         await journal.commit(inbound.forget(before=0, keep=1))
         assert len(inbound.listing(journal, 10)) == 2
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))

@@ -15,10 +15,14 @@ import trio
 
 from fieldagent.agent.journal import losses, untouched
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.opening import open_journal
+from fieldagent.agent.journal.schema import JOURNAL as SCHEMA
 from fieldagent.agent.outbound.resume import SLICE
 from tests.processes import MODULE, Agent, agent, sky
 
 JOURNAL = "state/journal.sqlite3"
+VERSION_AT = 60
+"""Of `user_version`, 32 bits: https://sqlite.org/fileformat2.html#1.3.12."""
 SECOND = "sequence = (SELECT number + 2 FROM beginning)"
 
 
@@ -62,6 +66,35 @@ def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None
     with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
         assert journal.execute(f"SELECT count(*) FROM package WHERE {SECOND}").fetchone() == (1,)
         assert journal.execute("SELECT packages FROM loss").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_a_flipped_bit_of_its_version_costs_nothing(tmp_path: Path, bit: int) -> None:
+    """A later version is what a program of it has written beside the journal, too."""
+    path = tmp_path / "journal.sqlite3"
+    open_journal(path).connection.close()
+    with path.open("r+b") as file:
+        file.seek(VERSION_AT + bit // 8)
+        (was,) = file.read(1)
+        file.seek(VERSION_AT + bit // 8)
+        file.write(bytes([was ^ 0x80 >> bit % 8]))
+    connection = open_journal(path).connection
+    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA.version,)
+    assert [each[0] for each in connection.execute("SELECT packages FROM loss")] in ([], [0])
+    connection.close()
+
+
+def test_what_waits_leaves_though_its_version_is_that_of_nobody(tmp_path: Path) -> None:
+    accepted(tmp_path, "first", "second")
+    with (tmp_path / JOURNAL).open("r+b") as file:
+        file.seek(VERSION_AT + 2)
+        file.write(b"\x04")
+    with sky(tmp_path), agent(tmp_path) as kit:
+        kit.post("last")
+        found = [kit.call("GET", f"/api/package/{id_}").body["status"] for id_ in (1, 2)]
+        assert found == ["Delivered", "Delivered"]
+        assert any("no program has given it the version 10" in line for line in kit.output())
+        kit.stop()
 
 
 def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) -> None:

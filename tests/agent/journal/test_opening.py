@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.agent.journal.high_water import HighWaterFile
 from tests.breaking import Put, environment
 from tests.machine import fill, mounted, small_disk, tool
 from tests.processes import MODULE, agent, sky
@@ -27,14 +28,20 @@ Hindrance = Callable[[Path], AbstractContextManager[None]]
 
 @contextmanager
 def newer(state: Path) -> Iterator[None]:
-    journal = sqlite3.connect(state / "journal.sqlite3")
-    (version,) = journal.execute("PRAGMA user_version").fetchone()
-    journal.execute("PRAGMA user_version=99")
-    journal.close()
+    before = opened_as(state, 99)
     yield
-    journal = sqlite3.connect(state / "journal.sqlite3")
-    journal.execute(f"PRAGMA user_version={version}")
-    journal.close()
+    opened_as(state, before)
+
+
+def opened_as(state: Path, version: int) -> int:
+    """As a program leaves it that knows that version; return the one before."""
+    with closing(sqlite3.connect(state / "journal.sqlite3")) as journal:
+        (before,) = journal.execute("PRAGMA user_version").fetchone()
+        journal.execute(f"PRAGMA user_version={version}")
+    mark = HighWaterFile(state / "journal.sqlite3-mark")
+    mark.open_as(version)
+    mark.close()
+    return int(before)
 
 
 @contextmanager

@@ -350,12 +350,12 @@ async def test_after_a_crash_the_intent_is_there_and_nothing_else_takes_its_pack
     async with kit(tmp_path) as k:
         id_ = await k.post()
         transmission = k.load()
-        await k.outbox.intend(transmission, modem="300", momsn=41)
+        await k.outbox.intend(transmission, modem="300", at_modem=41)
     for outcome in (Outcome.DOUBTFUL, Outcome.SENT):
         async with kit(tmp_path) as k:
             intent = k.outbox.unsettled()
             assert intent is not None
-            assert (intent.transmission.body, intent.momsn) == (transmission.body, 41)
+            assert (intent.transmission.body, intent.at_modem) == (transmission.body, 41)
             assert k.outbox.load(340) is None
             await k.outbox.settle(intent.transmission, outcome)
             assert k.status(id_) is (Status.DELIVERED if outcome is Outcome.SENT else None)
@@ -375,7 +375,7 @@ async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
         for _ in range(k.cost(read_package(document), k.outbox.channel).parts - 1):
             await k.send()
         transmission = k.load()
-        await k.outbox.intend(transmission, modem="300", momsn=41)
+        await k.outbox.intend(transmission, modem="300", at_modem=41)
         commit = k.journal.commit
 
         async def commit_and_cut(operation: Any) -> Any:
@@ -427,7 +427,7 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(tmp_path: Path, clock: A
         for _ in range(3):
             sos = await k.post(message={"content": "help"}, priority=100)
             transmission = k.load()
-            await k.outbox.intend(transmission, modem="300", momsn=1)
+            await k.outbox.intend(transmission, modem="300", at_modem=1)
             await k.outbox.settle(transmission, Outcome.SENT)
             assert k.status(sos) is Status.DELIVERED
             assert len(transmission.body) <= CREDIT_BYTES, "an SOS of one credit"
@@ -603,7 +603,7 @@ async def test_a_settled_load_leaves_anothers_intent(tmp_path: Path) -> None:
         await k.post(message={"content": "a" * 5000})
         await k.post(message={"content": "b" * 5000})
         first, second = k.load(65_536), k.load(65_536)
-        await k.outbox.intend(first, modem="300", momsn=1)
+        await k.outbox.intend(first, modem="300", at_modem=1)
         await k.outbox.settle(second, Outcome.SENT)
         intent = k.outbox.unsettled()
         assert intent is not None
@@ -746,16 +746,16 @@ async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post()
         transmission = k.load()
-        await k.outbox.intend(transmission, modem="300", momsn=7)
+        await k.outbox.intend(transmission, modem="300", at_modem=7)
         await k.outbox.give_back()
         left = k.outbox.unsettled()
         assert left is not None
-        assert (left.transmission, left.momsn) == (transmission, 7)
+        assert (left.transmission, left.at_modem) == (transmission, 7)
         assert k.outbox.load(340) is None
     async with kit(tmp_path) as k:
         left = k.outbox.unsettled()
         assert left is not None
-        assert left.momsn == 7
+        assert left.at_modem == 7
         await k.outbox.settle(left.transmission, Outcome.SENT)
         assert k.status(id_) is Status.DELIVERED
 
@@ -814,7 +814,7 @@ async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
             sizes[priority] = len(transmission.body)
             if channel is not Channel.RADIO:
                 assert told == len(transmission.body), "a dry run tells what it takes"
-            await k.outbox.intend(transmission, modem="300", momsn=1)
+            await k.outbox.intend(transmission, modem="300", at_modem=1)
             await k.outbox.settle(transmission, Outcome.SENT)
         assert (sizes[12] <= 50) is (channel is Channel.SATELLITE)
 

@@ -13,11 +13,12 @@ from typing import TypeAlias
 
 import trio
 
-from fieldagent.agent.radios import meshcore_kiss, rnode, udp
+from fieldagent.agent.radios import meshcore_kiss, meshtastic, rnode, udp
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.simulator.air import SharedAir
 from fieldagent.simulator.lora import LoraAir
 from fieldagent.simulator.meshcore import SimulatedMeshcore
+from fieldagent.simulator.meshtastic import SimulatedMeshtastic
 from fieldagent.simulator.nodes import Nodes, RadioKind
 from fieldagent.simulator.pty_port import open_pty
 from fieldagent.simulator.rnode import SimulatedRnode
@@ -101,11 +102,26 @@ def lora_boards(name: str, keys: tuple[Key, ...], kind: RadioKind) -> MakePair:
     return boards
 
 
+@asynccontextmanager
+async def meshtastics(home: Path) -> AsyncIterator[Pair]:
+    ports: list[Path | int] = [home / "mesh-1", home / "mesh-2"]
+    air = LoraAir(Random(1))
+    air.turnaround = 0.0
+    simulated = Nodes(air, ports, lambda line: None, SimulatedMeshtastic)
+    own = {key.name: key.default for key in meshtastic.RADIO.keys}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(simulated.run)
+        one, other = (RadioPlace(str(port), own=own) for port in ports)
+        yield Pair(one, other, partial(simulated.unplug, simulated.sockets[0]))
+        nursery.cancel_scope.cancel()
+
+
 PAIRS: dict[str, MakePair] = {
     "node": nodes,
     "kiss": tncs,
     "meshcore-kiss": lora_boards("meshcore-kiss", meshcore_kiss.RADIO.keys, SimulatedMeshcore),
     "rnode": lora_boards("rnode", rnode.RADIO.keys, SimulatedRnode),
+    "meshtastic": meshtastics,
     "udp": group,
 }
 """By the name in `known.RADIOS`; a radio without a pair here fails its tests."""

@@ -14,9 +14,13 @@ from fieldagent.agent.satellites import sbd
 from fieldagent.agent.satellites.known import MODEMS, modem
 from fieldagent.system.properties import WrongProperty
 from tests import offline
-from tests.processes import Running, agent, sky, until
+from tests.processes import Running, agent, imt_sky, sky, until
 
-SKIES: dict[str, Callable[[Path], AbstractContextManager[Running]]] = {"sbd": sky}
+SKIES: dict[str, Callable[[Path], AbstractContextManager[Running]]] = {
+    "sbd": sky,
+    "imt": imt_sky,
+    "auto": imt_sky,
+}
 """What puts a simulated modem at `home`/modem, by the modem's name."""
 
 
@@ -45,8 +49,8 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
         told = kit.call("GET", "/api/status").body["channels"]["Satellite"]
         assert kind.facts.keys() <= told.keys(), "what it says that it tells"
         assert kind.means
-    assert [each.text for each in kind.check(str(home / "modem"), 19_200) if not each.good] == []
-    nowhere = kind.check(str(home / "nowhere"), 19_200)
+    assert [each.text for each in kind.check(str(home / "modem"), None) if not each.good] == []
+    nowhere = kind.check(str(home / "nowhere"), None)
     assert nowhere
     assert not any(each.good for each in nowhere)
 
@@ -66,7 +70,7 @@ def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> No
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("lora", "must be sbd or package.module:NAME"),
+        ("lora", "must be sbd, imt, auto or package.module:NAME"),
         ("no_such_package.modem:MODEM", "cannot be loaded: No module named"),
         ("json:MODEM", "cannot be loaded: module 'json' has no attribute"),
         ("json:dumps", "which is no fieldagent.agent.satellites.contract.SatelliteModem"),

@@ -18,6 +18,7 @@ from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactKind
 from fieldagent.hub.escalation.known import CONTACTS, contact_kinds, kind_of
 from fieldagent.hub.escalation.web_push import Subscription
+from fieldagent.hub.settings import parse
 from fieldagent.hub.store.opening import open_store
 from fieldagent.system.exit_codes import OK, REFUSED
 from tests.hub.push_service import push_service
@@ -25,6 +26,7 @@ from tests.hub.relay import mail_relay
 from tests.processes import MODULE, PATIENCE, administer, administer_from_shell
 
 SECRET = "s3cret"
+PHONE = "+41791234567"
 
 
 class StandIn(NamedTuple):
@@ -66,29 +68,60 @@ def _browser(home: Path) -> Iterator[StandIn]:
         yield StandIn(address, service.got, service.answers, 500, reach, str(ca))
 
 
+@contextmanager
+def _sms_gate(home: Path) -> Iterator[StandIn]:
+    with push_service(None) as service:
+        more = {"sms-gate-user": "sms", "sms-gate-password": SECRET}
+        settings = {"sms-gate-address": service.address, **more}
+        yield StandIn(PHONE, service.got, service.answers, 500, settings)
+
+
+@contextmanager
+def _twilio(home: Path) -> Iterator[StandIn]:
+    with push_service(None) as service:
+        account = {"twilio-account": "AC1", "twilio-token": SECRET, "twilio-from": "+15005550006"}
+        settings = {"twilio-address": service.address, **account}
+        yield StandIn(PHONE, service.got, service.answers, 400, settings)
+
+
+@contextmanager
+def _sms(home: Path) -> Iterator[StandIn]:
+    with push_service(None) as service:
+        settings = {"sms-webhook": f"{service.address}/send"}
+        yield StandIn(PHONE, service.got, service.answers, 503, settings)
+
+
 STAND_INS: dict[str, Callable[[Path], AbstractContextManager[StandIn]]] = {
     "email": _mail,
     "apprise": _apprise,
     "push": _browser,
+    "sms-gate": _sms_gate,
+    "twilio": _twilio,
+    "sms": _sms,
 }
 """By the kind's name; a new kind has one, too."""
 
 
+def _lines(settings: dict[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
 def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str) -> Path:
     """Add one, test it while its service takes and refuses; return the hub's settings."""
+    settings = home / "hub.properties"
+    settings.write_text(_lines({"database": database, **service.settings}))
     if kind.form:
-        assert kind_of(service.address) is kind
+        set_up = parse(_lines(service.settings), Path("hub.properties")).contact_own
+        assert kind_of(service.address, contact_kinds(), set_up) is kind
         # In a process of its own: apprise loads what this Python warns of.
-        administer_from_shell(database, "contact", "add", "Duty", service.address)
+        added = ("contact", "add", "Duty", service.address, "--config", str(settings))
+        administer_from_shell(database, *added)
     else:
         with closing(open_store(database)) as store:
             store.once(lambda db: contacts.subscribe(db, 1, 2, "Duty", service.address, now=0.0))
     (listed,) = administer(database, "contact", "list")
     assert (listed["kind"], listed["name"], listed["reason"]) == (kind.name, "Duty", "")
     assert SECRET not in listed["address"]
-    settings = home / "hub.properties"
-    lines = {"database": database, **service.settings}
-    settings.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     assert told_by_a_test(settings, service) == (OK, "")
     assert len(service.taken) == 1
     service.answers.append(service.refusal)

@@ -3,6 +3,7 @@ and brings MO messages."""
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,10 +15,10 @@ import trio
 from fieldagent.http.listeners import port_of
 from fieldagent.http.message import Response
 from fieldagent.http.routes import router
-from fieldagent.hub.operator import directip, rockblock
+from fieldagent.hub.operator import cloudloop, directip, rockblock
 from fieldagent.hub.operator.contract import MoListener, OperatorHost, OperatorKind, Own
 from tests.http.serving import anybody
-from tests.hub import test_directip, test_rockblock
+from tests.hub import test_cloudloop, test_directip, test_rockblock
 from tests.wire.test_rockblock import FORM, KEY_PEM, claims, token
 
 EXAMPLE = Path(__file__).parents[3] / "examples/folder_operator.py"
@@ -109,6 +110,33 @@ class RockBlockGateway:
             return (await test_rockblock.bring(url, signed)).status == 200
 
 
+class CloudloopGateway:
+    kind = cloudloop.KIND
+    imei = test_cloudloop.IMEI
+    body = b"Hello"
+    codes: Mapping[Any, Any] = cloudloop.CLOUDLOOP
+    own: Own
+
+    def __init__(self, url: str, service: test_cloudloop.Service, home: Path) -> None:
+        self._service = service
+        self.own = test_cloudloop.own(home, url)
+
+    def taken(self) -> list[bytes]:
+        sent = [asked for name, asked in self._service.asked if name == "DoSendImtMessage"]
+        return [base64.b64decode(asked["message"]) for asked in sent]
+
+    def refuse(self, code: Any) -> None:
+        self._service.answers["DoSendImtMessage"] = Response(code, b"", "application/json")
+
+    def fall_silent(self) -> bool:
+        self._service.answers["DoSendImtMessage"] = Response(502, b"")
+        return True
+
+    async def bring(self, host: OperatorHost) -> bool:
+        async with test_rockblock.serving(router(self.kind.routes(self.own, host))) as url:
+            return (await test_cloudloop.bring(url, test_cloudloop.lingo())).status == 200
+
+
 class FolderGateway:
     imei = "300234010000001"
     body = b"by hand"
@@ -169,6 +197,12 @@ async def rockblock_gateway(home: Path) -> AsyncIterator[Gateway]:
 
 
 @asynccontextmanager
+async def cloudloop_gateway(home: Path) -> AsyncIterator[Gateway]:
+    async with test_cloudloop.service(home) as (service, _, url):
+        yield CloudloopGateway(url, service, home)
+
+
+@asynccontextmanager
 async def folder_gateway(home: Path) -> AsyncIterator[Gateway]:
     yield FolderGateway(example(), home)
 
@@ -188,6 +222,7 @@ MakeGateway: TypeAlias = "Callable[[Path], AbstractAsyncContextManager[Gateway]]
 GATEWAYS: dict[str, MakeGateway] = {
     "directip": directip_gateway,
     "rockblock": rockblock_gateway,
+    "cloudloop": cloudloop_gateway,
     "folder": folder_gateway,
 }
 """By operator; one of `known.OPERATORS` without a gateway here fails its tests."""

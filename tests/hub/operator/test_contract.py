@@ -14,7 +14,7 @@ import pytest
 
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Estimate
-from fieldagent.hub.operator.contract import Operator, OperatorHost
+from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
 from fieldagent.hub.operator.known import OPERATORS, operators
 from fieldagent.hub.settings import parse
 from fieldagent.package.package import Message
@@ -32,11 +32,14 @@ from tests.hub.operator.gateways import (
     example,
     settings_of,
 )
+from tests.hub.test_cloudloop import Shelf
 from tests.hub.test_journey import folder, message_to
 from tests.processes import MODULE, PATIENCE, administer, hub, until
 from tests.wire.test_rockblock import NOW
 
 MT = b"to the kit"
+THERE = FarModem("imt", "t" * 32)
+"""What the hub has learned of the modem."""
 NAMES = [*OPERATORS, "folder"]
 """With the example of docs/adding-an-operator.md."""
 
@@ -73,12 +76,12 @@ class Desk:
         pass
 
     def lent(self) -> OperatorHost:
-        return OperatorHost(self.take_in, self.note_session, log_fault, lambda: NOW)
+        return OperatorHost(self.take_in, self.note_session, log_fault, lambda: NOW, Shelf())
 
 
 async def check_operator(gateway: Gateway) -> None:
     """An MT message is handed over whole; an MO message is confirmed once it is stored."""
-    verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=True)
+    verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=True, modem=THERE)
     assert (verdict.outcome, verdict.failure) == (Outcome.SENT, None)
     assert gateway.taken() == [MT]
     desk = Desk()
@@ -105,7 +108,9 @@ async def test_every_code_has_its_reason(make: MakeGateway, tmp_path: Path) -> N
     async with make(tmp_path) as gateway:
         for code in gateway.codes:
             gateway.refuse(code)
-            verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=False)
+            verdict = await caller_of(gateway).send(
+                gateway.imei, MT, number=7, priority=False, modem=THERE
+            )
             assert (verdict.outcome, verdict.failure) == (Outcome.NOT_SENT, gateway.codes[code])
             assert verdict.reason
 
@@ -114,7 +119,9 @@ async def test_a_call_without_an_answer_is_doubtful(make: MakeGateway, tmp_path:
     async with make(tmp_path) as gateway:
         if not gateway.fall_silent():
             pytest.skip(f"{gateway.kind.name} has no answer that could be missing")
-        verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=False)
+        verdict = await caller_of(gateway).send(
+            gateway.imei, MT, number=7, priority=False, modem=THERE
+        )
         assert verdict.outcome is Outcome.DOUBTFUL
         assert verdict.reason
 
@@ -128,10 +135,11 @@ async def test_where_nobody_answers_nothing_was_sent(make: MakeGateway, tmp_path
             "directip-gateway": ("127.0.0.1", port),
             "rockblock-address": f"http://127.0.0.1:{port}/MT",
             "folder-path": tmp_path / "nothing",
+            "cloudloop-address": f"http://127.0.0.1:{port}",
         }
         caller = gateway.kind.caller({**gateway.own, **nowhere})
         assert caller is not None
-        verdict = await caller.send(gateway.imei, MT, number=7, priority=False)
+        verdict = await caller.send(gateway.imei, MT, number=7, priority=False, modem=THERE)
         assert verdict.outcome is Outcome.NOT_SENT
         assert verdict.reason
 

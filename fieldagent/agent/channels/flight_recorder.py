@@ -1,0 +1,109 @@
+"""Keeps the last of what went over a serial line, so that a fault in the field can be looked at.
+
+It is in memory, bounded, and costs no write. When a channel's device is lost, or somebody asks,
+what is there without payloads goes into a ring on disk, `trace-CHANNEL.log` in the state directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from math import inf
+from pathlib import Path
+
+import trio
+
+from fieldagent.system.folder import put_file
+from fieldagent.wire import trace
+from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
+
+log = logging.getLogger(__name__)
+
+MEMORY_BYTES = 65_536
+RECORDS_MAX = 2_000
+RING_BYTES = 262_144
+KEEP_EVERY = 600.0
+"""Seconds between two writes: a modem that is lost every few seconds wears no card."""
+
+
+class FlightRecorder:
+    """What went over one channel's line. Without a `ring` it stays in memory."""
+
+    def __init__(self, ring: Path | None = None) -> None:
+        self.ring = ring
+        self.kind = ""
+        """What speaks over the line, as `trace.mask` knows it."""
+        self._records: deque[TraceRecord] = deque()
+        self._size = 0
+        self._kept = -inf
+        """Until when it is on disk, by the records' time."""
+        self._written = -inf
+        self._begun: float | None = None
+
+    def begin(self, path: str, baud: int) -> None:
+        """The port was opened."""
+        self.happened(f"opened {path} at {baud}")
+
+    def sent(self, data: bytes) -> None:
+        """Note what the host has sent."""
+        self._note(SENT, data)
+
+    def came(self, data: bytes) -> None:
+        """Note what the device has said."""
+        self._note(CAME, data)
+
+    def happened(self, text: str) -> None:
+        """Note what happened to the port, or to the talk over it."""
+        self._note(HAPPENED, text.encode("ascii", "replace"))
+
+    def _now(self) -> float:
+        now = trio.current_time()
+        self._begun = now if self._begun is None else self._begun
+        return now - self._begun
+
+    def _note(self, way: str, data: bytes) -> None:
+        self._records.append(TraceRecord(self._now(), way, data))
+        self._size += len(data)
+        while self._size > MEMORY_BYTES or len(self._records) > RECORDS_MAX:
+            self._size -= len(self._records.popleft().data)
+
+    def text(self, *, payloads: bool = False) -> str:
+        """Return what is in memory as a trace."""
+        records = list(self._records)
+        shown = records if payloads else trace.mask(records, self.kind)
+        return f"{trace.HEAD} {self.kind}\n{trace.write(shown)}"
+
+    async def fault(self, text: str) -> None:
+        """Something went wrong: bring what is not there yet to the ring on disk, now and then."""
+        self.happened(text)
+        now = self._now()
+        if self.ring is None or now - self._written < KEEP_EVERY:
+            return
+        masked = trace.mask(list(self._records), self.kind)
+        new = [each for each in masked if each.at > self._kept]
+        self._kept = self._written = now
+        try:
+            await trio.to_thread.run_sync(_append, self.ring, trace.write(new), self.kind)
+        except OSError as error:
+            log.warning("what went over the line is not kept: %s", error)
+
+    async def kept(self) -> str:
+        """Return what is on disk; empty where nothing is."""
+        try:
+            return await trio.to_thread.run_sync(_read, self.ring) if self.ring else ""
+        except OSError:
+            return ""
+
+
+def _read(ring: Path) -> str:
+    return ring.read_text("ascii", "replace")
+
+
+def _append(ring: Path, text: str, kind: str) -> None:
+    """The oldest lines go; a power cut leaves the file as it was before, or as it is after."""
+    before = _read(ring) if ring.exists() else ""
+    whole = f"{before}{trace.HEAD} {kind}\n{text}"
+    if len(whole) > RING_BYTES:
+        whole = whole[-RING_BYTES:]
+        whole = whole[whole.index("\n") + 1 :]
+    put_file(ring, whole.encode("ascii"))

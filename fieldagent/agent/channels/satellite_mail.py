@@ -1,0 +1,103 @@
+"""Reads MT messages out of an SBD modem: verified, stored, and only then cleared.
+
+Noise on the serial line costs another try, and not the message, of which the modem has the only
+copy. One that comes garbled is read again after 1, 5 and 30 s, and then at each look; it stays
+until it can be read, another needs its place, or ten minutes have passed. Then what there is of it
+is kept, and the hub is told, which sends it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+
+import trio
+
+from fieldagent.agent.channels.contract import Reception
+from fieldagent.agent.channels.satellite_pace import WITHHELD, GatewayMailbox
+from fieldagent.agent.channels.sbd_modem import Modem
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import sbd
+from fieldagent.wire.envelope import Unreadable
+
+log = logging.getLogger(__name__)
+
+PAUSES = (1.0, 5.0, 30.0)
+"""Seconds before a message that came garbled is read again. An SOS ends them."""
+TRIES_BESIDE = 2
+"""How often one that was read with pauses before is read at one moment."""
+GARBLED_MAX = 600.0
+"""Seconds for which the modem keeps a message that cannot be read, where nothing needs its
+place."""
+GARBLED = "its sum was wrong, or its end lacked, each time that it was read"
+STAYS = "a message is garbled on the serial line and is read again: check the cable"
+
+
+class MailRead(Enum):
+    """What came of reading the modem's message."""
+
+    STORED = auto()
+    """Or kept as it came: it is booked."""
+    STAYS = auto()
+    """It is garbled and stays in the modem: it is booked when that ends."""
+    NOTHING = auto()
+    """Nothing came of it, and nothing is booked."""
+
+
+@dataclass(slots=True)
+class MailReader:
+    """Reads what one modem holds, from the opening of its port until the port is lost."""
+
+    modem: Modem
+    reception: Reception
+    mailbox: GatewayMailbox
+    pause: Callable[[float], Awaitable[bool]]
+    """Waits so many seconds; returns at once, and True, where an SOS waits."""
+    garbled_since: float | None = None
+    """By trio's clock."""
+    _size: int = 0
+    """Its bytes as the session told that brought it; 0 where none did."""
+
+    async def read(self, *, needed: bool = False, size: int = 0) -> MailRead:
+        """Read the message. With `needed` another is about to take its place: it does not stay.
+        `size`: its bytes, where a session has just told.
+
+        Raises ModemSilent, PortLost.
+        """
+        self._size = size or self._size
+        read, hurry = await self._try()
+        if read is None or not (read.intact or read.body):
+            if not self.mailbox.withheld:
+                log.error("%s", WITHHELD)
+            self.mailbox.withheld = True
+            return MailRead.NOTHING
+        now = trio.current_time()
+        if not read.intact:
+            if self.garbled_since is None:
+                self.garbled_since = now
+                await self.modem.link.recorder.fault("a message came garbled")
+            if not needed and not hurry and now - self.garbled_since < GARBLED_MAX:
+                return MailRead.STAYS
+        if read.intact and read.body:
+            await self.reception.receive(read.body)
+        elif read.body:
+            told = Unreadable(self._size or len(read.body), read.guard)
+            await self.reception.receive(read.body, damage=GARBLED, unreadable=told)
+        await self.modem.clear(sbd.CLEAR_MT)
+        self.mailbox.withheld, self.garbled_since, self._size = False, None, 0
+        return MailRead.STORED if read.body else MailRead.NOTHING
+
+    async def _try(self) -> tuple[sbd.MobileTerminated | None, bool]:
+        """Return what was read at the best, and whether an SOS is not to wait for more."""
+        before = self.garbled_since is not None or self.mailbox.withheld
+        pauses = (0.0,) * TRIES_BESIDE if before else (0.0, *PAUSES)
+        best, hurry = None, False
+        for seconds in pauses:
+            if seconds and not hurry:
+                log.info("a message came garbled over the serial line: reading it again")
+                hurry = await self.pause(seconds)
+            best = await self.modem.read() or best
+            if best is not None and best.intact:
+                break
+        return best, hurry

@@ -1,0 +1,27 @@
+"""What is done to each modem that stays silent, by the settings."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.healing import Healing, HealingStep, steps_of
+from fieldagent.agent.settings import Settings
+
+
+def healing_of(settings: Settings) -> dict[str, Healing]:
+    """Return it by the modem's name in the settings; nothing for those without."""
+    found = []
+    if settings.satellite_port:
+        run = settings.satellite_recovery_command
+        steps = steps_of(settings.satellite_heal, run, HealingStep("dtr"))
+        found.append(Healing("satellite", settings.satellite_port, steps, run))
+    if settings.radio_port:
+        run = settings.radio_recovery_command
+        found.append(Healing("radio", settings.radio_port, steps_of(settings.radio_heal, run), run))
+    if settings.hub_address:
+        run, after = settings.cellular_recovery_command, float(settings.cellular_recovery_after)
+        steps = steps_of(settings.cellular_heal, run)
+        found.append(Healing("cellular", "", steps, run, after, after))
+    if settings.sms.port:
+        run = settings.sms.recovery_command
+        steps = steps_of(settings.sms.heal, run, HealingStep("dtr"))
+        found.append(Healing("sms", settings.sms.port, steps, run))
+    return {healing.channel: healing for healing in found if healing.steps}

@@ -1,0 +1,102 @@
+"""The ladder of a Package: how far it is known to have come, in the words of every screen.
+
+on this kit          it is on this kit's disk
+left by Satellite    a gateway has it; whether the hub has is not known by that
+heard by X           another kit has it
+at the hub           the hub has it
+on X's kit, with X's programs, on X's radio
+read by X            a person says so
+handed over to …     a service has it that brings mail or SMS, and no person by that
+X cannot be reached: why
+given up: why        no channel goes on with it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from fieldagent.agent.journal import directory, on_air, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
+from fieldagent.package.package import Channel, Status
+from fieldagent.package.payload import Identity
+from fieldagent.package.reach import LADDER, Rung, in_words
+
+
+class Step(NamedTuple):
+    at: float
+    """Unix time."""
+    rung: str
+    """`kept`, `left`, `heard`, `hub`, `ended`, or a `Rung` in small letters."""
+    who: str
+    text: str
+    """The step for people."""
+
+
+HUB = "the hub"
+ORDER = ("kept", "left", "heard", "hub", *(rung.name.lower() for rung in LADDER), "ended")
+
+
+def reached(journal: Journal, known: Known) -> list[Step]:
+    """Return the steps that are known, from the lowest rung to the highest."""
+    date = journal.clock.date
+    steps = [Step(date(known.accepted), "kept", "", "on this kit")]
+    for channel, leg in outbound.legs(journal, known.sequence).items():
+        if leg.status is Status.DELIVERED and channel is not Channel.RADIO:
+            at = date(outbound.ended_at(journal, known.sequence, channel))
+            at_hub = channel is Channel.CELLULAR
+            text = f"at {HUB}" if at_hub else f"left by {channel}"
+            steps.append(Step(at, "hub" if at_hub else "left", "", text))
+    for receipt in outbound.receipts(journal, known.sequence):
+        steps.append(_of_receipt(receipt.by, receipt.at, is_station=receipt.kind == "agent"))
+    if (relayed := on_air.relayed_at(journal, known.sequence)) is not None:
+        steps.append(Step(date(relayed), "hub", "", f"at {HUB}, by a neighbour's word"))
+    steps += beyond(journal, [known])[known.sequence]
+    if known.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED) and known.ended:
+        steps.append(Step(date(known.ended), "ended", "", _end(journal, known)))
+    return sorted(steps, key=lambda step: (ORDER.index(step.rung), step.at))
+
+
+def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, list[Step]]:
+    """Return of each the steps beyond the disk of anybody's kit, from the lowest rung."""
+    found: dict[int, list[Step]] = {}
+    rungs = outbound.reached_of(journal, [each.sequence for each in packages])
+    for known in packages:
+        steps = found.setdefault(known.sequence, [])
+        for each in sorted(rungs[known.sequence], key=lambda each: LADDER.index(each.rung)):
+            named = each.by != outbound.THE_HUB
+            who = _name(each.by) if named else _addressee(journal, known)
+            words = in_words(each.rung, who, each.text)
+            steps.append(Step(each.at, each.rung.name.lower(), who, words))
+    return found
+
+
+def _addressee(journal: Journal, known: Known | Accepted) -> str:
+    """Return whom it is for, in words."""
+    with suppress(DamagedPackage):
+        accepted = outbound.package(journal, known.sequence)
+        if accepted is not None and accepted.package.to is not None:
+            return directory.in_words(journal, accepted.package.to)
+    return "the addressee"
+
+
+def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:
+    if not is_station:
+        return Step(at, "hub", "", f"at {HUB}")
+    who = _name(by)
+    if by.type == "Device":
+        return Step(at, "heard", who, f"heard by {who}")
+    return Step(at, Rung.STORED.name.lower(), who, in_words(Rung.STORED, who))
+
+
+def _name(who: Identity) -> str:
+    return who.name or f"{'kit' if who.type == 'Device' else 'user'} {who.id}"
+
+
+def _end(journal: Journal, known: Known) -> str:
+    if known.status is not Status.ERROR:
+        return str(known.status).lower()
+    why = {leg.reason for leg in outbound.legs(journal, known.sequence).values() if leg.reason}
+    return f"given up: {', '.join(sorted(why)) or 'no channel'}"

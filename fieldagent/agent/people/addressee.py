@@ -1,0 +1,79 @@
+"""Which of what comes in is for a person with a handheld, and the text that they get.
+
+It is a hook like the others: what it has handed over is on disk, on its way to the person.
+
+    to a user whose handheld is known       the hub's address
+    a message that begins with `@name `     anybody's who cannot address otherwise
+    a word about an SOS of this kit's       all who are in it
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fieldagent.agent.inbound.hooks import Hook
+from fieldagent.agent.journal import handhelds
+from fieldagent.agent.people.directory import Handles
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
+
+NAME = "people's radio"
+
+
+def people_hook(known: Handles, lasts: int) -> Hook:
+    """`lasts`: seconds for which a text is tried."""
+    return Hook(NAME, partial(_hand_over, known, lasts))
+
+
+async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> HandoverResult:
+    journal = known.journal
+    payload = json.loads(delivery.body)["payloads"][0]
+    event, sender = payload["events"][0], payload["identity"]
+    found = _handles(known, event)
+    text = _text(event, sender.get("name") or sender["id"])
+    now = journal.clock.now()
+    for handle in found if text else ():
+        # One who is addressed alone is known by the request, for the receipt to its sender.
+        request = delivery.request_id
+        if len(found) > 1:
+            request = f"{request} {handle}"
+        await journal.persist(handhelds.post(handle, request, text, now, now + lasts))
+    return HandoverResult(HandoverOutcome.HANDED)
+
+
+def _handles(known: Handles, event: Mapping[str, Any]) -> list[str]:
+    word = event.get("incident", {})
+    if "state" in word and "device" not in word:
+        return [each.handle for each in handhelds.in_sos(known.journal, word["number"])]
+    to = event.get("to", {})
+    found = None
+    if to.get("type") == "User" and "id" in to:
+        found = known.of_user(int(to["id"]))
+    elif "name" in to and "id" not in to:
+        found = known.of(to["name"])
+    elif not to and (name := _called(event)):
+        found = known.of(name)
+    return [found] if found else []
+
+
+def _called(event: Mapping[str, Any]) -> str:
+    """Return the name that a message begins with, as `@Ada come back`; else nothing."""
+    first = event.get("content", "").partition(" ")[0]
+    return first[1:].rstrip(":,") if first.startswith("@") else ""
+
+
+def _text(event: Mapping[str, Any], sender: str) -> str:
+    kind = event["type"]
+    if "incident" in event and "state" in event["incident"]:
+        return str(event["content"])
+    if kind == "Message":
+        content = str(event["content"])
+        if _called(event):
+            content = content.partition(" ")[2]
+        return f"{sender}: {content}"
+    if kind in ("Location", "Waypoint"):
+        name = event.get("name") or "position"
+        return f"{sender}: {name} {event['latitude']} {event['longitude']}"
+    return ""

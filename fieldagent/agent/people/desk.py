@@ -1,0 +1,364 @@
+"""Decides what becomes of what a person's handheld says, and puts it on disk.
+
+| heard                      | known person                 | guest                  |
+|----------------------------|------------------------------|------------------------|
+| direct text                | Package of that person       | told once a day why not|
+| text on a channel          | only behind the kit's word   | nothing                |
+| `SOS …`, `MAYDAY …`, alert | SOS of that person           | the same               |
+| `SOS CANCEL`               | their own SOS is called off  | the same               |
+| position                   | kept, the newest             | the same               |
+| waypoint                   | Package                      | nothing                |
+| name and key               | kept; another key is told    | the same               |
+| battery                    | kept, never sent on          | the same               |
+
+What came over the Internet (MQTT) is not paid for. A packet counts once in 24 hours.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import zlib
+from datetime import UTC, datetime
+
+from fieldagent.agent.inbound import reading
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import handhelds, incident
+from fieldagent.agent.journal.handhelds import Handheld
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.incident_end import call_off
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.people.contract import (
+    PRECISE,
+    FromHandheld,
+    Located,
+    Marked,
+    Named,
+    Powered,
+    Spoken,
+    in_short,
+)
+from fieldagent.agent.people.directory import Holder, who
+from fieldagent.agent.people.toll import Toll
+from fieldagent.agent.people_settings import PeopleSettings
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    Location,
+    Message,
+    Package,
+    Waypoint,
+)
+from fieldagent.system.lazy_dataclass import dataclass
+
+log = logging.getLogger(__name__)
+
+DISTRESS = re.compile(r"\s*(sos|mayday)\b[\s:,.!-]*", re.IGNORECASE)
+CANCEL = re.compile(r"\s*sos\s+cancel\b", re.IGNORECASE)
+JOIN = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
+REPLY_LASTS = 3600.0
+"""Seconds for which an answer of the kit's is tried."""
+GUESSES_A_DAY = 5
+"""Codes that one handheld may try."""
+KM_A_DEGREE = 111.2
+
+RAISED = (
+    "Your SOS is on this kit's disk and goes out on every channel that it has. SOS CANCEL takes it"
+    " back."
+)
+AGAIN = "This is added to the SOS that is open here. `SOS CANCEL` takes yours back."
+NO_SOS = "No SOS of yours is open on this kit."
+CALLED_OFF = "Your SOS is called off. Whoever may have got it is told that too."
+STAYS = "Yours is taken back. The SOS stays open: it is not yours alone."
+UNPROVED = "This does not bear the key of the radio that raised the SOS: it stays open."
+GUEST = (
+    "This kit does not know you, and sends nothing of yours but an SOS: write `SOS` and what is"
+    " wrong. Ask its operator to add your radio {handle}."
+)
+JOINED = "You are known to this kit now, {name}: what you write here goes to the hub."
+WRONG_CODE = "That is not the code of this kit."
+SPENT = "Your {limit} satellite credits of today are spent: it was not taken. An SOS goes always."
+FULL = "This kit's disk is full: it was not taken."
+
+
+@dataclass(slots=True)
+class Desk:
+    journal: Journal
+    intake: Intake
+    cancellation: Cancellation
+    inbox: Inbox
+    toll: Toll
+    settings: PeopleSettings
+    proof_keys: list[bytes]
+
+    async def take(self, heard: FromHandheld) -> None:
+        """Returns once what it became is on disk. Raises what the journal raises."""
+        await self._note(heard)
+        what = heard.what
+        if isinstance(what, Named):
+            await self._take_name(heard.handle, what)
+        elif isinstance(what, Powered):
+            await self._keep(heard.handle, battery=what.battery)
+        elif isinstance(what, Located):
+            await self._take_position(heard, what)
+        elif heard.over_internet or self._came_before(heard):
+            return
+        elif isinstance(what, Spoken):
+            await self._take_text(heard, what)
+        elif isinstance(what, Marked):
+            await self._take_waypoint(heard, what)
+
+    def _came_before(self, heard: FromHandheld) -> bool:
+        return handhelds.was_heard(self.journal, heard.handle, heard.number)
+
+    async def _note(self, heard: FromHandheld) -> None:
+        if heard.over_internet or not heard.number:
+            return
+        rssi, snr, hops = heard.signal
+        await self._keep(
+            heard.handle, heard=self.journal.clock.now(), rssi=rssi, snr=snr, hops=hops
+        )
+
+    async def _keep(self, handle: str, **known: object) -> None:
+        await self.journal.persist(handhelds.note(handle, **known))
+
+    async def _take_name(self, handle: str, named: Named) -> None:
+        before = handhelds.handheld(self.journal, handle)
+        if named.name and named.name != before.name:
+            await self._keep(handle, name=named.name)
+            self._look_for_namesakes(handle, named.name)
+        if not named.key:
+            return
+        if not before.key:
+            await self._keep(handle, key=named.key)
+        elif named.key not in (before.key, before.other_key):
+            await self._keep(handle, other_key=named.key)
+            log.warning(
+                "the radio %s (%s) has another key than before: it was set up anew, or somebody"
+                " else uses its number. It is a guest's until its person writes the join code",
+                handle,
+                named.name or before.name,
+            )
+
+    def _look_for_namesakes(self, handle: str, name: str) -> None:
+        """Tell where a stranger bears a known person's name: of a radio whose key is its handle,
+        this is what a person's new radio looks like, and an impostor's."""
+        if self._who(handle).is_known:
+            return
+        for each in handhelds.around(self.journal):
+            known = self._who(each.handle)
+            if each.handle != handle and known.is_known and _is_called(known.name, each, name):
+                log.warning(
+                    "the radio %s calls itself %s, as %s does, which is known: it is a guest's"
+                    " until its person writes the join code, or you add it",
+                    *(in_short(handle), name, in_short(each.handle)),
+                )
+
+    async def _take_position(self, heard: FromHandheld, placed: Located) -> None:
+        before = handhelds.handheld(self.journal, heard.handle)
+        where = placed.where
+        now = self.journal.clock.date(self.journal.clock.now())
+        fixed = where.timestamp.timestamp() if where.timestamp else now
+        if before.fixed is not None and fixed < before.fixed <= now:
+            return
+        await self._keep(
+            heard.handle,
+            latitude=where.latitude,
+            longitude=where.longitude,
+            altitude=where.altitude,
+            fixed=fixed,
+            precision=placed.precision,
+        )
+        every = self.settings.positions
+        person = self._who(heard.handle)
+        blurred = placed.precision < PRECISE
+        is_old = not heard.number
+        if not every or not person.is_known or blurred or heard.over_internet or is_old:
+            return
+        if not self.toll.take_position_turn(heard.handle, every):
+            return
+        collapse = _number(f"position {heard.handle}")
+        package = Package(
+            where, collapse_key=collapse, gather=every, author=person.author, time_to_live=every * 2
+        )
+        await self._accept(heard, package, None)
+
+    async def _take_waypoint(self, heard: FromHandheld, marked: Marked) -> None:
+        person = self._who(heard.handle)
+        if not person.is_known:
+            return
+        point = Waypoint(
+            marked.latitude,
+            marked.longitude,
+            person.in_their_name(marked.name),
+            notes=marked.notes or None,
+        )
+        package = Package(
+            point,
+            collapse_key=_number(f"wp {heard.handle} {marked.mark}"),
+            time_to_live=marked.lasts,
+            author=person.author,
+        )
+        await self._accept(heard, package, None)
+
+    async def _take_text(self, heard: FromHandheld, said: Spoken) -> None:
+        if said.answers is not None and said.direct:
+            await self._note_read(heard.handle, said.answers)
+        if said.reaction:
+            return
+        if CANCEL.match(said.text):
+            if said.direct:
+                await self._call_off(heard, said)
+        elif said.alert or DISTRESS.match(said.text):
+            await self._raise(heard, said)
+        elif (code := JOIN.fullmatch(said.text)) and said.direct and self.settings.join_code:
+            await self._join(heard, said, code[1])
+        else:
+            await self._take_message(heard, said)
+
+    async def _note_read(self, handle: str, packet: int) -> None:
+        request = handhelds.answered(self.journal, handle, packet)
+        if request is not None and await self.journal.persist(handhelds.read(request)):
+            name = self._who(handle).name
+            await reading.mark(self.journal, self.inbox, request, name)
+
+    async def _take_message(self, heard: FromHandheld, said: Spoken) -> None:
+        text = said.text.strip()
+        if not said.direct:
+            word, _, text = text.partition(" ")
+            if word.casefold() != self.settings.word.casefold():
+                return
+        if not text:
+            return
+        person = self._who(heard.handle, said.key if said.direct else None)
+        if not person.is_known:
+            if said.direct:
+                told = GUEST.format(handle=in_short(heard.handle))
+                await self._once(f"guest {self.toll.day()}", heard, told)
+            return
+        await self._accept(
+            heard, Package(Message(person.in_their_name(text)), author=person.author), said
+        )
+
+    async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> None:
+        price = self.toll.price(package)
+        limit = self.settings.credits_per_day
+        if price and self.toll.spent(heard.handle) + price > limit:
+            if said is not None and said.direct:
+                await self._reply(heard, SPENT.format(limit=limit))
+            await self._know(heard, None)
+            return
+        standing = await self.intake.accept(package, _key(heard))
+        await self.toll.take(heard.handle, price)
+        await self._know(heard, standing.sequence if said is not None and said.direct else None)
+
+    async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
+        person = self._who(heard.handle)
+        found = handhelds.handheld(self.journal, heard.handle)
+        text = DISTRESS.sub("", said.text, count=1).strip()
+        is_first = incident.open_one(self.journal) is None
+        who_and_where = f"{person.name} ({in_short(heard.handle)}){_roughly(found)}"
+        content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
+        package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
+        standing = await self.intake.accept(package, _key(heard))
+        if (where := _exactly(found)) is not None:
+            position = Package(where, priority=SOS_PRIORITY, author=person.author)
+            await self.intake.accept(position, f"{_key(heard)} position")
+        number = incident.incident_of(self.journal, standing.sequence)
+        assert number is not None, "an SOS belongs to an incident"
+        joined = handhelds.join_sos(number, heard.handle, raised=is_first)
+        await self.journal.persist(joined)
+        log.warning("an SOS of %s has come by radio: %s", who_and_where, text)
+        await self._reply(heard, RAISED if is_first else AGAIN)
+        await self._know(heard, standing.sequence if said.direct else None)
+
+    async def _call_off(self, heard: FromHandheld, said: Spoken) -> None:
+        found = incident.open_one(self.journal)
+        there = [] if found is None else handhelds.in_sos(self.journal, found.number)
+        own = [each for each in there if each.handle == heard.handle and not each.called_off]
+        key = handhelds.handheld(self.journal, heard.handle).key
+        if found is None or not own:
+            await self._reply(heard, NO_SOS)
+        elif key and said.key != key:
+            await self._reply(heard, UNPROVED)
+        else:
+            await self.journal.persist(handhelds.leave_sos(found.number, heard.handle))
+            others = [each for each in there if each.handle != heard.handle]
+            is_theirs = any(each.raised for each in there)
+            over = is_theirs and all(each.called_off for each in others)
+            if over:
+                await call_off(
+                    self.journal, self.cancellation, self.intake, self.proof_keys, found.number
+                )
+            await self._reply(heard, CALLED_OFF if over else STAYS)
+        await self._know(heard, None)
+
+    async def _join(self, heard: FromHandheld, said: Spoken, code: str) -> None:
+        guesses = self.toll.guess(heard.handle)
+        right = hmac.compare_digest(code.encode(), (self.settings.join_code or "").encode())
+        if guesses > GUESSES_A_DAY:
+            return
+        if right:
+            found = handhelds.handheld(self.journal, heard.handle)
+            key = said.key or found.other_key or found.key
+            now = self.journal.clock.now()
+            await self._keep(heard.handle, joined=now, key=key, other_key=None)
+            await self._reply(heard, JOINED.format(name=self._who(heard.handle).name))
+        else:
+            await self._reply(heard, WRONG_CODE)
+        await self._know(heard, None)
+
+    def _who(self, handle: str, key: bytes | None = None) -> Holder:
+        return who(self.journal, self.settings.people or {}, handle, key)
+
+    async def _know(self, heard: FromHandheld, sequence: int | None) -> None:
+        now = self.journal.clock.now()
+        said = handhelds.note_said(heard.handle, heard.number, now, sequence)
+        await self.journal.persist(said)
+
+    async def _reply(self, heard: FromHandheld, text: str) -> None:
+        await self._post(f"answer {heard.handle} {heard.number}", heard, text)
+
+    async def _once(self, what: str, heard: FromHandheld, text: str) -> None:
+        """Say it once a day."""
+        await self._post(f"{what} {heard.handle}", heard, text)
+        await self._know(heard, None)
+
+    async def _post(self, request: str, heard: FromHandheld, text: str) -> None:
+        now = self.journal.clock.now()
+        said = handhelds.post(heard.handle, request, text, now, now + REPLY_LASTS, heard.number)
+        await self.journal.persist(said)
+
+
+def _is_called(known_name: str, radio: Handheld, name: str) -> bool:
+    return name.casefold() in (known_name.casefold(), radio.name.casefold())
+
+
+def _key(heard: FromHandheld) -> str:
+    return f"mesh {heard.handle} {heard.number}"
+
+
+def _number(text: str) -> int:
+    """Return a collapseKey that stands for it."""
+    return zlib.crc32(text.encode()) & 0x7FFF_FFFF
+
+
+def _exactly(found: Handheld) -> Location | None:
+    """Return where a handheld was last, unless it is blurred."""
+    if found.latitude is None or found.longitude is None or (found.precision or 0) < PRECISE:
+        return None
+    moment = None if found.fixed is None else datetime.fromtimestamp(found.fixed, UTC)
+    return Location(found.latitude, found.longitude, moment, found.altitude)
+
+
+def _roughly(found: Handheld) -> str:
+    """Return a blurred position as what it is; empty where there is none, or an exact one."""
+    bits = found.precision
+    if found.latitude is None or found.longitude is None or bits is None or bits >= PRECISE:
+        return ""
+    within = max(0.1, 2.0 ** (PRECISE - bits) * 1e-7 / 2 * KM_A_DEGREE)
+    return (
+        f", near {found.latitude:.3f} {found.longitude:.3f}, which their radio blurs on purpose:"
+        f" within {within:.1f} km"
+    )

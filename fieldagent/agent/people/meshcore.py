@@ -1,0 +1,417 @@
+"""A MeshCore companion as people's radio: their direct messages, adverts and batteries.
+
+    their public key      is who they are: another key is another person's radio
+    a channel's text      is nobody's. In a private channel its name is believed if one contact
+                          alone has it; elsewhere it may raise an SOS, under that name
+    reactions             there are none: what becomes of a message is told by a text
+    waypoints, alerts     there are none; an SOS is a text
+    an acknowledgement    is the word of the person's radio
+
+The radio gives each message to its host once and forgets it then, so the next is asked for only
+when the last is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import inf
+from random import getrandbits
+from typing import NamedTuple, NoReturn
+from urllib.parse import quote
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.people.contract import (
+    FromHandheld,
+    HandheldSignal,
+    Located,
+    Named,
+    PeoplesRadio,
+    Powered,
+    Spoken,
+    TextOutcome,
+)
+from fieldagent.agent.people.meshcore_host import CompanionHost, attended
+from fieldagent.package.package import Location
+from fieldagent.system import waits
+from fieldagent.wire import meshcore_companion as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.meshcore_companion import (
+    CompanionCommand,
+    CompanionContact,
+    CompanionSaid,
+    CompanionText,
+    ContactType,
+    TextType,
+)
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 60.0
+"""Seconds after which the radio is asked for messages unasked, and its clock is looked at."""
+ADVERT_AFTER, ADVERT_EVERY = 60.0, 43_200.0
+"""Seconds until all the mesh is told who the kit is, and between two times."""
+BATTERY_EVERY = 21_600.0
+"""Seconds between two questions for a person's battery, each of which costs two packets."""
+AT_ONCE = 6
+"""Texts that are under way at one time: a radio remembers eight that it expects to be
+acknowledged."""
+ACK_SPARE = 3.0
+"""Seconds beyond the radio's own reckoning until nobody acknowledges any more."""
+ACK_MAX = 60.0
+UNANSWERED_MAX = 200
+"""Texts whose time is known for another try."""
+CHARGES = (
+    *((3.3, 0), (3.5, 5), (3.6, 15), (3.7, 35), (3.8, 55), (3.9, 70), (4.0, 85), (4.2, 100)),
+)
+"""Volts of a lithium cell under little load, and what per cent that is about."""
+ON_CHANNEL = "#"
+"""What the handle begins with of one who is known by a channel's text alone."""
+
+
+class _Unanswered(NamedTuple):
+    """A text that nobody has acknowledged: with the same time, who has it already knows it
+    again."""
+
+    time: int
+    attempt: int
+    codes: list[bytes]
+
+
+class OwnTexts:
+    """The time of each text of the kit's, which no other has: the mesh takes two that are equal for
+    one."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = 0
+        self._unanswered: dict[tuple[str, str], _Unanswered] = {}
+
+    def begin(self, handle: str, text: str) -> _Unanswered:
+        """Return what is known of a text that goes now: that of its last try, if there was one."""
+        before = self._unanswered.pop((handle, text), None)
+        return before if before is not None else _Unanswered(self.new_time(), 0, [])
+
+    def new_time(self) -> int:
+        self._last = max(self._last + 1, int(self._clock()))
+        return self._last
+
+    def remember(self, handle: str, text: str, unanswered: _Unanswered) -> None:
+        while len(self._unanswered) >= UNANSWERED_MAX:
+            del self._unanswered[next(iter(self._unanswered))]
+        self._unanswered[handle, text] = unanswered
+
+
+class MeshcorePeople:
+    """Implements `contract.PeopleRadio`."""
+
+    text_bytes = wire.TEXT_BYTES
+    has_signs = False
+
+    def __init__(self, host: CompanionHost, link: ChannelLink, clock: Callable[[], float]) -> None:
+        self._host = host
+        self._link = link
+        self._clock = clock
+        self._contacts: dict[bytes, CompanionContact] = {}
+        self._heard: deque[FromHandheld] = deque()
+        self._may_wait = True
+        """A message may wait in the radio."""
+        self._is_full = False
+        self._own_texts = OwnTexts(clock)
+        self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
+        self._ask_battery_at: dict[bytes, float] = {}
+        self._turns = trio.Semaphore(AT_ONCE)
+
+    async def begin(self) -> None:
+        """Learn whom the radio knows. Raises RadioLost."""
+        await self._host.set_clock(self._clock)
+        await self._learn_contacts()
+        for contact in self._contacts.values():
+            self._hear_of(contact, 0, self._known_since(contact))
+        self._note_room(full=False)
+
+    async def advertise(self) -> NoReturn:
+        """Tell who the kit is, or nobody could write to it: at first those in earshot, and the mesh
+        once the radio has worked for a while. Raises RadioLost."""
+        await self._host.ask(wire.plain(CompanionCommand.SEND_ADVERT), CompanionSaid.OK)
+        await waits.sleep(ADVERT_AFTER)
+        while True:
+            flood = wire.plain(CompanionCommand.SEND_ADVERT, b"\1")
+            await self._host.ask(flood, CompanionSaid.OK)
+            await waits.sleep(ADVERT_EVERY)
+
+    async def receive(self) -> FromHandheld:
+        while True:
+            if self._heard:
+                return self._heard.popleft()
+            if self._may_wait:
+                await self._fetch()
+                continue
+            content = None
+            with waits.move_on_after(LOOK_EVERY):
+                content = await self._host.push()
+            if content is None:
+                await self._look_after()
+            else:
+                await self._take(content)
+
+    async def _look_after(self) -> None:
+        if await self._host.set_clock(self._clock):
+            log.warning("the people's radio has started anew, or its clock was wrong: it is set")
+        if self._is_full:
+            await self._learn_contacts()
+            self._note_room(full=False)
+        self._may_wait = True
+
+    async def _learn_contacts(self) -> None:
+        self._contacts = {each.key: each for each in await self._host.contacts()}
+
+    async def _fetch(self) -> None:
+        """Ask for the next message. Raises RadioLost."""
+        kinds = (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT, CompanionSaid.CHANNEL_DATA)
+        old = (CompanionSaid.OLD_TEXT, CompanionSaid.OLD_CHANNEL_TEXT, CompanionSaid.NO_MESSAGE)
+        asked = wire.plain(CompanionCommand.NEXT_MESSAGE)
+        answer = await self._host.ask(asked, *kinds, *old)
+        self._may_wait = answer[0] not in (CompanionSaid.NO_MESSAGE, CompanionSaid.ERROR)
+        if self._may_wait and answer[0] != CompanionSaid.CHANNEL_DATA:
+            try:
+                message = wire.read_text(answer)
+            except RemoteProtocolError as error:
+                log.warning("the people's radio brings a message that cannot be read: %s", error)
+                return
+            if message.channel is None:
+                await self._hear_direct(message)
+            elif message.type == TextType.PLAIN:
+                self._hear_on_channel(message)
+
+    async def _hear_direct(self, message: CompanionText) -> None:
+        if message.type != TextType.PLAIN:
+            return
+        there = self._called(message.sender)
+        if not there:
+            await self._learn_contacts()
+            there = self._called(message.sender)
+        if len(there) == 1 and there[0].type != ContactType.CHAT:
+            return
+        # Of two whose keys begin alike, nobody knows which one wrote.
+        key = there[0].key if len(there) == 1 else b""
+        handle = (key or message.sender).hex()
+        if key:
+            self._heard.append(FromHandheld(handle, 0, Named(_tidy(there[0].name), key)))
+        spoken = Spoken(message.text, True, key=key)
+        signal = HandheldSignal(snr=message.snr, hops=message.hops)
+        self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
+        if key:
+            await self._ask_battery(key)
+
+    def _hear_on_channel(self, message: CompanionText) -> None:
+        name, colon, text = message.text.partition(": ")
+        assert message.channel is not None
+        channel = self._host.channels.get(message.channel)
+        if not colon or channel is None:
+            return
+        handle = f"{ON_CHANNEL}{message.channel}/{quote(name)}"
+        if wire.is_private(channel):
+            same = [each for each in self._people() if _tidy(each.name) == _tidy(name)]
+            handle = same[0].key.hex() if len(same) == 1 else handle
+        signal = HandheldSignal(snr=message.snr, hops=message.hops)
+        if handle.startswith(ON_CHANNEL):
+            self._heard.append(FromHandheld(handle, 0, Named(_tidy(name), b"")))
+        spoken = Spoken(text, False, channel.name)
+        self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
+
+    def _people(self) -> list[CompanionContact]:
+        return [each for each in self._contacts.values() if each.type == ContactType.CHAT]
+
+    def _called(self, prefix: bytes) -> list[CompanionContact]:
+        return [each for key, each in self._contacts.items() if key.startswith(prefix)]
+
+    async def _take(self, content: bytes) -> None:
+        """Raises RadioLost."""
+        try:
+            if content[0] == CompanionSaid.MESSAGE_WAITS:
+                self._may_wait = True
+            elif content[0] == CompanionSaid.ADVERT:
+                await self._take_advert(wire.read_advert(content))
+            elif content[0] == CompanionSaid.NEW_ADVERT:
+                await self._take_newcomer(wire.read_contact(content))
+            elif content[0] == CompanionSaid.TELEMETRY:
+                self._take_battery(*wire.read_telemetry(content))
+            elif content[0] == CompanionSaid.CONTACTS_FULL:
+                self._note_room(full=True)
+        except RemoteProtocolError as error:
+            log.debug("the people's radio says what cannot be read: %s", error)
+
+    async def _take_advert(self, key: bytes) -> None:
+        contact = await self._host.contact(key)
+        if contact is not None:
+            self._contacts[key] = contact
+            number = _number(key + contact.advertised.to_bytes(4, "big"))
+            self._hear_of(contact, number, None)
+
+    async def _take_newcomer(self, contact: CompanionContact) -> None:
+        """Add somebody whom the radio would not add by itself: it reads no text of a stranger's,
+        and whoever is in distress may be one."""
+        if contact.type != ContactType.CHAT:
+            return
+        answer = await self._host.ask(wire.put_contact(contact), CompanionSaid.OK)
+        if answer[0] == CompanionSaid.OK:
+            await self._take_advert(contact.key)
+        else:
+            self._note_room(full=True)
+
+    def _hear_of(self, contact: CompanionContact, number: int, since: datetime | None) -> None:
+        """Note who somebody is and where. `number` 0: the radio tells what it knew before, since
+        that time."""
+        if contact.type != ContactType.CHAT:
+            return
+        handle = contact.key.hex()
+        self._heard.append(FromHandheld(handle, number, Named(_tidy(contact.name), contact.key)))
+        latitude, longitude = contact.latitude / 1e6, contact.longitude / 1e6
+        is_told = contact.latitude or contact.longitude
+        if is_told and abs(latitude) <= 90 and abs(longitude) <= 180 and (number or since):
+            place = Located(Location(latitude, longitude, since))
+            self._heard.append(FromHandheld(handle, number, place))
+
+    def _known_since(self, contact: CompanionContact) -> datetime | None:
+        """Return when somebody's place was told, at the latest: the radio changes its entry later,
+        too, and their own clock may be wrong. None where that is not known."""
+        told = min(contact.advertised, contact.changed)
+        return datetime.fromtimestamp(told, UTC) if 0 < told <= self._clock() else None
+
+    def _note_room(self, *, full: bool) -> None:
+        """`full`: the radio says so itself."""
+        most = self._host.device.contacts_max
+        self._is_full = full or 0 < most <= len(self._contacts)
+        self._link.state = LinkState.FAULT if self._is_full else LinkState.READY
+        self._link.reason = FULL.format(count=len(self._contacts)) if self._is_full else ""
+
+    async def _ask_battery(self, key: bytes) -> None:
+        now = trio.current_time()
+        if now >= self._ask_battery_at.get(key, -inf):
+            self._ask_battery_at[key] = now + BATTERY_EVERY
+            await self._host.ask(wire.ask_telemetry(key), CompanionSaid.SENT)
+
+    def _take_battery(self, sender: bytes, volts: float | None) -> None:
+        there = self._called(sender)
+        if volts is not None and len(there) == 1 and (charge := _charge(volts)) is not None:
+            self._heard.append(FromHandheld(there[0].key.hex(), 0, Powered(charge)))
+
+    def new_number(self) -> int:
+        return getrandbits(48) or 1
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        if handle.startswith(ON_CHANNEL):
+            return await self._say_on_channel(handle, text)
+        if not is_handle(handle):
+            return TextOutcome(False, "it is no MeshCore radio, and this kit's is one")
+        async with self._turns:
+            return await self._say(handle, bytes.fromhex(handle), text)
+
+    async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
+        return await self.say(handle, f"{sign} {words}", number)
+
+    async def _say(self, handle: str, key: bytes, text: str) -> TextOutcome:
+        """By the path that the radio knows and, where nobody acknowledges that, to everybody."""
+        time, attempt, codes = self._own_texts.begin(handle, text)
+        floods = False
+        while not floods and not self._host.was_acknowledged(codes):
+            answer = await self._host.ask(
+                wire.send_text(key, text, time, attempt), CompanionSaid.SENT
+            )
+            attempt += 1
+            try:
+                sent = wire.read_sent(answer)
+            except RemoteProtocolError:
+                self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
+                return TextOutcome(False, f"the radio refuses it: {wire.read_error(answer)}")
+            codes.append(sent.ack)
+            floods = sent.flooded
+            if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait + ACK_SPARE)):
+                break
+            if not floods:
+                reset = wire.plain(CompanionCommand.RESET_PATH, key)
+                refused = await self._host.ask(reset, CompanionSaid.OK)
+                floods = refused[0] != CompanionSaid.OK
+        if self._host.was_acknowledged(codes):
+            return TextOutcome(True, "")
+        self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
+        return TextOutcome(False, "nobody acknowledged it")
+
+    async def _say_on_channel(self, handle: str, text: str) -> TextOutcome:
+        """Once, where everybody reads it: no other way leads to who wrote there."""
+        if (handle, text) not in self._said_on_channel:
+            self._said_on_channel.append((handle, text))
+            place = int(handle[1:].partition("/")[0])
+            command = wire.send_channel_text(place, text, self._own_texts.new_time())
+            await self._host.ask(command, CompanionSaid.OK, CompanionSaid.SENT)
+        return TextOutcome(False, "it was said on a channel, where nobody acknowledges anything")
+
+
+FULL = (
+    "the radio knows {count} contacts and has room for no more: whoever is new cannot write to this"
+    " kit. Remove some with its app, or let it overwrite the oldest"
+)
+
+
+def _tidy(name: str) -> str:
+    return " ".join(name.split())[:40]
+
+
+def _number_of(message: CompanionText) -> int:
+    """Return what tells a message from others of the same person: it has no number of its own, and
+    each try of it has the same time and text."""
+    where = message.sender if message.channel is None else bytes([message.channel])
+    return _number(where + message.time.to_bytes(4, "big") + message.text.encode())
+
+
+def _number(what: bytes) -> int:
+    return int.from_bytes(sha256(what).digest()[:6], "big") or 1
+
+
+def _charge(volts: float) -> int | None:
+    """Return about how many per cent of a lithium cell that is; None where it is none."""
+    if not 2.5 <= volts <= 4.6:
+        return None
+    below = [(at, percent) for at, percent in CHARGES if at <= volts]
+    above = [(at, percent) for at, percent in CHARGES if at > volts]
+    if not below or not above:
+        return CHARGES[-1][1] if below else 0
+    (low, least), (high, most) = below[-1], above[0]
+    return round(least + (most - least) * (volts - low) / (high - low))
+
+
+def is_handle(handle: str) -> bool:
+    """Whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's name."""
+    return not handle.startswith("!")
+
+
+@asynccontextmanager
+async def open_meshcore(
+    place: str, link: ChannelLink, clock: Callable[[], float]
+) -> AsyncIterator[MeshcorePeople]:
+    """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
+    async with attended(place) as host:
+        link.facts["node"] = host.own.key.hex()
+        link.facts["firmware"] = host.device.firmware
+        people = MeshcorePeople(host, link, clock)
+        await people.begin()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(people.advertise)
+            yield people
+            nursery.cancel_scope.cancel()
+
+
+RADIO = PeoplesRadio(
+    "meshcore",
+    "radios with MeshCore's companion firmware, by serial line or tcp://host:"
+    " docs/people-radios.md",
+    open_meshcore,
+    is_handle,
+)

@@ -1,0 +1,222 @@
+"""What a MeshCore companion's host does: it greets the radio, asks it one thing at a time, and
+keeps what the radio says unasked until somebody wants it.
+
+    no answer               the radio is lost, and opened again: nobody knows what a later answer
+                            is to
+    a frame that was cut    its rest is not waited for long; its question stays without an answer
+    an acknowledgement      may come before what says which one to expect
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.radios.radio_line import RadioLine, open_line
+from fieldagent.system import waits
+from fieldagent.system.seldom import Seldom
+from fieldagent.wire import meshcore_companion as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.meshcore_companion import (
+    UNASKED,
+    CompanionChannel,
+    CompanionCommand,
+    CompanionContact,
+    CompanionDevice,
+    CompanionSaid,
+    CompanionSelf,
+)
+
+log = logging.getLogger(__name__)
+
+ANSWER_MAX = 5.0
+"""Seconds in which a radio answers."""
+GREETINGS = 3
+"""How often it is greeted: opening the port lets many boards start anew."""
+LULL = 2.0
+"""Seconds of silence within a frame after which its rest is lost."""
+PUSHES_MAX = 256
+ACKS_KEPT = 64
+SILENT = (
+    "the radio does not answer: does it run MeshCore's companion firmware (USB or Wi-Fi), and is no"
+    " app connected to it?"
+)
+HOST_NAME = "fieldagent"
+
+
+class CompanionHost:
+    """`listen` must be running. Raises RadioLost and PortLost where it says so."""
+
+    def __init__(self, line: RadioLine) -> None:
+        self._line = line
+        self._deframer = wire.CompanionDeframer()
+        self._asking = trio.Lock()
+        self._answers: deque[bytes] = deque()
+        self._answered = trio.Event()
+        self._mouth, self._ear = trio.open_memory_channel[bytes](PUSHES_MAX)
+        self._acks: deque[bytes] = deque(maxlen=ACKS_KEPT)
+        self._acknowledged = trio.Event()
+        self._lost = Seldom(trio.current_time)
+        self.own = CompanionSelf(b"", "")
+        self.device = CompanionDevice(0, 0, 0, "", "")
+        self.channels: dict[int, CompanionChannel] = {}
+
+    async def listen(self) -> NoReturn:
+        while True:
+            with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
+                data = await self._line.read()
+            if lull.cancelled_caught:
+                self._deframer.give_up()
+                continue
+            for content in self._deframer.receive_data(data):
+                self._take(content)
+
+    def _take(self, content: bytes) -> None:
+        if content[0] < UNASKED:
+            self._answers.append(content)
+            self._answered.set()
+            return
+        if content[0] == CompanionSaid.ACK:
+            try:
+                self._acks.append(wire.read_ack(content))
+            except RemoteProtocolError:
+                return
+            self._acknowledged.set()
+            self._acknowledged = trio.Event()
+            return
+        try:
+            self._mouth.send_nowait(content)
+        except trio.WouldBlock:
+            if count := self._lost.note():
+                log.warning("the radio says more than can be stored: %d were lost", count)
+
+    async def push(self) -> bytes:
+        """Wait for what the radio says unasked, an acknowledgement aside."""
+        return await self._ear.receive()
+
+    async def ask(self, command: bytes, *expected: CompanionSaid) -> bytes:
+        """Say something and wait for its answer, one of `expected` or an error. Raises
+        RadioLost."""
+        async with self._asking:
+            return await self._ask(command, {*expected, CompanionSaid.ERROR})
+
+    async def _ask(self, command: bytes, expected: set[CompanionSaid]) -> bytes:
+        self._answers.clear()
+        await self._line.write(wire.frame(command))
+        return await self._answer(expected)
+
+    async def _answer(self, expected: set[CompanionSaid]) -> bytes:
+        """Pass over what answers something else. Raises RadioLost."""
+        with waits.move_on_after(ANSWER_MAX):
+            while True:
+                while self._answers:
+                    answer = self._answers.popleft()
+                    if answer[0] in expected:
+                        return answer
+                self._answered = trio.Event()
+                await self._answered.wait()
+        raise RadioLost(SILENT)
+
+    async def has_acknowledged(self, codes: list[bytes], seconds: float) -> bool:
+        """Wait until one of those has been acknowledged; False where none was in that time."""
+        with waits.move_on_after(seconds):
+            while not self.was_acknowledged(codes):
+                await self._acknowledged.wait()
+        return self.was_acknowledged(codes)
+
+    def was_acknowledged(self, codes: list[bytes]) -> bool:
+        return any(code in self._acks for code in codes)
+
+    async def greet(self) -> None:
+        """Learn who the radio is and how it is set. Raises RadioLost."""
+        hello = wire.app_start(HOST_NAME)
+        for tries_left in reversed(range(GREETINGS)):
+            try:
+                answer = await self.ask(hello, CompanionSaid.SELF_INFO)
+                break
+            except RadioLost:
+                if not tries_left:
+                    raise
+        device = await self.ask(wire.query_device(), CompanionSaid.DEVICE_INFO)
+        try:
+            self.own = wire.read_self(answer)
+            self.device = wire.read_device(device)
+        except RemoteProtocolError as error:
+            raise RadioLost(f"the radio does not say who it is: {error}") from None
+        await self._learn_channels()
+
+    async def _learn_channels(self) -> None:
+        for place in range(self.device.channels_max):
+            asked = wire.plain(CompanionCommand.GET_CHANNEL, bytes([place]))
+            try:
+                channel = wire.read_channel(await self.ask(asked, CompanionSaid.CHANNEL))
+            except RemoteProtocolError:
+                return
+            self.channels[channel.place] = channel
+
+    async def contacts(self) -> list[CompanionContact]:
+        """Return whom the radio knows. Raises RadioLost."""
+        found: list[CompanionContact] = []
+        parts = {CompanionSaid.CONTACT, CompanionSaid.CONTACTS_END, CompanionSaid.ERROR}
+        async with self._asking:
+            answer = await self._ask(
+                wire.plain(CompanionCommand.GET_CONTACTS), {CompanionSaid.CONTACTS_BEGIN, *parts}
+            )
+            while answer[0] not in (CompanionSaid.CONTACTS_END, CompanionSaid.ERROR):
+                _add_if_whole(found, answer)
+                answer = await self._answer(parts)
+        return found
+
+    async def contact(self, key: bytes) -> CompanionContact | None:
+        """Return what the radio knows of one; None where it has forgotten them. Raises
+        RadioLost."""
+        asked = wire.plain(CompanionCommand.GET_CONTACT, key)
+        found: list[CompanionContact] = []
+        _add_if_whole(found, await self.ask(asked, CompanionSaid.CONTACT))
+        return found[0] if found else None
+
+    async def set_clock(self, clock: Callable[[], float]) -> bool:
+        """Set the radio's clock where it is behind, as after a start: it has none of its own that
+        runs on. Return whether it was. Raises RadioLost."""
+        try:
+            shown = wire.read_time(
+                await self.ask(wire.plain(CompanionCommand.GET_TIME), CompanionSaid.TIME)
+            )
+        except RemoteProtocolError:
+            return False
+        now = int(clock())
+        if shown >= now - CLOCK_MAX:
+            return False
+        await self.ask(wire.set_time(now), CompanionSaid.OK)
+        return True
+
+
+CLOCK_MAX = 30
+"""Seconds that the radio's clock may be behind."""
+
+
+def _add_if_whole(found: list[CompanionContact], answer: bytes) -> None:
+    if answer[0] == CompanionSaid.CONTACT:
+        try:
+            found.append(wire.read_contact(answer))
+        except RemoteProtocolError as error:
+            log.debug("the radio tells of a contact what cannot be read: %s", error)
+
+
+@asynccontextmanager
+async def attended(place: str) -> AsyncIterator[CompanionHost]:
+    """Be a radio's host. Raises RadioLost and PortLost, in groups."""
+    async with open_line(place, wire.BAUD, wire.TCP_PORT) as line:
+        host = CompanionHost(line)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(host.listen)
+            await host.greet()
+            yield host
+            nursery.cancel_scope.cancel()

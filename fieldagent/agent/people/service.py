@@ -1,0 +1,125 @@
+"""Keeps a people's radio at work: opened again where it was lost, with all that people are told."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.channels.reopening import keep_open
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.journal import handhelds
+from fieldagent.agent.journal.handhelds import Handheld
+from fieldagent.agent.people.contract import PRECISE, PeopleRadio, PeoplesRadio
+from fieldagent.agent.people.desk import FULL, Desk
+from fieldagent.agent.people.directory import who
+from fieldagent.agent.people.known import peoples_radio
+from fieldagent.agent.people.post import Absence, Postman
+from fieldagent.agent.people_settings import PeopleSettings
+from fieldagent.store.group import NotOnDisk, StoreFull
+
+log = logging.getLogger(__name__)
+
+
+class PeopleService:
+    """`run` it under a supervisor; `status` and `around` are for the API."""
+
+    def __init__(self, settings: PeopleSettings, desk: Desk) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._journal = desk.journal
+        self.link = ChannelLink()
+        self._postman = Postman(desk.journal, desk.inbox, self._name_of, Absence())
+
+    async def run(self) -> NoReturn:
+        """Raises what the journal raises."""
+        kind = peoples_radio(self._settings.protocol)
+        await self._journal.persist(handhelds.find_again)
+        self.link.state = LinkState.STARTING
+
+        async def work() -> None:
+            await self._work(kind)
+
+        await keep_open(work, (RadioLost, PortLost), self._tell_lost, lambda: None, self.link)
+
+    async def _work(self, kind: PeoplesRadio) -> None:
+        assert self._settings.port is not None
+        async with kind.open(self._settings.port, self.link, self._unix_time) as radio:
+            self.link.state = LinkState.FAULT if self.link.reason else LinkState.READY
+            log.info("people's radio works: %s", self.link.facts.get("node", self._settings.port))
+            if self.link.reason:
+                log.error("people's radio: %s", self.link.reason)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen, radio)
+                nursery.start_soon(self._postman.run, radio)
+
+    async def _listen(self, radio: PeopleRadio) -> NoReturn:
+        while True:
+            heard = await radio.receive()
+            try:
+                await self._desk.take(heard)
+            except (NotOnDisk, StoreFull):
+                log.error("what %s wrote is not taken: the disk is full", heard.handle)
+                await radio.say(heard.handle, FULL, radio.new_number(), heard.number)
+
+    def _tell_lost(self, error: BaseException) -> None:
+        if self.link.state is not LinkState.ABSENT or self.link.reason != str(error):
+            log.warning("people's radio is away: %s", error)
+        self.link.state, self.link.reason = LinkState.ABSENT, str(error)
+
+    def _unix_time(self) -> float:
+        return self._journal.clock.date(self._journal.clock.now())
+
+    def _name_of(self, handle: str) -> str:
+        return who(self._journal, self._settings.people or {}, handle).name
+
+    def status(self) -> dict[str, Any]:
+        """Return how the radio is, and how many texts are on their way."""
+        return {
+            "state": self.link.state.value,
+            "reason": self.link.reason,
+            "protocol": self._settings.protocol,
+            "texts": handhelds.states(self._journal),
+            "people": len(handhelds.around(self._journal)),
+            **self.link.facts,
+        }
+
+    def around(self) -> list[dict[str, Any]]:
+        """Return who is around, the last that was heard first."""
+        return [self._as_json(each) for each in handhelds.around(self._journal)]
+
+    def _as_json(self, each: Handheld) -> dict[str, Any]:
+        person = who(self._journal, self._settings.people or {}, each.handle)
+        told: dict[str, Any] = {
+            "handle": each.handle,
+            "name": person.name,
+            "known": person.is_known,
+            "keyChanged": each.other_key is not None,
+            "heard": None if each.heard is None else self._journal.clock.date(each.heard),
+            "rssi": each.rssi,
+            "snr": each.snr,
+            "hops": each.hops,
+            "battery": each.battery,
+            "position": None,
+        }
+        if each.latitude is not None:
+            told["position"] = {
+                "latitude": each.latitude,
+                "longitude": each.longitude,
+                "altitude": each.altitude,
+                "at": each.fixed,
+                "blurred": (each.precision or 0) < PRECISE,
+            }
+        return told
+
+    def notices(self) -> list[str]:
+        """Return what of them people should look at."""
+        return [
+            f"the radio {each.handle} ({each.name}) has another key than before: it was set up"
+            " anew, or somebody else uses its number; it is a guest's until it joins again"
+            for each in handhelds.around(self._journal)
+            if each.other_key is not None
+        ]

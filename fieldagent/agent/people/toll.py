@@ -1,0 +1,56 @@
+"""What each person's messages may cost, and how often a handheld may do what is not free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import inf
+
+from fieldagent.agent.journal import handhelds
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.package import Channel, Package
+
+
+class Toll:
+    def __init__(self, journal: Journal, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
+        self._journal = journal
+        self._outboxes = outboxes
+        self._positions: dict[str, float] = {}
+        self._guesses: dict[tuple[str, str], int] = {}
+
+    def day(self) -> str:
+        """Return the UTC day."""
+        now = self._journal.clock.date(self._journal.clock.now())
+        return datetime.fromtimestamp(now, UTC).date().isoformat()
+
+    def price(self, package: Package) -> int:
+        """Return the satellite credits that a Package takes where it rides alone; 0 where nothing
+        costs any."""
+        now = self._journal.clock.date(self._journal.clock.now())
+        cost = costs(package, self._outboxes, now).get(Channel.SATELLITE)
+        return 0 if cost is None else cost.credits
+
+    def spent(self, handle: str) -> int:
+        """Return what a person's messages of today may have cost."""
+        return handhelds.spent(self._journal, self.day(), handle)
+
+    async def take(self, handle: str, price: int) -> None:
+        if price:
+            await self._journal.persist(handhelds.spend(self.day(), handle, price))
+
+    def take_position_turn(self, handle: str, every: int) -> bool:
+        """Return whether a position may go, and count from here where it may."""
+        now = self._journal.clock.now()
+        if now < self._positions.get(handle, -inf) + every:
+            return False
+        self._positions[handle] = now
+        return True
+
+    def guess(self, handle: str) -> int:
+        """Count a code that was tried; return how many those were today."""
+        today = self.day()
+        self._guesses = {key: count for key, count in self._guesses.items() if key[0] == today}
+        self._guesses[today, handle] = self._guesses.get((today, handle), 0) + 1
+        return self._guesses[today, handle]

@@ -1,0 +1,110 @@
+"""The settings of a people's radio."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fieldagent.system.properties import Key, WrongProperty, text, whole
+
+RADIOS = {
+    "meshtastic": "fieldagent.agent.people.meshtastic:RADIO",
+    "meshcore": "fieldagent.agent.people.meshcore:RADIO",
+}
+"""By what `mesh-protocol` calls them. A new one is a module of `agent/people/`, and a line here."""
+
+
+class PeopleSettings(NamedTuple):
+    """As `KEYS` has them, in that order."""
+
+    port: str | None = None
+    protocol: str = "meshtastic"
+    people: Mapping[str, str] | None = None
+    """Whom this kit knows by itself: names by handle."""
+    join_code: str | None = None
+    word: str = "@hub"
+    credits_per_day: int = 20
+    positions: int = 0
+
+
+def _people(value: str) -> Mapping[str, str]:
+    found = {}
+    for each in filter(None, map(str.strip, value.split(","))):
+        handle, _, name = each.partition(" ")
+        if not re.fullmatch(r"![0-9a-fA-F]{8}|[0-9a-fA-F]{64}", handle) or not name.strip():
+            raise WrongProperty(
+                "must be radios and names such as `!a1b2c3d4 Ada, !0badf00d Ben` (of MeshCore the"
+                f" public key, 64 hexadecimal digits), not {each!r}"
+            )
+        found[handle.lower()] = name.strip()
+    return found
+
+
+def _code(value: str) -> str:
+    if len(value) < 6 or " " in value:
+        raise WrongProperty("must be a word of six characters or more, without spaces")
+    return value
+
+
+def _word(value: str) -> str:
+    if not value or " " in value:
+        raise WrongProperty("must be one word, such as @hub")
+    return value
+
+
+def _protocol(value: str) -> str:
+    if value not in RADIOS and not re.fullmatch(r"[\w.]+:\w+", value):
+        known = ", ".join(RADIOS)
+        raise WrongProperty(f"must be {known} or package.module:NAME, not {value!r}")
+    return value
+
+
+KEYS = (
+    Key(
+        "mesh-port",
+        text,
+        None,
+        "a radio by which people with handhelds write to this kit: a serial port, or tcp://host"
+        " (docs/people-radios.md)",
+    ),
+    Key(
+        "mesh-protocol",
+        _protocol,
+        "meshtastic",
+        "its firmware: meshtastic, meshcore (its companion role), or package.module:NAME of one of"
+        " your own (meshtastic)",
+    ),
+    Key(
+        "mesh-people",
+        _people,
+        None,
+        "whom this kit knows beside those whom the hub names: `!a1b2c3d4 Ada, !0badf00d Ben`."
+        " Anybody else may raise an SOS and nothing more",
+    ),
+    Key(
+        "mesh-join-code",
+        _code,
+        None,
+        "who writes `join CODE` to the kit is known from then on (nobody is by that)",
+    ),
+    Key(
+        "mesh-word",
+        _word,
+        "@hub",
+        "what a text on a channel begins with that is for the kit: others are not taken (@hub)",
+    ),
+    Key(
+        "mesh-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        20,
+        "most satellite credits a UTC day that one person's messages may cost, an SOS aside (20)",
+    ),
+    Key(
+        "mesh-positions",
+        whole(0, 86_400, "seconds; 0 for never"),
+        0,
+        "seconds after which the newest position of a known person goes to the hub; with an SOS it"
+        " always does (0: never)",
+    ),
+)

@@ -1,0 +1,199 @@
+"""A Meshtastic radio as the Radio channel's: our packets on a port and a channel of their own.
+
+    port 256 (private), broadcast, hop limit 0: kits repeat by themselves what must go further, and
+        a mesh that did the same once more would fill the air with copies
+    a secondary channel with a key that the team has chosen; anything else is refused
+    what the radio says is that a packet waits for the air; TRANSMITTED rests on that and on the
+        region that is set, and whether anybody hears it other kits tell
+
+Its people's texts, positions and names pass by: they are for `mesh-port`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import (
+    UNSENT,
+    HeardPacket,
+    RadioLost,
+    ReceiveQueue,
+    TransmitResult,
+)
+from fieldagent.agent.channels.serial_check import check_serial_port
+from fieldagent.agent.radios.contract import Radio, RadioPlace
+from fieldagent.agent.radios.lora import Allowance, share
+from fieldagent.agent.radios.meshtastic_host import Fate, MeshtasticHost, attended
+from fieldagent.agent.radios.radio_line import TCP
+from fieldagent.system import waits
+from fieldagent.system.finding import Finding
+from fieldagent.system.properties import Key, WrongProperty
+from fieldagent.wire import meshtastic as wire
+from fieldagent.wire.lora import air_time
+from fieldagent.wire.meshtastic import MeshData, MeshPacket, Port, Queued, Role, RoutingError
+
+log = logging.getLogger(__name__)
+
+NAME = "meshtastic"
+HEADER_BYTES = 24
+"""On the air beside our packet: the mesh's header, and what says the port."""
+NO_HOST = "tcp:// needs the radio's name or address behind it"
+
+
+class MeshtasticModem:
+    """Implements `channels.radio_modem.RadioModem`."""
+
+    def __init__(self, host: MeshtasticHost, place: RadioPlace, link: ChannelLink) -> None:
+        self._host = host
+        self._link = link
+        self._ear = ReceiveQueue()
+        self._sending = trio.Lock()
+        self._channel = _channel(host, place.own[f"{NAME}-channel"])
+        self._lora = wire.PRESETS.get(host.facts.lora.modem_preset, wire.PRESETS[wire.LONG_FAST])
+        law = wire.DUTY_CYCLES.get(host.facts.lora.region, 100.0)
+        self._allowance = Allowance(min(place.own[f"{NAME}-share"], law), link.air_time)
+        if trouble := host.facts.trouble():
+            raise RadioLost(trouble)
+        link.facts["firmware"] = host.facts.firmware
+        link.facts["node"] = wire.node_id(host.facts.number)
+        link.facts["lora"] = self._lora.in_words().partition(", ")[2]
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        seconds = air_time(self._lora, len(packet) + HEADER_BYTES)
+        async with self._sending:
+            now = trio.current_time()
+            if not self._allowance.allows(now, seconds, urgent=urgent):
+                return TransmitResult.SPENT
+            self._allowance.note(now, seconds)
+            said = MeshPacket(
+                to=wire.BROADCAST,
+                channel=self._channel,
+                decoded=MeshData(Port.PRIVATE, packet),
+                id=self._host.new_number(),
+            )
+            fate = await self._host.give(said, urgent=urgent)
+            result = _result(fate)
+            if result in UNSENT:
+                self._allowance.note(now, -seconds)
+            else:
+                # It does not say when one is out: the next is not given before.
+                await waits.sleep(seconds)
+            self._link.facts["airTimeLeft"] = round(self._allowance.left(trio.current_time()))
+        return result
+
+    async def receive(self) -> HeardPacket:
+        return await self._ear.receive()
+
+    async def listen(self) -> NoReturn:
+        while True:
+            packet = (await self._host.receive()).packet
+            if packet is None or packet.decoded is None or packet.via_mqtt:
+                continue
+            if packet.decoded.port == Port.PRIVATE and packet.channel == self._channel:
+                signal = packet.rx_rssi or None, round(packet.rx_snr) if packet.rx_rssi else None
+                self._ear.hear(HeardPacket(packet.decoded.payload, *signal))
+
+
+def _result(fate: Fate) -> TransmitResult:
+    """Raises RadioLost where nothing that it is given is transmitted any more."""
+    if fate.queued in (Queued.OFF, Queued.NO_CHIP):
+        raise RadioLost(fate.in_words())
+    if fate.queued == RoutingError.DUTY_CYCLE_LIMIT:
+        return TransmitResult.SPENT
+    if fate.queued is None:
+        return TransmitResult.UNKNOWN
+    return TransmitResult.DROPPED if fate.queued else TransmitResult.TRANSMITTED
+
+
+def _channel(host: MeshtasticHost, name: str) -> int:
+    """Return the index of the channel of that name. Raises RadioLost where it is not there, is the
+    first, or has no key of its own."""
+    named = {
+        each.settings.name: each
+        for each in host.facts.channels.values()
+        if each.settings is not None and each.role != Role.OFF and each.settings.name
+    }
+    found = named.get(name)
+    if found is None or found.settings is None:
+        there = ", ".join(named) or "none with a name"
+        raise RadioLost(
+            f"the radio has no channel {name!r} ({there}): add one with a key to each radio of the"
+            f" team, or name another as {NAME}-channel"
+        )
+    if found.role != Role.SECONDARY:
+        raise RadioLost(
+            f"{name!r} is the radio's primary channel, on which its people speak: add a secondary"
+            f" one for the kits, and name that as {NAME}-channel"
+        )
+    if not wire.is_private(found.settings):
+        raise RadioLost(
+            f"the radio's channel {name!r} has no key, or one that everybody has: give it a key of"
+            " 32 random bytes, the same on each radio of the team"
+        )
+    if found.settings.uplink:
+        raise RadioLost(
+            f"the radio passes its channel {name!r} on by MQTT: turn the channel's uplink off"
+        )
+    return found.place
+
+
+def check_meshtastic(place: RadioPlace) -> Finding:
+    """Look whether its port is there, without opening it."""
+    if place.port.startswith(TCP):
+        named = bool(urlsplit(place.port).hostname)
+        return Finding(named, f"{place.port} is reached once the agent runs" if named else NO_HOST)
+    return check_serial_port(Path(place.port))
+
+
+@asynccontextmanager
+async def open_meshtastic(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshtasticModem]:
+    """Raises RadioLost and PortLost, in groups."""
+    async with attended(place.port, place.baud, wants_nodes=False) as host:
+        modem = MeshtasticModem(host, place, link)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(modem.listen)
+            yield modem
+            nursery.cancel_scope.cancel()
+
+
+def _name(value: str) -> str:
+    if not 1 <= len(value.encode()) <= 11:
+        raise WrongProperty(f"must be the name of a channel, 1 to 11 bytes, not {value!r}")
+    return value
+
+
+RADIO = Radio(
+    NAME,
+    "radios with Meshtastic firmware, by serial line or tcp://host: docs/radio.md",
+    open_meshtastic,
+    check_meshtastic,
+    keys=(
+        Key(
+            f"{NAME}-channel",
+            _name,
+            "Kits",
+            "the radio's secondary channel for kits, which has a key of its own (Kits)",
+        ),
+        Key(
+            f"{NAME}-share",
+            share,
+            10.0,
+            "per cent of any hour in which this radio may be on the air for us, which no region's"
+            " law makes more: 1 where others share the preset (10)",
+        ),
+    ),
+    facts={
+        "lora": "what the radio is set to",
+        "node": "the radio's own number in its mesh",
+        "firmware": "version of the radio's",
+        "airTimeLeft": "seconds of this hour in which it may still be on the air for us",
+    },
+)

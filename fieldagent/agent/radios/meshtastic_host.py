@@ -1,0 +1,339 @@
+"""What a Meshtastic radio's host does, whatever it is the host for: it greets the radio, keeps it
+awake, gives it packets and learns what becomes of them.
+
+    without a `my_info` there is no radio, whatever else it says
+    queueStatus   whether a packet waits for the air; nothing of whether it left
+    ROUTING       from the receiver: its radio has it; from our own: somebody repeats it, or why not
+    silence       nobody knows
+
+A radio that starts anew says so and has forgotten its host: it is greeted again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import field
+from math import inf
+from typing import NamedTuple, NoReturn
+
+import trio
+
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.radios.radio_line import RadioLine, is_serial, open_line
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.seldom import Seldom
+from fieldagent.wire import meshtastic as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.meshtastic import (
+    FromRadio,
+    Heartbeat,
+    LoraConfig,
+    MeshChannel,
+    MeshPacket,
+    NodeInfo,
+    Queued,
+    QueueStatus,
+    RoutingError,
+    ToRadio,
+)
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_MAX, HANDSHAKES = 60.0, 2
+"""Seconds in which a radio tells all that it was asked for, and how often it is asked."""
+HEARTBEAT_EVERY = 300.0
+"""Seconds: a radio forgets a host that is silent for three times as long."""
+ANSWER_MAX = 10.0
+"""Seconds in which it says whether a packet waits, or that it is there."""
+ROUTING_MAX = 60.0
+"""Seconds in which its three tries are over, and it says how they went."""
+LULL = 2.0
+"""Seconds of silence within a frame after which its rest is lost."""
+HEARD_MAX = 256
+KEPT_FREE, SPARED = 4, 1
+"""Places of its queue that are left to what it repeats for others; an SOS leaves one."""
+FULL_FOR = 10.0
+"""Seconds until a full queue is asked about again."""
+
+
+class HostHeard(NamedTuple):
+    """A packet, or what the radio tells of a node that it knows."""
+
+    packet: MeshPacket | None = None
+    node: NodeInfo | None = None
+
+
+class RoutingVerdict(NamedTuple):
+    """What became of a packet that wants to be acknowledged."""
+
+    error: int | None
+    """A RoutingError; None where nothing was said."""
+    by: int = 0
+    """The node that says so."""
+
+
+QUEUED_WORDS: dict[int, str] = {
+    Queued.FULL: "the radio's queue is full",
+    Queued.NO_CHIP: "the radio has no LoRa chip",
+    Queued.OFF: "no region is set on the radio, or its transmitter is off: nothing is transmitted",
+    Queued.LOCALLY: "it is for the radio itself",
+}
+"""For people; of any other a RoutingError's."""
+ROUTING_WORDS: dict[int | None, str] = {
+    None: "the radio said nothing of it",
+    RoutingError.NONE: "a radio has it",
+    RoutingError.NO_ROUTE: "no way leads there",
+    RoutingError.TIMEOUT: "nobody answered",
+    RoutingError.MAX_RETRANSMIT: "nobody acknowledged it",
+    RoutingError.NO_CHANNEL: "the receiver lacks the channel",
+    RoutingError.TOO_LARGE: "it is too large for the radio",
+    RoutingError.DUTY_CYCLE_LIMIT: "the radio's air-time of this hour is spent",
+    RoutingError.RATE_LIMIT_EXCEEDED: "the radio takes one text in two seconds",
+    RoutingError.PKI_FAILED: "the receiver's key has changed",
+    RoutingError.PKI_UNKNOWN_PUBKEY: "the receiver does not know this radio's key",
+    RoutingError.PKI_SEND_FAIL_PUBLIC_KEY: "the radio does not know the receiver's key yet",
+}
+
+
+def _in_words(error: int | None) -> str:
+    return ROUTING_WORDS.get(error, f"the radio says error {error}")
+
+
+class Fate(NamedTuple):
+    """All that is known of a packet in the end."""
+
+    queued: int | None
+    """`Queued`, or a RoutingError that refuses it; None where the radio said nothing, as of one
+    that it had before."""
+    verdict: RoutingVerdict
+
+    @property
+    def is_there(self) -> bool:
+        """Whether another node's radio says that it has it."""
+        return not self.queued and self.verdict.error == RoutingError.NONE
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may have been transmitted."""
+        unsure = (None, RoutingError.TIMEOUT, RoutingError.MAX_RETRANSMIT, RoutingError.NONE)
+        return not self.queued and self.verdict.error in unsure
+
+    def in_words(self) -> str:
+        """Return what is known, for people."""
+        if self.queued:
+            return QUEUED_WORDS.get(self.queued) or _in_words(self.queued)
+        return _in_words(self.verdict.error)
+
+
+@dataclass(slots=True)
+class RadioFacts:
+    """What a radio has told of itself."""
+
+    number: int = 0
+    """Its own node; 0 until it has told that."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    channels: dict[int, MeshChannel] = field(default_factory=dict)
+    firmware: str = ""
+    queue: QueueStatus = field(default_factory=lambda: QueueStatus(free=16, maximum=16))
+
+    def take(self, told: FromRadio) -> None:
+        if told.my_info is not None:
+            self.number = told.my_info.number
+        elif told.channel is not None:
+            self.channels[told.channel.place] = told.channel
+        elif told.config is not None and told.config.lora is not None:
+            self.lora = told.config.lora
+        elif told.metadata is not None:
+            self.firmware = told.metadata.firmware
+        elif told.queue_status is not None:
+            self.queue = told.queue_status
+
+    def trouble(self) -> str:
+        """Return why nothing that it is given is transmitted, for people; empty where it is."""
+        if not self.lora.region:
+            return "no region is set on the radio, so it transmits nothing: set it with its app"
+        if not self.lora.transmits:
+            return "the radio's transmitter is off: turn it on with its app"
+        return ""
+
+
+class _Answers:
+    """What was said of the packets that somebody waits for."""
+
+    def __init__(self) -> None:
+        self.awaited: set[int] = set()
+        self.statuses: dict[int, int] = {}
+        self.verdicts: dict[int, RoutingVerdict] = {}
+        self.told = trio.Event()
+        """Set when it has answered something, and then replaced."""
+
+    def tell(self) -> None:
+        self.told.set()
+        self.told = trio.Event()
+
+    def forget(self, number: int) -> None:
+        self.awaited.discard(number)
+        self.statuses.pop(number, None)
+        self.verdicts.pop(number, None)
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> None:
+        with waits.move_on_after(seconds):
+            while not condition():
+                await self.told.wait()
+
+
+class MeshtasticHost:
+    """`listen` must be running. Raises RadioLost and PortLost where it says so."""
+
+    def __init__(self, line: RadioLine, *, wants_nodes: bool) -> None:
+        self._line = line
+        self._nonce = 0
+        self._wants_nodes = wants_nodes
+        self._deframer = wire.Deframer()
+        self.facts = RadioFacts()
+        self._mouth, self._ear = trio.open_memory_channel[HostHeard](HEARD_MAX)
+        self._whole = trio.Event()
+        self._rebooted = trio.Event()
+        self._answers = _Answers()
+        self._giving = trio.Lock()
+        self._lost = Seldom(trio.current_time)
+
+    async def receive(self) -> HostHeard:
+        return await self._ear.receive()
+
+    async def listen(self) -> NoReturn:
+        while True:
+            with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
+                data = await self._line.read()
+            if lull.cancelled_caught:
+                self._deframer.give_up()
+                continue
+            for message in self._deframer.receive_data(data):
+                try:
+                    self._take(wire.read_from_radio(message))
+                except RemoteProtocolError as error:
+                    log.debug("the radio says what cannot be read: %s", error)
+
+    def _take(self, told: FromRadio) -> None:
+        self.facts.take(told)
+        if told.config_complete is not None:
+            if told.config_complete == self._nonce:
+                self._whole.set()
+        elif told.rebooted:
+            self._rebooted.set()
+        elif told.notification is not None:
+            log.warning("the radio says: %s", told.notification.message)
+        elif told.queue_status is not None:
+            status = told.queue_status
+            if status.packet_id in self._answers.awaited:
+                self._answers.statuses[status.packet_id] = status.result
+            self._answers.tell()
+        elif told.packet is not None:
+            self._take_packet(told.packet)
+        elif told.node_info is not None:
+            self._hear(HostHeard(node=told.node_info))
+
+    def _take_packet(self, packet: MeshPacket) -> None:
+        answer = wire.read_answer(packet)
+        if answer is None:
+            self._hear(HostHeard(packet))
+        elif answer[0] in self._answers.awaited:
+            self._answers.verdicts[answer[0]] = RoutingVerdict(answer[1], packet.source)
+            self._answers.tell()
+
+    def _hear(self, heard: HostHeard) -> None:
+        try:
+            self._mouth.send_nowait(heard)
+        except trio.WouldBlock:
+            if count := self._lost.note():
+                log.warning("packets were lost, %d of them: more come than can be stored", count)
+
+    async def greet(self) -> None:
+        """Learn who the radio is and how it is set. Raises RadioLost."""
+        for _ in range(HANDSHAKES):
+            self._nonce = wire.EVERYTHING_BUT_NODES
+            if self._wants_nodes:
+                self._nonce = random.getrandbits(31) | 1
+            self._whole, self._rebooted = trio.Event(), trio.Event()
+            self.facts.number = 0
+            await self._line.write(wire.to_radio(ToRadio(want_config=self._nonce)))
+            with waits.move_on_after(HANDSHAKE_MAX):
+                await self._whole.wait()
+                if self.facts.number:
+                    return
+        raise RadioLost(
+            "the radio does not answer: does it run Meshtastic, is its serial interface on, and is"
+            " no app connected to it?"
+        )
+
+    async def look_after(self) -> NoReturn:
+        """Show the radio that its host is there, and greet one that has started anew. Raises
+        RadioLost."""
+        while True:
+            with waits.move_on_after(HEARTBEAT_EVERY):
+                await self._rebooted.wait()
+            if self._rebooted.is_set():
+                log.warning("the radio has started anew: it is greeted again")
+                await self.greet()
+            await self.beat()
+
+    async def beat(self) -> None:
+        """Raises RadioLost where nothing comes back."""
+        told = self._answers.told
+        await self._line.write(wire.to_radio(ToRadio(heartbeat=Heartbeat())))
+        with waits.move_on_after(ANSWER_MAX) as limit:
+            await told.wait()
+        if limit.cancelled_caught and not self._rebooted.is_set():
+            raise RadioLost("the radio does not answer any more")
+
+    def new_number(self) -> int:
+        """Return an id for a packet, which ties together all that is said of it."""
+        return random.getrandbits(32) or 1
+
+    async def give(self, packet: MeshPacket, *, urgent: bool = False) -> Fate:
+        """Give it a packet and wait for what it says of that; of one that wants to be acknowledged
+        also for how that went. Raises RadioLost."""
+        answers = self._answers
+        answers.awaited.add(packet.id)
+        try:
+            async with self._giving:
+                await self._wait_for_room(urgent=urgent)
+                await self._line.write(wire.to_radio(ToRadio(packet=packet)))
+                await answers.until(lambda: packet.id in answers.statuses, ANSWER_MAX)
+            queued = answers.statuses.get(packet.id)
+            if queued or not packet.want_ack:
+                return Fate(queued, RoutingVerdict(None))
+            await answers.until(lambda: packet.id in answers.verdicts, ROUTING_MAX)
+            return Fate(queued, answers.verdicts.get(packet.id, RoutingVerdict(None)))
+        finally:
+            answers.forget(packet.id)
+
+    async def _wait_for_room(self, *, urgent: bool) -> None:
+        keep = SPARED if urgent else KEPT_FREE
+        while self.facts.queue.free < keep:
+            queue = self.facts.queue
+            await waits.sleep(min(FULL_FOR, 1.0 + queue.maximum - queue.free))
+            await self.beat()
+
+
+@asynccontextmanager
+async def attended(
+    place: str, baud: int, *, wants_nodes: bool = True
+) -> AsyncIterator[MeshtasticHost]:
+    """Be a radio's host. Raises RadioLost and PortLost, in groups."""
+    async with open_line(place, baud, wire.TCP_PORT) as line:
+        if is_serial(place):
+            # A chip that sleeps is woken, and a half-read frame filled up.
+            await line.write(wire.WAKE)
+            await trio.sleep(0.1)
+        host = MeshtasticHost(line, wants_nodes=wants_nodes)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(host.listen)
+            await host.greet()
+            nursery.start_soon(host.look_after)
+            yield host
+            nursery.cancel_scope.cancel()

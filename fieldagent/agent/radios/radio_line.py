@@ -1,0 +1,45 @@
+"""The line to a radio: a serial port, or TCP where it has Wi-Fi or Ethernet."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import trio
+
+from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
+
+TCP = "tcp://"
+CONNECT_MAX = 10.0
+"""Seconds in which a radio takes a connection."""
+
+
+class RadioLine(Protocol):
+    """Raises PortLost once it is gone."""
+
+    async def read(self) -> bytes: ...
+    async def write(self, data: bytes) -> None: ...
+
+
+def is_serial(place: str) -> bool:
+    return not place.startswith(TCP)
+
+
+@asynccontextmanager
+async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[SerialPort]:
+    """Open a serial port, or a radio's TCP port: `tcp://host`, or `tcp://host:port` where it is not
+    `tcp_port`. Raises PortLost."""
+    if is_serial(place):
+        async with open_serial(place, baud) as port:
+            yield port
+        return
+    parts = urlsplit(place)
+    try:
+        with trio.fail_after(CONNECT_MAX):
+            stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or tcp_port)
+    except (OSError, trio.TooSlowError) as error:
+        raise PortLost(f"{place} cannot be reached: {str(error) or 'nobody answers'}") from None
+    async with stream:
+        yield SerialPort(place, stream)

@@ -1,0 +1,97 @@
+"""Modems of Iridium Messaging Transport: Certus 9704 and RockBLOCK 9704, by JSPR."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
+from fieldagent.agent.satellites.imt import driver as imt_driver
+from fieldagent.agent.satellites.imt.modem import (
+    ImtModem,
+    ImtReset,
+    ImtSilent,
+    Mailbag,
+    open_modem,
+)
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.finding import Finding
+from fieldagent.wire import imt
+from fieldagent.wire.errors import RemoteProtocolError
+
+CHECK_MAX = 60.0
+"""Seconds in which the modem is to have answered all that `fieldagent check` asks."""
+
+
+def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
+    """Return what serves the modem of this seat, again after it failed."""
+    return partial(
+        imt_driver.run,
+        seat.port,
+        seat.outbox,
+        seat.reception,
+        seat.link,
+        imt_driver.ImtPace(random.Random(), seat.minimum_bytes),
+        baud=seat.baud or imt.BAUD,
+        topic=seat.topic,
+        heal=seat.heal,
+        progress=seat.progress,
+    )
+
+
+def check(port: str, baud: int | None) -> list[Finding]:
+    """Return what the modem answers. Nothing is sent, and nothing costs."""
+    mail = Mailbag()
+
+    async def ask() -> list[Finding]:
+        with trio.move_on_after(CHECK_MAX):
+            async with open_modem(port, baud or imt.BAUD, ChannelLink(), mail) as modem:
+                return [*_told(port, modem), *_came(port, mail)]
+        return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
+
+    found: list[Finding] = []
+    try:
+        found = trio.run(ask)
+    except* (PortLost, ImtSilent, ImtReset, RemoteProtocolError) as trouble:
+        found = [Finding(False, f"{port}: {first_error(trouble)}")]
+    return found
+
+
+def _told(port: str, modem: ImtModem) -> list[Finding]:
+    found = [Finding(True, f"{port}: modem {modem.told.imei} answers")]
+    if trouble := modem.told.trouble():
+        found.append(Finding(False, f"{port}: {trouble}"))
+    bars = modem.link.signal or 0
+    hint = "" if modem.told.service else "; under the open sky it should see more"
+    found.append(Finding(True, f"{port}: signal {bars} of 5{hint}"))
+    if modem.told.topic is None:
+        what = "knows no topics yet: a new SIM or plan takes 10 to 30 minutes under the open sky"
+    else:
+        what = f"may use the topic {modem.told.topic.name} ({modem.told.topic.id})"
+    found.append(Finding(modem.told.topic is not None, f"{port}: the modem {what}"))
+    return found
+
+
+def _came(port: str, mail: Mailbag) -> list[Finding]:
+    if not mail:
+        return []
+    text = f"{port}: a message came from the network meanwhile, and is lost: have it sent again"
+    return [Finding(False, text)]
+
+
+MODEM = SatelliteModem(
+    "imt",
+    "Iridium Certus 9704, as on the RockBLOCK 9704",
+    driver,
+    check,
+    facts={
+        "imei": "the modem's",
+        "sim": "number of its SIM (ICCID)",
+        "topic": "by which its messages go",
+    },
+)

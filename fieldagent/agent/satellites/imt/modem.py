@@ -1,0 +1,437 @@
+"""An Iridium Certus 9704 on an open serial port: requests, their answers, what it says unasked."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import field
+from math import inf
+from typing import NoReturn, TypeAlias
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.serial_port import SerialPort, open_serial
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import imt, jspr
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.sbd_status import MoStatus
+
+log = logging.getLogger(__name__)
+
+ANSWER_MAX = 5.0
+"""Seconds in which a request is answered."""
+QUIET, QUIET_MAX = 0.5, 5.0
+"""Seconds of silence after opening the port: what the modem still says was asked by someone else;
+and the most that is waited for them, as an active modem may never be silent."""
+STATE_MAX = 10.0
+"""Seconds in which the modem becomes active, or tells of its SIM."""
+SETTLES = 0.1
+"""Seconds after it became active in which it refuses messages with 418."""
+WAKE_TRIES = 3
+
+
+class ImtSilent(Exception):
+    """A request was not answered in time, or refused where that must not be."""
+
+
+class ImtReset(Exception):
+    """The modem has lost power, or was reset: it has forgotten what it was told and given."""
+
+
+class Mailbag:
+    """MT messages that have come and are not stored yet: the modem has no copy of them."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[imt.MtMessage] = deque()
+        self._changed = trio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def put(self, message: imt.MtMessage) -> None:
+        """Add one that has come."""
+        self._waiting.append(message)
+        self._tell()
+
+    def take(self) -> None:
+        """Drop the first, which is stored."""
+        self._waiting.popleft()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def first(self) -> imt.MtMessage:
+        """Wait for one; it stays until `take`."""
+        while not self._waiting:
+            await self._changed.wait()
+        return self._waiting[0]
+
+    async def is_empty(self) -> None:
+        """Wait until all are stored."""
+        while self._waiting:
+            await self._changed.wait()
+
+
+@dataclass(slots=True)
+class Told:
+    """What the modem has told of itself."""
+
+    imei: str = ""
+    rebooted: bool = True
+    """It had no API version when the port was opened: it lost what an earlier run gave it."""
+    topic: imt.Topic | None = None
+    state: imt.OperationalState | None = None
+    sim: imt.SimStatus | None = None
+    service: bool | None = None
+    """It sees the network."""
+
+    def trouble(self) -> str:
+        """Return why the modem cannot send, for people; empty where it can."""
+        if self.sim is not None and not self.sim.present:
+            return "the modem finds no SIM: put one in, or see imt-sim in docs/satellite.md"
+        if self.state is not None and self.state.state != imt.ACTIVE:
+            why = imt.STATE_REASONS.get(self.state.reason, f"reason {self.state.reason}")
+            return f"the modem is {self.state.state}: {why}"
+        return ""
+
+
+class Outgoing:
+    """The MO message that the modem has, or is about to get."""
+
+    def __init__(self, topic: int, body: bytes) -> None:
+        self.message = imt.MoMessage(body)
+        self.topic = topic
+        self.key: imt.MessageKey | None = None
+        """Known from the modem's answer on."""
+        self.word: str | None = None
+        """How it ended."""
+
+
+_Lines: TypeAlias = (
+    "tuple[trio.MemorySendChannel[jspr.JsprLine], trio.MemoryReceiveChannel[jspr.JsprLine]]"
+)
+
+
+@dataclass(slots=True)
+class ImtModem:
+    """Requests and their answers over one open port. `listen` is its only reader: it serves the
+    segments of the message that goes, and collects those of messages that come."""
+
+    port: SerialPort
+    link: ChannelLink
+    mail: Mailbag
+    topic_name: str = imt.RAW
+    lines: jspr.LineReader = field(default_factory=jspr.LineReader)
+    news: trio.Event = field(default_factory=trio.Event)
+    """Set when the modem said something unasked, and then replaced."""
+    told: Told = field(default_factory=Told)
+    outgoing: Outgoing | None = None
+    ended: dict[imt.MessageKey, str] = field(default_factory=dict)
+    """How messages ended since the port was opened; a number that comes again is forgotten."""
+    given_up: set[imt.MessageKey] = field(default_factory=set)
+    """Messages that the modem was asked to cancel: it gets no more of them."""
+    _assembly: imt.MtAssembly = field(default_factory=imt.MtAssembly)
+    _starts: bool = True
+    """It is being set up: that it boots is no surprise."""
+    _heard: float = -inf
+    _answers: _Lines = field(default_factory=lambda: trio.open_memory_channel[jspr.JsprLine](64))
+    _writing: trio.Lock = field(default_factory=trio.Lock)
+    """Held for one line."""
+
+    # What the modem says.
+
+    async def listen(self) -> NoReturn:
+        """Take what the port brings, for ever. Raises ImtReset, PortLost."""
+        while True:
+            data = await self.port.read()
+            self._heard = trio.current_time()
+            self.lines.receive_data(data)
+            while (line := self.lines.next_line()) is not None:
+                await self._take(line)
+
+    async def _take(self, line: jspr.JsprLine) -> None:
+        try:
+            if line.code == jspr.UNASKED:
+                await self._take_event(imt.read_event(line))
+            elif line.target == "messageOriginateSegment":
+                if line.code != jspr.DONE:
+                    log.info("the modem did not take a segment: %s", line.in_words())
+            else:
+                self._note_key(line)
+                self._answers[0].send_nowait(line)
+        except trio.WouldBlock:
+            log.info("the modem answers what nobody asked: %s", line.target)
+        except RemoteProtocolError as error:
+            log.warning("the modem says what it must not: %s", error)
+
+    async def _take_event(self, event: imt.Event | None) -> None:
+        if isinstance(event, imt.SegmentWanted):
+            await self._give(event)
+            return
+        if isinstance(event, imt.MtSegment):
+            self._assembly.add(event)
+            return
+        if isinstance(event, imt.MtEnded):
+            self._end_mail(event)
+        elif isinstance(event, imt.MoEnded):
+            self._end_outgoing(event)
+        elif isinstance(event, imt.Booted):
+            self.link.facts["firmware"] = event.firmware
+            if not self._starts:
+                raise ImtReset("the modem has started anew: its power may have dipped")
+        elif isinstance(event, imt.Constellation):
+            self.see(event)
+        elif isinstance(event, imt.SimStatus):
+            self.told.sim = event
+        elif isinstance(event, imt.OperationalState):
+            self.told.state = event
+        self.tell()
+
+    def tell(self) -> None:
+        """There is news for who waits for some."""
+        self.news.set()
+        self.news = trio.Event()
+
+    def see(self, sky: imt.Constellation) -> None:
+        """Note what the modem sees of the sky."""
+        self.told.service = sky.visible
+        self.link.note_signal(sky.bars)
+
+    async def _give(self, wanted: imt.SegmentWanted) -> None:
+        """Give a segment at once, from memory: the modem waits for 0.3 s."""
+        outgoing = self.outgoing
+        if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.word is not None:
+            log.info("the modem asks for a message that is not ours any more: it ends by itself")
+            return
+        # It may ask before its answer with the number has come.
+        if outgoing.key not in (None, wanted.key) or wanted.key in self.given_up:
+            log.info("the modem asks for message %d, which was given up", wanted.key.id)
+            return
+        await self._write(outgoing.message.segment(wanted))
+        self.tell()
+
+    def _note_key(self, line: jspr.JsprLine) -> None:
+        """The modem has named the message that goes: whatever had that number before is over."""
+        if self.outgoing is None or line.target != "messageOriginate":
+            return
+        if line.code == jspr.DONE and line.body.get("message_response") == imt.ACCEPTED:
+            id_ = jspr.number(line, "message_id", 0, 255)
+            self.outgoing.key = imt.MessageKey(self.outgoing.topic, id_)
+            self.ended.pop(self.outgoing.key, None)
+            self.given_up.discard(self.outgoing.key)
+
+    def _end_outgoing(self, event: imt.MoEnded) -> None:
+        self.ended[event.key] = event.word
+        if self.outgoing is not None and self.outgoing.key == event.key:
+            self.outgoing.word = event.word
+        else:
+            log.info("message %d, which was given up, ended: %s", event.key.id, event.word)
+
+    def _end_mail(self, event: imt.MtEnded) -> None:
+        message = self._assembly.end(event)
+        if message is None:
+            log.warning("a message from the network was broken off: %s", event.word)
+        else:
+            self.mail.put(message)
+
+    # What it is asked.
+
+    async def ask(self, request: bytes, *, again: bool = True) -> jspr.JsprLine:
+        """Return the answer. What noise made unreadable is said once more, with `again`.
+
+        Raises ImtReset where the modem has forgotten that it was set up, ImtSilent.
+        """
+        line = await self._ask(request)
+        if line.code in jspr.GARBLED and again:
+            line = await self._ask(request)
+        if line.code == jspr.NO_VERSION and not self._starts:
+            raise ImtReset("the modem has started anew: it knows of no API version")
+        if line.code == jspr.SERIAL_ERROR:
+            raise ImtSilent("the modem reports an error of its serial port")
+        return line
+
+    async def _ask(self, request: bytes) -> jspr.JsprLine:
+        target = request.split(b" ")[1].decode("ascii")
+        while True:  # What came too late for the question before.
+            try:
+                self._answers[1].receive_nowait()
+            except trio.WouldBlock:
+                break
+        with waits.move_on_after(ANSWER_MAX):
+            await self._write(request)
+            while True:
+                line = await self._answers[1].receive()
+                # One that it could not read is answered for no target.
+                if line.target == target or line.code in jspr.GARBLED:
+                    return line
+        raise ImtSilent(f"{target} was not answered within {ANSWER_MAX:g} s")
+
+    async def _write(self, line: bytes) -> None:
+        async with self._writing:
+            await self.port.write(line)
+
+    # How it is set up.
+
+    async def start(self) -> None:
+        """Set the modem up as far as it is not yet. Raises ImtSilent, PortLost."""
+        await self._until_quiet()
+        version = await self._wake_up()
+        newest = imt.newest_version(version)
+        active = version.body.get("active_version")
+        self.told.rebooted = active is None
+        if active != newest:
+            await self._must(jspr.put("apiVersion", active_version=newest))
+        hardware = await self.ask(jspr.get("hwInfo"))
+        self.told.imei = str(hardware.body.get("imei", ""))
+        self.link.facts["imei"] = self.told.imei
+        await self._connect_sim()
+        await self._activate()
+        self._starts = False
+        await self.look()
+
+    async def _until_quiet(self) -> None:
+        """What is still said belongs to questions of another program, or to its start."""
+        with waits.move_on_after(QUIET_MAX):
+            while True:
+                before = self._heard
+                await trio.sleep(QUIET)
+                if self._heard == before:
+                    return
+
+    async def _wake_up(self) -> jspr.JsprLine:
+        """The first request after opening is often answered with 405, or not."""
+        for _ in range(WAKE_TRIES):
+            try:
+                line = await self.ask(jspr.get("apiVersion"))
+            except ImtSilent as silence:
+                why = silence
+                continue
+            if line.code == jspr.DONE:
+                return line
+            why = ImtSilent(f"the modem does not tell its API: {line.in_words()}")
+        raise why
+
+    async def _must(self, request: bytes) -> None:
+        line = await self.ask(request)
+        if line.code not in (jspr.DONE, jspr.ALREADY):
+            raise ImtSilent(f"the modem refuses {line.target}: {line.in_words()}")
+
+    async def _connect_sim(self) -> None:
+        line = await self.ask(jspr.get("simConfig"))
+        if line.body.get("interface") in (None, "none"):
+            await self._must(jspr.put("simConfig", interface="internal"))
+        line = await self.ask(jspr.get("simStatus"))
+        if line.code == jspr.DONE and isinstance(found := imt.read_event(line), imt.SimStatus):
+            self.told.sim = found
+        await self._within(lambda: self.told.sim is not None and self.told.sim.connected)
+        if self.told.sim is not None and self.told.sim.iccid:
+            self.link.facts["sim"] = self.told.sim.iccid
+
+    async def _activate(self) -> None:
+        line = await self.ask(jspr.get("operationalState"))
+        found = imt.read_event(line)
+        if isinstance(found, imt.OperationalState):
+            self.told.state = found
+        if self._is_active():
+            return
+        if self.told.state is not None and self.told.state.state != imt.INACTIVE:
+            # Out of a test it goes by way of inactive alone.
+            await self._must(jspr.put("operationalState", state=imt.INACTIVE))
+        await self._must(jspr.put("operationalState", state=imt.ACTIVE))
+        await self._within(self._is_active)
+        await trio.sleep(SETTLES)
+
+    def _is_active(self) -> bool:
+        return self.told.state is not None and self.told.state.state == imt.ACTIVE
+
+    async def _within(self, holds: Callable[[], bool]) -> None:
+        with waits.move_on_after(STATE_MAX):
+            while not holds():
+                await self.news.wait()
+
+    async def look(self) -> None:
+        """Ask what the modem sees, and which topics it may use; a new SIM knows none at first."""
+        for target in ("constellationState", "operationalState"):
+            line = await self.ask(jspr.get(target))
+            if line.code == jspr.DONE:
+                await self._take_event(imt.read_event(line))
+        line = await self.ask(jspr.get("messageProvisioning"))
+        self.told.topic = imt.topic_called(imt.provisioned(line), self.topic_name)
+        if self.told.topic is not None:
+            self.link.facts["topic"] = f"{self.told.topic.name} ({self.told.topic.id})"
+
+    # Messages.
+
+    async def originate(self, outgoing: Outgoing) -> MoStatus | None:
+        """Offer a message to the modem. Return None once it has accepted it and named it, otherwise
+        why not: then nothing has left."""
+        self.outgoing = outgoing
+        line = await self.ask(
+            jspr.put(
+                "messageOriginate",
+                topic_id=outgoing.topic,
+                message_length=len(outgoing.message),
+                request_reference=1,
+            ),
+            again=False,
+        )
+        if line.code != jspr.DONE:
+            return imt.mo_refused(line.in_words())
+        answer = str(line.body.get("message_response"))
+        if answer != imt.ACCEPTED:
+            return imt.mo_refused(answer)
+        if outgoing.key is None:
+            raise ImtSilent("the modem has accepted a message and does not name it")
+        return None
+
+    async def is_given(self, outgoing: Outgoing) -> None:
+        """Wait until the modem has all of it, or does not want it any more."""
+        while not outgoing.message.last_given and outgoing.word is None:
+            await self.news.wait()
+
+    async def cancel(self, key: imt.MessageKey) -> bool:
+        """Ask the modem to give a message up; whether it tries to. Its status tells what came of
+        it."""
+        self.given_up.add(key)
+        line = await self.ask(
+            jspr.put(
+                "messageOriginateStatus",
+                topic_id=key.topic,
+                message_id=key.id,
+                action="cancel",
+            )
+        )
+        return line.code == jspr.DONE
+
+    async def has_told(self, key: imt.MessageKey) -> None:
+        """Wait until the modem has told how this message ended."""
+        while key not in self.ended:
+            await self.news.wait()
+
+
+@asynccontextmanager
+async def open_modem(
+    port: str,
+    baud: int,
+    link: ChannelLink,
+    mail: Mailbag,
+    topic: str = imt.RAW,
+) -> AsyncIterator[ImtModem]:
+    """A modem that has answered and is set up; what comes goes to `mail`.
+
+    Raises ImtReset, ImtSilent, PortLost, RemoteProtocolError.
+    """
+    link.recorder.kind = "imt"
+    async with open_serial(port, baud, link.recorder) as line, trio.open_nursery() as nursery:
+        modem = ImtModem(line, link, mail, topic)
+        nursery.start_soon(modem.listen)
+        await modem.start()
+        log.info("modem %s answers on %s", modem.told.imei, port)
+        yield modem
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,481 @@
+"""Carries what waits for the hub by SMS while the IP link is away, and takes in what the hub sends.
+
+1. An SMS holds a frame of `wire.sms_frame`. It is Delivered once a frame of the hub acknowledges
+   its tag: then the hub has it on disk. That the network took it, or that the hub's telephone has
+   it, is written down and means no more than that.
+2. A few are under way at a time. One that is not answered in time is doubtful and goes again, the
+   very same; the hub drops the second, and acknowledges it too. After COPIES it waits in the queue
+   again.
+3. Each SMS counts for the day's limit before the modem gets it, and is taken off again only where
+   it surely has not left.
+4. What comes is deleted from the modem once it is on disk here, and acknowledged after that. What
+   no allowed number sent is deleted, and counted.
+5. When the IP link is back, what is under way is given back at once, and goes there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import field
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import trio
+
+from fieldagent.agent.channels.contract import (
+    Carriage,
+    ChannelLink,
+    LinkState,
+    Outbox,
+    Reception,
+    Transmission,
+)
+from fieldagent.agent.channels.ip_turn import IpTurn
+from fieldagent.agent.channels.reopening import keep_open, no_healing
+from fieldagent.agent.channels.satellite_waits import first_of
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.sms.arrivals import arrivals
+from fieldagent.agent.sms.gsm_modem import GsmModem, GsmRefuses, GsmSilent, open_gsm, text_of
+from fieldagent.agent.sms.pin import PinMemory
+from fieldagent.agent.sms.settings import SmsSettings
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import sms_frame, sms_pdu
+from fieldagent.wire.credit import Tariff
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.sms_frame import ENVELOPE_BYTES, SmsFrame
+from fieldagent.wire.sms_pdu import Deliver, ReportState, StatusReport, Submit
+
+log = logging.getLogger(__name__)
+
+TARIFF = Tariff("sms", ENVELOPE_BYTES, booked=False)
+CARRIAGE = Carriage(ENVELOPE_BYTES, ENVELOPE_BYTES, TARIFF)
+WINDOW = 3
+"""SMS under way at a time, and as many more of an SOS."""
+COPIES = 3
+"""Of one message, before it waits in the queue again."""
+URGENT_AFTER = 20.0
+"""Seconds without an IP link after which an SOS goes by SMS at the latest."""
+LOOK_SOON, LOOK_EVERY = 30.0, 600.0
+"""Seconds between two looks at the modem: while the IP link is away, and else."""
+REST_FIRST, REST_MAX, REST_URGENT = 30.0, 900.0, 30.0
+"""Seconds after a message that the modem did not take; they double. An SOS rests for the last."""
+REFUSED_REST = 3_600.0
+"""The same where the network refuses for good: a subscription or a number is wrong."""
+AGAIN_MAX = 3_600.0
+"""Seconds that an answer is waited for at most, and that one without rests in the queue."""
+REPORT_FAILED = 60.0
+"""Seconds after which one that the network failed to deliver goes again."""
+PARTS_KEPT = 86_400.0
+"""Seconds that parts lie in the modem without the others."""
+DAY_OVER = 3_600.0
+"""Seconds after which a limit that was reached is looked at again."""
+
+
+class Purse(Protocol):
+    """What a day's SMS may come to."""
+
+    def left(self, *, urgent: bool = False) -> int | None:
+        """Return how many more may go today; None without a limit."""
+
+    def spent(self) -> int:
+        """Return how many went today."""
+
+    async def spend(self, count: int) -> None:
+        """Book them; below zero, take some off that have not left. On disk on return."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmsSeat:
+    """All that the carrier gets of the agent."""
+
+    settings: SmsSettings
+    token_digest: bytes
+    outbox: Outbox
+    """That of channel Cellular."""
+    reception: Reception
+    cellular: ChannelLink
+    """Where people read how the modem is."""
+    turn: IpTurn
+    purse: Purse
+    folder: Path
+    link: ChannelLink
+    """The modem's own condition."""
+    heal: Callable[[], Awaitable[bool]] = no_healing
+    progress: Callable[[], None] = lambda: None
+
+
+async def run(seat: SmsSeat) -> NoReturn:
+    """Serve one modem for ever: absent, unplugged or locked, it goes on."""
+    carrier = SmsCarrier(seat)
+    pin = PinMemory(seat.settings.pin, seat.folder / "sms-pin-refused")
+    port = seat.settings.port
+    assert port is not None
+
+    async def work() -> None:
+        async with open_gsm(port, seat.settings.baud, seat.link, pin) as modem:
+            await carrier.work(modem)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(carrier.give_way)
+        await keep_open(
+            work,
+            (PortLost, GsmSilent, GsmRefuses),
+            carrier.note_absent,
+            seat.progress,
+            seat.link,
+            seat.heal,
+        )
+
+
+@dataclass(slots=True)
+class _SentFrame:
+    """One frame that the hub has not acknowledged."""
+
+    transmission: Transmission
+    text: str
+    copies: int = 0
+    due: float = -inf
+    """When it goes again; trio's clock."""
+    references: set[int] = field(default_factory=set)
+    """By which the network's reports name it."""
+
+    @property
+    def urgent(self) -> bool:
+        return self.transmission.urgent
+
+
+@dataclass(slots=True)
+class _Rest:
+    """The modem or the network did not take a message."""
+
+    until: float = -inf
+    urgent_until: float = -inf
+    tries: int = 0
+
+    def begin(self, *, final: bool) -> None:
+        now = trio.current_time()
+        pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
+        self.tries += 1
+        self.until = now + (REFUSED_REST if final else pause)
+        self.urgent_until = now + REST_URGENT
+
+    def end(self) -> None:
+        self.tries, self.until, self.urgent_until = 0, -inf, -inf
+
+    def ends(self, *, urgent: bool) -> float:
+        return self.urgent_until if urgent else self.until
+
+
+class SmsCarrier:
+    """What outlives the modem's port: the frames under way, and what is owed to the hub."""
+
+    def __init__(self, seat: SmsSeat) -> None:
+        self._seat = seat
+        self._settings = seat.settings
+        self._outbox = seat.outbox
+        self._name = sms_frame.name_of(seat.token_digest)
+        self._key_up = sms_frame.key_up(seat.token_digest)
+        self._key_down = sms_frame.key_down(seat.token_digest)
+        self._under_way: dict[bytes, _SentFrame] = {}
+        """By tag. Who takes one out settles it, and nobody else."""
+        self._owed: list[bytes] = []
+        """Tags of what came and the hub has not been told."""
+        self._rest = _Rest()
+        self._ours = False
+        self._next_look = -inf
+        self._parts_since: dict[tuple[str, int, int], float] = {}
+        self._strangers = 0
+        self._show()
+
+    # Who carries.
+
+    async def give_way(self) -> NoReturn:
+        """Give back what is under way once the IP link is there, whatever the modem does."""
+        while True:
+            if self._seat.turn.linked:
+                self._ours = False
+                self._owed.clear()
+                for tag in list(self._under_way):
+                    await self._release(tag, "the IP link is back: it goes there", 0.0)
+            await self._seat.turn.changed()
+
+    async def _take_over(self) -> None:
+        """What the last link left unacknowledged goes by SMS, packed anew."""
+        self._ours = True
+        self._outbox.fit(CARRIAGE)
+        left = self._seat.turn.left
+        while left:
+            reason = "the link ended before the hub said that it has it"
+            await self._outbox.release(left.popleft(), reason=reason)
+
+    async def _release(self, tag: bytes, reason: str, retry_after: float) -> None:
+        given = self._under_way.pop(tag, None)
+        if given is not None:
+            await self._outbox.release(given.transmission, reason=reason, retry_after=retry_after)
+
+    def _may_from(self, *, urgent: bool) -> float:
+        """Return from when one more may go."""
+        turn, modem = self._seat.turn, self._seat.link
+        if turn.linked or modem.state is not LinkState.READY:
+            return inf
+        count = sum(each.urgent is urgent for each in self._under_way.values())
+        if count >= WINDOW:
+            return inf
+        after = float(self._settings.after)
+        begins = turn.since + (min(URGENT_AFTER, after) if urgent else after)
+        return max(begins, self._rest.ends(urgent=urgent))
+
+    def _affords(self, *, urgent: bool) -> bool:
+        return self._seat.purse.left(urgent=urgent) != 0
+
+    # At work with one opened modem.
+
+    async def work(self, modem: GsmModem) -> NoReturn:
+        self._next_look = -inf
+        while True:
+            self._seat.progress()
+            now = trio.current_time()
+            if modem.arrived or now >= self._next_look:
+                await self._look(modem)
+            elif now >= min(self._may_from(urgent=True), self._may_from(urgent=False)) and (
+                not self._ours
+            ):
+                await self._take_over()
+            elif not await self._send_one(modem):
+                await self._wait(modem)
+            self._show()
+            if modem.lost is not None:
+                raise modem.lost
+
+    async def _send_one(self, modem: GsmModem) -> bool:
+        """Send what is due now, and return whether anything was."""
+        if not self._ours:
+            return False
+        now = trio.current_time()
+        late = [tag for tag, each in self._under_way.items() if each.due <= now]
+        if late:
+            await self._again(modem, late[0])
+            return True
+        for urgent in (True, False):
+            if now >= self._may_from(urgent=urgent) and await self._is_ready(urgent=urgent):
+                return await self._load(modem, urgent=urgent)
+        if self._owed and now >= self._rest.until and self._affords(urgent=False):
+            await self._acknowledge(modem)
+            return True
+        return False
+
+    async def _is_ready(self, *, urgent: bool) -> bool:
+        with trio.CancelScope(deadline=-inf) as at_once:
+            await self._outbox.ready(urgent=urgent)
+        return not at_once.cancelled_caught
+
+    async def _load(self, modem: GsmModem, *, urgent: bool) -> bool:
+        if not urgent and not self._affords(urgent=False):
+            return False
+        await self._outbox.fix_dates()
+        transmission = self._outbox.load(ENVELOPE_BYTES)
+        if transmission is None:
+            return False
+        if transmission.urgent and transmission.tries and not self._affords(urgent=True):
+            await self._outbox.settle(
+                transmission, Outcome.NOT_SENT, reason=self._day_is_over(), retry_after=DAY_OVER
+            )
+            return True
+        owed = self._owed_beside(transmission.body)
+        frame = SmsFrame(self._name, transmission.body, owed)
+        tag = frame.tag_by(self._key_up)
+        self._under_way[tag] = _SentFrame(transmission, frame.text(self._key_up))
+        if await self._submit(modem, tag):
+            self._owed = [each for each in self._owed if each not in owed]
+        return True
+
+    def _owed_beside(self, envelope: bytes) -> tuple[bytes, ...]:
+        """Return what is owed and rides along for nothing."""
+        for count in range(min(len(self._owed), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
+            if sms_frame.fits_one(self._owed[:count], envelope):
+                return tuple(self._owed[:count])
+        return ()
+
+    async def _submit(self, modem: GsmModem, tag: bytes) -> bool:
+        """Send it, once more where it was sent before; return whether it may have left."""
+        under_way = self._under_way[tag]
+        await self._seat.purse.spend(1)
+        self._show()
+        sent = await modem.send(self._message(under_way.text))
+        here = self._under_way.get(tag) is under_way  # the link may have come back meanwhile
+        if sent.outcome is Outcome.NOT_SENT:
+            await self._seat.purse.spend(-1)
+            self._show()
+            self._rest.begin(final=sent.final)
+            log.warning("an SMS was not sent: %s", sent.reason)
+            self._seat.link.reason = sent.reason
+            if here and not under_way.copies:
+                del self._under_way[tag]
+                rest = self._rest.ends(urgent=under_way.urgent) - trio.current_time()
+                await self._outbox.settle(
+                    under_way.transmission,
+                    Outcome.NOT_SENT,
+                    reason=sent.reason,
+                    retry_after=max(0.0, rest),
+                )
+            elif here:
+                under_way.due = self._rest.ends(urgent=under_way.urgent)
+            return False
+        self._rest.end()
+        under_way.copies += 1
+        under_way.due = trio.current_time() + self._answer_within(under_way)
+        if sent.reference is not None:
+            under_way.references.add(sent.reference)
+        if here and sent.outcome is Outcome.DOUBTFUL:
+            log.warning("an SMS may have left: %s", sent.reason)
+            await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=sent.reason)
+        return True
+
+    def _message(self, text: str) -> Submit:
+        (content,) = sms_pdu.split(text, 0)
+        return Submit(self._settings.hub_number, content)
+
+    def _answer_within(self, under_way: _SentFrame) -> float:
+        within = float(self._settings.answer_within)
+        if under_way.urgent:
+            return within / 3
+        return min(AGAIN_MAX, within * 2.0 ** (under_way.copies - 1))
+
+    async def _again(self, modem: GsmModem, tag: bytes) -> None:
+        """The hub has not answered in time."""
+        under_way = self._under_way[tag]
+        if under_way.copies >= COPIES:
+            reason = f"no answer of the hub to {under_way.copies} SMS"
+            rest = 0.0 if under_way.urgent else self._answer_within(under_way)
+            await self._release(tag, reason, rest)
+        elif not self._affords(urgent=under_way.urgent):
+            await self._release(tag, self._day_is_over(), DAY_OVER)
+        elif trio.current_time() < self._rest.ends(urgent=under_way.urgent):
+            under_way.due = self._rest.ends(urgent=under_way.urgent)
+        else:
+            reason = "the hub has not answered the SMS in time: it goes again"
+            await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=reason)
+            if self._under_way.get(tag) is under_way:
+                await self._submit(modem, tag)
+
+    async def _acknowledge(self, modem: GsmModem) -> None:
+        """Tell the hub what has come, by an SMS that holds nothing else."""
+        told = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
+        text = SmsFrame(self._name, b"", told).text(self._key_up)
+        await self._seat.purse.spend(1)
+        sent = await modem.send(self._message(text))
+        if sent.outcome is Outcome.NOT_SENT:
+            await self._seat.purse.spend(-1)
+            self._rest.begin(final=sent.final)
+            return
+        self._owed = [each for each in self._owed if each not in told]
+
+    async def _wait(self, modem: GsmModem) -> None:
+        """Until something may be due."""
+        now = trio.current_time()
+        moments = [self._next_look]
+        events: list[Callable[[], Awaitable[None]]] = [modem.news.wait, self._seat.turn.changed]
+        if self._ours:
+            moments += [each.due for each in self._under_way.values()]
+        for urgent in (True, False):
+            begins = self._may_from(urgent=urgent)
+            if begins > now:
+                moments.append(begins)
+            elif urgent or self._affords(urgent=False):
+                events.append(partial(self._outbox.ready, urgent=urgent))
+        if self._ours and self._owed:
+            moments.append(max(self._rest.until, now + 1.0))
+        if not modem.arrived:
+            await first_of(max(0.0, min(moments) - now), self._seat.progress, *events)
+
+    # What comes.
+
+    async def _look(self, modem: GsmModem) -> None:
+        # A modem need not say that something came.
+        every = LOOK_EVERY if self._seat.turn.linked else LOOK_SOON
+        self._next_look = trio.current_time() + every
+        whole, waiting = arrivals(await modem.stored())
+        for arrival in whole:
+            if isinstance(arrival.message, Deliver):
+                await self._take(arrival.message)
+            elif isinstance(arrival.message, StatusReport):
+                self._note_report(arrival.message)
+            for place in arrival.places:
+                await modem.delete(place)
+        now = trio.current_time()
+        self._parts_since = {each.key: self._parts_since.get(each.key, now) for each in waiting}
+        for each in waiting:
+            if now - self._parts_since[each.key] >= PARTS_KEPT:
+                log.warning("an SMS is deleted: parts of it never came")
+                for place in each.places:
+                    await modem.delete(place)
+        await modem.look()
+
+    async def _take(self, message: Deliver) -> None:
+        if not self._settings.may_send(message.number):
+            self._strangers += 1
+            log.warning("an SMS of %s is deleted: see sms-allow", message.number)
+            return
+        text = text_of(message.content)
+        try:
+            frame = sms_frame.read(text)
+            if frame.name != self._name or not frame.is_tagged_by(self._key_down):
+                raise RemoteProtocolError("its tag is not the hub's: has this kit a new hub-token?")
+        except RemoteProtocolError as error:
+            damage = f"an SMS of {message.number} is not the hub's: {error}"
+            await self._seat.reception.receive(text.encode(), damage=damage)
+            return
+        for tag in frame.acknowledged:
+            under_way = self._under_way.pop(tag, None)
+            if under_way is not None:
+                await self._outbox.settle(under_way.transmission, Outcome.SENT)
+        if frame.envelope:
+            await self._seat.reception.receive(frame.envelope)
+            if frame.tag not in self._owed and not self._seat.turn.linked:
+                self._owed.append(frame.tag)
+
+    def _note_report(self, report: StatusReport) -> None:
+        """The hub's telephone has it, which says nothing of the hub, or never will have it."""
+        for under_way in self._under_way.values():
+            if report.reference not in under_way.references:
+                continue
+            if report.state is ReportState.FAILED:
+                log.warning("the network failed to deliver an SMS (status %02X)", report.status)
+                under_way.due = min(under_way.due, trio.current_time() + REPORT_FAILED)
+            elif report.state is ReportState.DELIVERED:
+                log.info("the hub's telephone has an SMS; the hub has yet to say so")
+
+    # What people read.
+
+    def note_absent(self, error: BaseException) -> None:
+        link = self._seat.link
+        state = LinkState.FAULT if isinstance(error, GsmRefuses) else LinkState.ABSENT
+        if (link.state, link.reason) != (state, str(error)):
+            log.warning("no SMS can be sent: %s; trying again", error)
+        link.state, link.reason = state, str(error)
+        link.note_signal(None)
+        self._show()
+
+    def _day_is_over(self) -> str:
+        return f"the {self._settings.per_day} SMS of today are sent (sms-per-day)"
+
+    def _show(self) -> None:
+        link, facts = self._seat.link, self._seat.cellular.facts
+        over = "" if self._affords(urgent=False) else self._day_is_over()
+        reason = over or link.reason
+        facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"
+        facts["smsToday"] = self._seat.purse.spent()
+        facts["smsUnderWay"] = len(self._under_way)
+        facts["smsStrangers"] = self._strangers
+        for name in ("smsModem", "smsStore", "healing"):
+            if name in link.facts:
+                shown = "smsHealing" if name == "healing" else name
+                facts[shown] = link.facts[name]
+        if link.signal is not None:
+            facts["smsSignal"] = link.signal
+        else:
+            facts.pop("smsSignal", None)

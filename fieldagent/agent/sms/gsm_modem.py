@@ -1,0 +1,230 @@
+"""A GSM modem on an open serial port: commands, their replies, and what it says unasked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import field
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
+from fieldagent.agent.sms.pin import PinMemory
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import sms_modem, sms_pdu
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
+from fieldagent.wire.sms_pdu import Submit
+
+log = logging.getLogger(__name__)
+
+REPLY_MAX = 10.0
+LIST_MAX = 30.0
+"""Seconds in which a full store is listed: some read each place from the SIM."""
+WAKE_MAX, WAKE_TRIES = 3.0, 3
+ALARM_SHARE = 0.8
+"""Of the store: one that is full receives nothing more, and does not say so."""
+
+
+class GsmSilent(Exception):
+    """A command was not answered in time, or by what cannot be understood."""
+
+
+class GsmRefuses(Exception):
+    """The modem answers, and cannot be used as it is; the text says what to do."""
+
+
+@dataclass(slots=True)
+class GsmModem:
+    """Commands and their replies over one open port."""
+
+    port: SerialPort
+    link: ChannelLink
+    conversation: GsmConversation = field(default_factory=GsmConversation)
+    arrived: bool = True
+    """Something may lie in the store that was not looked at."""
+    news: trio.Event = field(default_factory=trio.Event)
+    """Set when the modem said something unasked, and then replaced."""
+    lost: Exception | None = None
+    """Why it must be opened anew, where a message was under way as that showed."""
+    _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
+        default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
+    )
+
+    async def listen(self) -> NoReturn:
+        """Feed the conversation; the only reader of the port."""
+        while True:
+            self.conversation.receive_data(await self.port.read())
+            while not isinstance(event := self.conversation.next_event(), sms_modem.NeedMore):
+                if isinstance(event, sms_modem.PlaceFilled):
+                    self.arrived = True
+                    self.news.set()
+                    self.news = trio.Event()
+                else:
+                    self._events[0].send_nowait(event)
+
+    async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
+        """Raises GsmSilent, PortLost."""
+        shown = command.partition("=")[0] if "CPIN" in command else command
+        event = await self._exchange(shown, self.conversation.command(command), seconds)
+        if not isinstance(event, GsmReply):
+            raise GsmSilent(f"{shown} was answered by a prompt")
+        return event
+
+    async def _exchange(self, shown: str, data: bytes, seconds: float) -> GsmEvent:
+        with waits.move_on_after(seconds):
+            await self.port.write(data)
+            return await self._events[1].receive()
+        self.conversation.give_up()
+        raise GsmSilent(f"{shown} was not answered within {seconds:.0f} s")
+
+    async def send(self, message: Submit) -> Sent:
+        """Hand a message over, and return how that ended, also where the modem goes away meanwhile:
+        then `lost` says so."""
+        written = False
+        try:
+            prompted = await self._exchange("AT+CMGS", self.conversation.submit(message), REPLY_MAX)
+            if isinstance(prompted, GsmReply):
+                return _refused_prompt(prompted)
+            pdu = self.conversation.pdu(message)
+            written = True
+            event = await self._hand_over(pdu)
+        except (GsmSilent, PortLost) as error:
+            self.lost = error
+            if written:
+                return Sent(Outcome.DOUBTFUL, reason=str(error))
+            return Sent(Outcome.NOT_SENT, reason=str(error))
+        return sms_modem.judge(event if isinstance(event, GsmReply) else None)
+
+    async def _hand_over(self, pdu: bytes) -> GsmEvent:
+        """Where something arrives meanwhile, the modem is done with the network: a reply that is
+        not there soon is lost."""
+        with waits.move_on_after(sms_modem.SEND_SECONDS) as limit:
+            await self.port.write(pdu)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hasten, limit)
+                event = await self._events[1].receive()
+                nursery.cancel_scope.cancel()
+            return event
+        self.conversation.give_up()
+        raise GsmSilent("the modem did not say whether the message left")
+
+    async def _hasten(self, limit: trio.CancelScope) -> None:
+        await self.news.wait()
+        limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
+
+    async def stored(self) -> list[Stored]:
+        """Return what lies in the store. Raises GsmSilent, PortLost."""
+        self.arrived = False
+        reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX)
+        if not reply.ok:
+            raise GsmSilent(f"the store cannot be listed (error {reply.error})")
+        return sms_modem.listed(reply)
+
+    async def delete(self, place: int) -> None:
+        reply = await self.ask(sms_modem.delete(place))
+        if not reply.ok:
+            log.warning("the GSM modem did not delete place %d: error %s", place, reply.error)
+
+    async def look(self) -> None:
+        """Write down whether a network is there, how well, and how full the store is."""
+        registered = sms_modem.registered(await self.ask(sms_modem.NETWORK))
+        self.link.note_signal(sms_modem.bars(await self.ask(sms_modem.SIGNAL)))
+        self.link.state = LinkState.READY if registered else LinkState.NO_SERVICE
+        self.link.reason = "" if registered else "the modem sees no network that takes it"
+        filled = sms_modem.filled(await self.ask(sms_modem.STORE))
+        if filled is None:
+            return
+        taken, places = filled
+        self.link.facts["smsStore"] = f"{taken} of {places}"
+        if taken >= ALARM_SHARE * places:
+            self.link.reason = f"its store is filled: {taken} of {places} places"
+            log.warning("the GSM modem's store is filled: %d of %d places", taken, places)
+
+    async def set_up(self, pin: PinMemory) -> None:
+        """Raises GsmSilent, GsmRefuses, PortLost."""
+        # Whoever was here before may have left a prompt.
+        await self.port.write(sms_modem.LEAVE_PROMPT)
+        await self._wake()
+        for command in sms_modem.FIRST:
+            await self.ask(command)
+        serial = await self.ask(sms_modem.SERIAL_NUMBER)
+        if serial.ok and serial.lines:
+            self.link.facts["smsModem"] = serial.lines[0]
+        await self._unlock(pin)
+        if not (await self.ask(sms_modem.PDU_MODE)).ok:
+            raise GsmRefuses("the modem has no PDU mode: use another")
+        for store in sms_modem.STORES:
+            if (await self.ask(sms_modem.store_in(store))).ok:
+                break
+        else:
+            raise GsmSilent("the modem offers no store for SMS: is its SIM still busy?")
+        if not (await self.ask(sms_modem.TELLS)).ok:
+            log.info("the GSM modem does not tell what arrives: it is asked now and then")
+
+    async def _wake(self) -> None:
+        for _ in range(WAKE_TRIES):
+            try:
+                if (await self.ask(sms_modem.AT, WAKE_MAX)).ok:
+                    return
+            except GsmSilent:
+                continue
+        raise GsmSilent("nothing answers AT there: is it the modem's port, and has it power?")
+
+    async def _unlock(self, pin: PinMemory) -> None:
+        """A SIM is locked for good after three wrong PINs: each value is tried once."""
+        wants = self._locked(await self.ask(sms_modem.PIN))
+        if not wants:
+            return
+        if wants != "SIM PIN":
+            raise GsmRefuses(f"{wants}: put the SIM into a telephone and see to that")
+        if not pin.value:
+            raise GsmRefuses("the SIM wants its PIN: set sms-pin")
+        if pin.was_refused():
+            raise GsmRefuses("the SIM has refused sms-pin: correct it; it is not tried again")
+        pin.note_tried()
+        reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX)
+        if not reply.ok:
+            raise GsmRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
+        pin.note_taken()
+        if wants := self._locked(await self.ask(sms_modem.PIN)):
+            raise GsmRefuses(f"the SIM wants more than its PIN: {wants}")
+
+    @staticmethod
+    def _locked(reply: GsmReply) -> str:
+        try:
+            return sms_modem.locked(reply)
+        except RemoteProtocolError as error:
+            raise GsmSilent(str(error)) from None
+
+
+def _refused_prompt(reply: GsmReply) -> Sent:
+    """No prompt, so nothing left, whatever the error is."""
+    told = sms_modem.judge(reply)
+    if told.outcome is Outcome.NOT_SENT:
+        return told
+    return Sent(Outcome.NOT_SENT, reason="the modem takes no message now")
+
+
+@asynccontextmanager
+async def open_gsm(
+    port: str, baud: int, link: ChannelLink, pin: PinMemory
+) -> AsyncIterator[GsmModem]:
+    """A modem that has answered and is set up. Raises PortLost, GsmSilent, GsmRefuses."""
+    async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
+        modem = GsmModem(line, link)
+        nursery.start_soon(modem.listen)
+        await modem.set_up(pin)
+        log.info("GSM modem %s answers on %s", link.facts.get("smsModem", ""), port)
+        yield modem
+        nursery.cancel_scope.cancel()
+
+
+def text_of(content: sms_pdu.Content) -> str:
+    """Return the text of a message; empty of one of octets."""
+    return "" if content.coding is sms_pdu.Coding.DATA else content.text

@@ -1,0 +1,114 @@
+"""The settings of the modem that sends SMS to the hub."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from fieldagent.agent.channels.healing import HealingStep, read_steps
+from fieldagent.system.properties import Key, WrongProperty, text, whole
+
+PER_DAY = 100
+
+
+class SmsSettings(NamedTuple):
+    """As `KEYS` has them, in that order."""
+
+    port: str | None = None
+    baud: int = 115_200
+    hub_number: str = ""
+    allow: tuple[str, ...] = ()
+    pin: str = ""
+    per_day: int = PER_DAY
+    after: int = 120
+    answer_within: int = 600
+    heal: tuple[HealingStep, ...] | None = None
+    recovery_command: str | None = None
+
+    def may_send(self, number: str) -> bool:
+        """Return whether what comes from this number is looked at. Networks show some numbers
+        without the country: the last digits decide, and the tag proves."""
+        return any(_ending(each) == _ending(number) for each in (self.hub_number, *self.allow))
+
+
+def _ending(number: str) -> str:
+    return number[-8:] if number.lstrip("+").isdigit() else number
+
+
+def _number(value: str) -> str:
+    if not re.fullmatch(r"\+[1-9][0-9]{5,14}", value, re.ASCII):
+        raise WrongProperty(f"must be a telephone number such as +41791234567, not {value!r}")
+    return value
+
+
+def _numbers(value: str) -> tuple[str, ...]:
+    return tuple(_number(each) for each in value.replace(",", " ").split())
+
+
+def _pin(value: str) -> str:
+    if not re.fullmatch(r"[0-9]{4,8}", value, re.ASCII):
+        raise WrongProperty("must be the SIM's PIN: 4 to 8 digits")
+    return value
+
+
+KEYS = (
+    Key(
+        "sms-port",
+        text,
+        None,
+        "serial port of a GSM modem: what is for the hub goes there by SMS while the IP link is"
+        " away (docs/sms.md)",
+    ),
+    Key("sms-baud", whole(1200, 921_600, "baud"), 115_200, "its speed (115200)"),
+    Key("sms-hub-number", _number, "", "number at which the hub takes SMS, such as +41791234567"),
+    Key(
+        "sms-allow",
+        _numbers,
+        (),
+        "further numbers that the hub sends from; an SMS of any other is deleted (none)",
+    ),
+    Key("sms-pin", _pin, "", "the SIM's PIN, where it wants one: a wrong one is tried once"),
+    Key(
+        "sms-per-day",
+        whole(0, 100_000, "SMS"),
+        PER_DAY,
+        "most SMS a UTC day, a tenth of them kept for an SOS (100)",
+    ),
+    Key(
+        "sms-after",
+        whole(1, 86_400, "seconds"),
+        120,
+        "seconds without the IP link before SMS are sent; an SOS waits 20 at most (120)",
+    ),
+    Key(
+        "sms-answer-within",
+        whole(10, 86_400, "seconds"),
+        600,
+        "seconds without the hub's answer after which an SMS is doubtful and goes again, the same;"
+        " that of an SOS after a third (600)",
+    ),
+    Key(
+        "sms-heal",
+        read_steps,
+        None,
+        "what is done to this modem if it stays silent, as satellite-heal (dtr, and the command"
+        " where there is one)",
+    ),
+    Key("sms-recovery-command", text, None, "shell command that brings a silent GSM modem back"),
+)
+
+NEEDS = {
+    "sms-port": "sms-hub-number",
+    "sms-hub-number": "hub-address",
+    **dict.fromkeys(("sms-allow", "sms-pin", "sms-heal", "sms-recovery-command"), "sms-port"),
+}
+"""What means nothing without another; the key of the tag is made of hub-token."""
+
+EXAMPLES = {
+    "sms-port": "/dev/ttyUSB2",
+    "sms-hub-number": "+41791234567",
+    "sms-allow": "+41791234568",
+    "sms-heal": "dtr command",
+    "sms-recovery-command": "uhubctl --action cycle --ports 4",
+}
+"""For the first settings file."""

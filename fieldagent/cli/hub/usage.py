@@ -1,0 +1,93 @@
+"""`fieldagent hub usage`: what satellite messages cost, here and by the operator's own count."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+from fieldagent.cli.hub.opened_store import show, show_list, with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Row
+from fieldagent.hub.operator.known import operators
+from fieldagent.hub.records import usage
+from fieldagent.hub.records.usage_file import NAMES, CountedDay, WrongUsageFile, read_usage
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.exit_codes import REFUSED, USAGE
+from fieldagent.system.log_lines import complain
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import counted, reason_of
+
+DAYS = 31
+"""How many days back a listing begins that does not say."""
+
+
+def usage_import(given: argparse.Namespace) -> int:
+    """Take in a file of what an operator counted: all of it, or nothing."""
+    try:
+        days = _read(given)
+    except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
+        why = "it is no text in UTF-8" if isinstance(wrong, UnicodeDecodeError) else wrong
+        text = reason_of(why) if isinstance(why, OSError) else f"{given.file}: {why}"
+        complain(escaped(f"nothing was imported: {text}"))
+        return REFUSED
+
+    def take(settings: HubSettings, store: Store) -> int:
+        known = operators(settings.operators)
+        if given.operator not in known:
+            complain(f"there is no operator {given.operator!r}: {', '.join(known)}")
+            return USAGE
+        found = store.once(lambda db: usage.take_counts(db, given.operator, days))
+        if found.strangers:
+            listed = ", ".join(found.strangers)
+            print(
+                f"no device has these IMEIs, and their days are left out: {listed}", file=sys.stderr
+            )
+        return show(given, {"days": found.days, "unknownImeis": len(found.strangers)})
+
+    return with_store(given, take)
+
+
+def _read(given: argparse.Namespace) -> list[CountedDay]:
+    named = dict(given.columns)
+    for what in named:
+        if what not in NAMES:
+            raise WrongUsageFile(f"--columns knows {', '.join(NAMES)}, not {what!r}")
+    with given.file.open(encoding="utf-8-sig", newline="") as lines:
+        return read_usage(lines, named, given.date_format)
+
+
+def usage_list(given: argparse.Namespace) -> int:
+    """Show each kit and day, ours beside theirs."""
+    today = datetime.fromtimestamp(time.time(), UTC).date()
+    since = given.since or (today - timedelta(days=DAYS)).isoformat()
+    until = given.until or today.isoformat()
+
+    def look(settings: HubSettings, store: Store) -> int:
+        def find(db: Db) -> list[usage.UsageDay]:
+            workspace = directory.workspace_of(db, given.workspace)
+            device = given.device and directory.device_named(db, workspace, given.device)
+            return usage.usage(db, workspace, since, until, device or None)
+
+        days = store.once(find)
+        rows: list[Row] = [usage.row_of(each, settings.satellite_credit_price) for each in days]
+        code = show_list(given, rows)
+        if not given.json and days:
+            print(_total(days, settings))
+        return code
+
+    return with_store(given, look)
+
+
+def _total(days: list[usage.UsageDay], settings: HubSettings) -> str:
+    """Return the sum of what is paid in credits, in words."""
+    compared = [each for each in days if each.unit == "credit" and each.theirs is not None]
+    ours = sum(each.ours for each in days if each.unit == "credit")
+    price = settings.satellite_credit_price
+    text = f"{counted(ours, 'credit')} here" + (f", {price.of(ours)}" if price else "")
+    if compared:
+        theirs, beside = sum(each.theirs or 0 for each in compared), sum(e.ours for e in compared)
+        text += f"; of the days that were imported, {beside} here and {theirs} there"
+    return text

@@ -1,0 +1,38 @@
+"""`fieldagent people`: whom a Package may be for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.system.exit_codes import OK
+from fieldagent.system.terminal import escaped
+
+NOBODY = (
+    "the hub has told nobody yet: a link to it brings the directory; `send --to NAME` works without"
+    " it, as the hub finds who that is"
+)
+PART = "these have written before; a link to the hub brings the whole directory"
+
+
+def people(given: argparse.Namespace) -> int:
+    try:
+        answer = call(given.port, "GET", "/api/people").body
+    except CallFailed as failed:
+        return report(failed)
+    show(given, answer, "\n".join(_lines(answer)))
+    return OK
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    listed = [_line(each, answer["owner"]) for each in answer["people"]]
+    if not listed:
+        return [NOBODY]
+    return listed if answer["whole"] else [*listed, PART]
+
+
+def _line(each: dict[str, Any], owner: int | None) -> str:
+    mine = "  (this kit's)" if each["kind"] == "user" and each["to"] == owner else ""
+    radios = f"  {', '.join(each['radios'])}" if each["radios"] else ""
+    return escaped(f"{each['kind']:<8}{each['name']}{mine}{radios}")

@@ -1,0 +1,155 @@
+"""`fieldagent simulate gsm`: a GSM modem for text messages on a pty, which obeys what is typed."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from fieldagent.cli.simulate import typed
+from fieldagent.simulator.commands import BadCommand
+from fieldagent.simulator.gsm_modem import SimulatedGsmModem, shown
+from fieldagent.simulator.pty_port import open_pty
+from fieldagent.system.exit_codes import OK
+from fieldagent.system.terminal import escaped
+from fieldagent.wire.errors import LocalProtocolError
+
+HELP = """\
+sms NUMBER TEXT     an SMS comes
+data NUMBER HEX     one of octets comes
+refuse NUMBER       the network refuses the next SMS: +CMS ERROR: NUMBER
+lose                the next SMS leaves, and its reply is lost
+garble              the same with a reply that nobody can read
+stuck               the next Ctrl-Z is not heard
+full                the SIM is full
+undelivered         the network says later that the next SMS was not delivered
+network on|off      whether there is one
+pin PIN             the SIM wants it, from now on at each start
+deaf / hears        the modem hears nothing / hears again
+reports on|off      whether the network says what became of an SMS
+unplug / plug       the line is gone / is there again"""
+
+
+def say(line: str) -> None:
+    print(f"[gsm] {escaped(line)}", flush=True)
+
+
+def gsm(given: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
+        trio.run(_run, GsmPort(given.link or Path(directory) / "gsm"))
+    return OK
+
+
+class GsmPort:
+    """The modem at the end of a serial line that can be unplugged."""
+
+    def __init__(self, link: Path) -> None:
+        self.link = link
+        self.modem = SimulatedGsmModem(lambda message: say(shown(message)), clock=time.time)
+        self._plugged = trio.Event()
+        self._plugged.set()
+        self._unplugged = trio.CancelScope()
+        self._poked = trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        while True:
+            await self._plugged.wait()
+            with trio.CancelScope() as self._unplugged:
+                async with open_pty(self.link) as line, trio.open_nursery() as nursery:
+                    nursery.start_soon(self._speak, line)
+                    task_status.started()
+                    task_status = trio.TASK_STATUS_IGNORED
+                    while True:
+                        self.modem.receive_data(await line.receive_some(4096))
+                        self.poke()
+            self.modem.power_off()
+
+    def poke(self) -> None:
+        """Look whether the modem has something to say."""
+        self._poked.set()
+
+    async def _speak(self, line: trio.lowlevel.FdStream) -> NoReturn:
+        # The one task that writes: what is typed and what is asked on the line come at once.
+        while True:
+            self._poked = trio.Event()
+            while data := self.modem.data_to_send():
+                await line.send_all(data)
+            await self._poked.wait()
+
+    def unplug(self) -> None:
+        if self._plugged.is_set():
+            self._plugged = trio.Event()
+            self._unplugged.cancel()
+
+    def plug(self) -> None:
+        self._plugged.set()
+
+
+async def _run(port: GsmPort) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(port.run)
+        say(f"modem on {port.link}")
+        say("type `help` for what can come and what can go wrong")
+        async for line in typed():
+            try:
+                said = obey(port, line)
+            except (BadCommand, LocalProtocolError) as bad:
+                said = str(bad)
+            port.poke()
+            for part in said.splitlines():
+                say(part)
+        # Nobody types any more, as in the background: the network stays.
+        await trio.sleep_forever()
+
+
+def obey(port: GsmPort, line: str) -> str:
+    """Carry out one command; what to tell comes back. Raises BadCommand, LocalProtocolError."""
+    word, _, rest = line.strip().partition(" ")
+    faults = port.modem.faults
+    match word:
+        case "":
+            return ""
+        case "help":
+            return HELP
+        case "sms" | "data":
+            number, _, text = rest.partition(" ")
+            stored = port.modem.receive_text(number, _octets(text) if word == "data" else text)
+            return f"{stored} stored" if stored else "the SIM is full: nothing is stored"
+        case "refuse" if rest.isdecimal():
+            faults.refuse.append(int(rest))
+        case "lose":
+            faults.lose_reply += 1
+        case "garble":
+            faults.garble_reply += 1
+        case "stuck":
+            faults.stuck += 1
+        case "undelivered":
+            faults.undelivered += 1
+        case "network" if rest in ("on", "off"):
+            port.modem.network = rest == "on"
+        case "pin" if rest.isdecimal():
+            port.modem.pin = rest
+        case "full":
+            port.modem.fill()
+        case "deaf" | "hears":
+            faults.deaf = word == "deaf"
+        case "reports" if rest in ("on", "off"):
+            port.modem.reports = rest == "on"
+        case "unplug":
+            port.unplug()
+        case "plug":
+            port.plug()
+        case _:
+            raise BadCommand(f"{line.strip()!r} is no command; `help` lists them")
+    return "as you say"
+
+
+def _octets(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise BadCommand("octets are pairs of hexadecimal digits") from None

@@ -1,0 +1,337 @@
+"""Whom an item may be for: users, groups and kits of a workspace; and what kits are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import NamedTuple
+
+from fieldagent.hub.access.directory import Refused, Row, is_member, named_rows, note_of_member
+from fieldagent.hub.records import kit_report
+from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.package.package import Person
+from fieldagent.wire.kit_note import Directory, DirectoryEntry
+
+NAME_BYTES_MAX = 80
+INTEGRATION = "Integration"
+"""The type of a member that is no user."""
+NOBODY_HERE = 0
+"""Stands where a group does: it is for nobody of the workspace."""
+
+
+class Recipient(NamedTuple):
+    """Whom an item is for, as the hub found them. Nobody at all where `why` says something."""
+
+    member: int | None = None
+    team: int | None = None
+    """`NOBODY_HERE` of an address, and of who was not found."""
+    device: int | None = None
+    audience: frozenset[int] = frozenset()
+    """Members of the group."""
+    over_satellite: bool = True
+    address: str = ""
+    """Of e-mail, or a telephone number."""
+    why: str = ""
+    """Why nobody gets it, for its sender."""
+    words: str = ""
+    """JSON of whom it is for: `id`, `name`, `type`, as far as known."""
+
+
+def resolve(db: Db, workspace: int, named: Person) -> Recipient:
+    """Find who is named in a workspace."""
+    kind, number, text = _parts(named)
+    if text and kind == "" and _is_address(text):
+        what = "E-mail" if "@" in text else "Telephone"
+        address = text if "@" in text else text.replace(" ", "")
+        return Recipient(
+            team=NOBODY_HERE, address=address, words=json.dumps({"name": text, "type": what})
+        )
+    for look in (_user, _group, _device):
+        if kind in ("", look.__name__[1:]) and (found := look(db, workspace, number, text)):
+            return found
+    who = text or f"{kind} {number}"
+    called = {"": "nobody", "device": "no kit"}.get(kind, f"no {kind}")
+    why = f"{called} here is called {who}" if text else f"{who} is not in the workspace"
+    return Recipient(team=NOBODY_HERE, why=why, words=json.dumps({"name": who}))
+
+
+def _parts(named: Person) -> tuple[str, int, str]:
+    """The kind, empty where it is not told; the number, 0 of who is named by text; the text."""
+    if isinstance(named, int):
+        return ("user" if named > 0 else "group"), abs(named), ""
+    kind, colon, name = named.partition(":")
+    if colon and kind in ("user", "group", "device"):
+        return kind, 0, name.strip()
+    return "", 0, named
+
+
+def _is_address(text: str) -> bool:
+    return "@" in text or _is_telephone(text)
+
+
+def _is_telephone(text: str) -> bool:
+    digits = text[1:].replace(" ", "")
+    return text.startswith("+") and digits.isascii() and digits.isdigit() and len(digits) >= 7
+
+
+def _words(number: int, name: str, type_: str) -> str:
+    return json.dumps({"id": str(number), "name": name, "type": type_})
+
+
+def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
+    rows = db.execute(
+        "SELECT member.id, name, type, disabled FROM member JOIN membership"
+        " ON membership.member = member.id WHERE workspace = ? AND (member.id = ? OR name = ?"
+        " OR lower(name) = lower(?)) ORDER BY name = ? DESC, member.id",
+        *(workspace, number, text, text, text),
+    )
+    exact = [row for row in rows if number or row[1] == text] or rows
+    if not exact:
+        return None
+    id_, name, type_, disabled = exact[0]
+    words = _words(id_, name, type_)
+    if len(exact) > 1:
+        ids = " or ".join(str(row[0]) for row in exact)
+        return Recipient(team=NOBODY_HERE, why=f"{text} may be user {ids}: say which", words=words)
+    if disabled is not None:
+        return Recipient(team=NOBODY_HERE, why=f"{name} is disabled at the hub", words=words)
+    if type_ == INTEGRATION and _is_address(name):
+        # Somebody who has answered by mail or SMS: they are reached there.
+        return Recipient(team=NOBODY_HERE, address=name, words=words)
+    return Recipient(member=id_, device=carriers(db, workspace, {id_}).get(id_), words=words)
+
+
+def carriers(db: Db, workspace: int, members: Collection[int]) -> dict[int, int]:
+    """Return for those of the members who have a radio of their own, and no kit, the kit that has
+    brought what they wrote last: it reaches them."""
+    among, those = one_of(db, members)
+    rows = db.execute(
+        "SELECT DISTINCT handle.member, (SELECT source_device FROM item WHERE item.workspace ="
+        " handle.workspace AND sender = handle.member AND source_device IS NOT NULL"
+        " ORDER BY id DESC LIMIT 1) FROM handle WHERE handle.workspace = ?"
+        f" AND handle.member {among} AND NOT EXISTS (SELECT 1 FROM device"
+        " WHERE device.member = handle.member AND device.workspace = handle.workspace"
+        " AND device.disabled IS NULL)",
+        workspace,
+        *those,
+    )
+    return {member: device for member, device in rows if device is not None}
+
+
+def _group(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
+    rows = db.execute(
+        "SELECT id, name, over_satellite FROM team WHERE workspace = ? AND (id = ?"
+        " OR lower(name) = lower(?)) ORDER BY name = ? DESC, id LIMIT 1",
+        *(workspace, number, text, text),
+    )
+    if not rows:
+        return None
+    ((id_, name, over_satellite),) = rows
+    members = db.execute("SELECT member FROM team_member WHERE team = ?", id_)
+    audience = frozenset(member for (member,) in members)
+    why = "" if audience else f"nobody is in the group {name}"
+    words = _words(id_, name, "Group")
+    return Recipient(None, id_, None, audience, bool(over_satellite), why=why, words=words)
+
+
+def _device(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
+    rows = db.execute(
+        "SELECT id, member, name FROM device WHERE workspace = ? AND (id = ? OR name = ?)"
+        " AND disabled IS NULL",
+        *(workspace, number, text),
+    )
+    if not rows:
+        return None
+    ((id_, member, name),) = rows
+    return Recipient(member=member, device=id_, words=_words(id_, name, "Device"))
+
+
+# Groups.
+
+
+def add_group(
+    db: Db, workspace: int, name: str, *, over_satellite: bool, now: float, by: str = ADMINISTRATION
+) -> int:
+    """Return its number. Raises Refused."""
+    name = " ".join(name.split())
+    if not name or len(name.encode()) > NAME_BYTES_MAX or ":" in name or "@" in name:
+        raise Refused(
+            f"a group's name has 1 to {NAME_BYTES_MAX} bytes, and no colon or @: it travels to"
+            " the field"
+        )
+    if name.lstrip("-").isdigit():
+        raise Refused("a group's name is no number: numbers are users'")
+    taken = resolve(db, workspace, name)
+    if taken.member is not None or taken.team or "may be" in taken.why:
+        raise Refused(f"somebody or something is called {name!r} already in that workspace")
+    ((id_,),) = db.execute(
+        "INSERT INTO team (workspace, name, over_satellite, created) VALUES (?, ?, ?, ?)"
+        " RETURNING id",
+        *(workspace, name, int(over_satellite), now),
+    )
+    note(db, workspace, by, "group add", f"{id_} {name}", now)
+    kit_report.touch_directory(db, workspace)
+    return int(id_)
+
+
+def group_named(db: Db, workspace: int, named: str) -> int:
+    """Return the number of the group of this number or name. Raises Refused."""
+    for row in groups(db, workspace):
+        if named == str(row["id"]) or named.casefold() == str(row["name"]).casefold():
+            return int(row["id"])
+    raise Refused(f"no group {named!r} is in that workspace; `fieldagent hub group list`")
+
+
+def groups(db: Db, workspace: int) -> list[Row]:
+    """Return each with its members, by number and name."""
+    rows = named_rows(
+        db,
+        "SELECT id, name, over_satellite FROM team WHERE workspace = ? ORDER BY name",
+        ("id", "name", "overSatellite?"),
+        workspace,
+    )
+    members: dict[int, list[Row]] = {}
+    for team, member, name in db.execute(
+        "SELECT team, member.id, member.name FROM team_member JOIN member ON member.id = member"
+        " JOIN team ON team.id = team WHERE workspace = ? ORDER BY member.name",
+        workspace,
+    ):
+        members.setdefault(team, []).append({"id": str(member), "name": name})
+    return [{**row, "members": members.get(int(row["id"]), [])} for row in rows]
+
+
+def listed(db: Db, workspace: int) -> list[Row]:
+    """Return the groups as the API tells them."""
+    return [
+        {
+            "id": str(row["id"]),
+            "name": row["name"],
+            "overSatellite": row["overSatellite"],
+            "members": row["members"],
+        }
+        for row in groups(db, workspace)
+    ]
+
+
+def change_group(
+    db: Db,
+    workspace: int,
+    group: int,
+    *,
+    join: frozenset[int] = frozenset(),
+    leave: frozenset[int] = frozenset(),
+    over_satellite: bool | None = None,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
+    """Raises Refused for a user of another workspace."""
+    for member in sorted(join):
+        if not is_member(db, workspace, member):
+            raise Refused(f"user {member} is not in that workspace")
+        db.execute(
+            "INSERT INTO team_member (team, member) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            *(group, member),
+        )
+    for member in leave:
+        db.execute("DELETE FROM team_member WHERE team = ? AND member = ?", group, member)
+    if over_satellite is not None:
+        db.execute("UPDATE team SET over_satellite = ? WHERE id = ?", int(over_satellite), group)
+    detail = f"{group}: {sorted(join)} in, {sorted(leave)} out"
+    note(db, workspace, by, "group change", detail, now)
+    kit_report.touch_directory(db, workspace)
+
+
+def remove_group(
+    db: Db, workspace: int, group: int, *, now: float, by: str = ADMINISTRATION
+) -> None:
+    db.execute("DELETE FROM team WHERE id = ? AND workspace = ?", group, workspace)
+    note(db, workspace, by, "group remove", str(group), now)
+    kit_report.touch_directory(db, workspace)
+
+
+# Users' own radios.
+
+HANDLE_MAX = 64
+
+
+def set_radios(
+    db: Db,
+    workspace: int,
+    member: int,
+    handles: list[str],
+    *,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
+    """These are theirs from now on, and no others. Raises Refused where one is another's."""
+    for handle in handles:
+        if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:
+            raise Refused(f"a radio's id has 1 to {HANDLE_MAX} characters without spaces")
+        other = db.execute(
+            "SELECT member FROM handle WHERE workspace = ? AND handle = ? AND member <> ?",
+            *(workspace, handle.lower(), member),
+        )
+        if other:
+            raise Refused(f"the radio {handle} is that of user {other[0][0]} already")
+    db.execute("DELETE FROM handle WHERE workspace = ? AND member = ?", workspace, member)
+    for handle in dict.fromkeys(each.lower() for each in handles):
+        db.execute(
+            "INSERT INTO handle (workspace, handle, member) VALUES (?, ?, ?)",
+            *(workspace, handle, member),
+        )
+    note_of_member(db, member, by, "user radio", f"{member} {' '.join(handles)}", now)
+    kit_report.touch_directory(db, workspace)
+
+
+# What kits are told.
+
+
+PEOPLE_MAX = 1_000
+"""Whom a directory names; the others are found at the hub, by what was typed."""
+
+
+def version(db: Db, workspace: int) -> int:
+    rows = db.execute("SELECT directory FROM workspace WHERE id = ?", workspace)
+    return int(rows[0][0]) if rows else 0
+
+
+def directory_for(db: Db, workspace: int, owner: int) -> Directory:
+    """Return what a kit of this user's is told."""
+    handles: dict[int, list[str]] = {}
+    for handle, member in db.execute(
+        "SELECT handle, member FROM handle WHERE workspace = ? ORDER BY handle", workspace
+    ):
+        handles.setdefault(member, []).append(handle)
+    people = [
+        DirectoryEntry("user", id_, name, tuple(handles.get(id_, ())))
+        for id_, name in db.execute(
+            "SELECT member.id, name FROM member JOIN membership ON membership.member = member.id"
+            " WHERE workspace = ? AND type = 'User' AND disabled IS NULL ORDER BY member.id"
+            " LIMIT ?",
+            *(workspace, PEOPLE_MAX),
+        )
+    ]
+    teams: dict[int, list[int]] = {}
+    for team, member in db.execute(
+        "SELECT team, member FROM team_member JOIN team ON team.id = team WHERE workspace = ?"
+        " ORDER BY team, member",
+        workspace,
+    ):
+        teams.setdefault(team, []).append(member)
+    people += [
+        DirectoryEntry("group", id_, name, (), tuple(teams.get(id_, ())))
+        for id_, name in db.execute(
+            "SELECT id, name FROM team WHERE workspace = ? ORDER BY id LIMIT ?",
+            *(workspace, PEOPLE_MAX),
+        )
+    ]
+    people += [
+        DirectoryEntry("device", id_, name)
+        for id_, name in db.execute(
+            "SELECT id, name FROM device WHERE workspace = ? AND disabled IS NULL ORDER BY id"
+            " LIMIT ?",
+            *(workspace, PEOPLE_MAX),
+        )
+    ]
+    return Directory(version(db, workspace), owner, tuple(people[:PEOPLE_MAX]))

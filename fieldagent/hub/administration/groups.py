@@ -1,0 +1,105 @@
+"""Groups of users, who are told of something together, as an administrator changes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access import people
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.bodies import (
+    identity,
+    line,
+    read_body,
+    read_flag,
+    read_user,
+    unknown,
+)
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import Field, WrongValue
+
+MEMBERS_MAX = 1_000
+
+
+def _users(value: Any) -> frozenset[int]:
+    if not isinstance(value, list) or len(value) > MEMBERS_MAX:
+        raise WrongValue(f"must be an array of numbers of users, {MEMBERS_MAX} at most")
+    return frozenset(read_user(each) for each in value)
+
+
+NEW = {
+    "name": Field(line(), "name", required=True),
+    "overSatellite": Field(read_flag, "over_satellite"),
+    "members": Field(_users, "members"),
+}
+CHANGE = {
+    "overSatellite": Field(read_flag, "over_satellite"),
+    "join": Field(_users, "join"),
+    "leave": Field(_users, "leave"),
+}
+
+
+class GroupsApi:
+    def __init__(self, acts: Acts) -> None:
+        self._acts = acts
+
+    def routes(self) -> list[Route]:
+        route = self._acts.route
+        return [
+            route("POST", "/api/groups", self.add),
+            route("PATCH", "/api/groups/{id}", self.change),
+            route("DELETE", "/api/groups/{id}", self.remove),
+        ]
+
+    async def add(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        given = read_body(request, NEW)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            by, rule = str(caller.member), given.get("over_satellite", False)
+            add, workspace = people.add_group, caller.workspace
+            group = add(db, workspace, given["name"], over_satellite=rule, now=now, by=by)
+            join = given.get("members", frozenset())
+            if join:
+                people.change_group(db, workspace, group, join=join, now=now, by=by)
+            return _shown(db, workspace, group)
+
+        return json_response(await self._acts.carry_out(caller, act), 201)
+
+    async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        given = read_body(request, CHANGE)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            group = _group(db, caller, id)
+            by, workspace = str(caller.member), caller.workspace
+            people.change_group(db, workspace, group, **given, now=now, by=by)
+            return _shown(db, workspace, group)
+
+        return json_response(await self._acts.carry_out(caller, act))
+
+    async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """What was sent to it stays; nothing more is."""
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> None:
+            group = _group(db, caller, id)
+            people.remove_group(db, caller.workspace, group, now=now, by=str(caller.member))
+
+        await self._acts.carry_out(caller, act)
+        return Response(204)
+
+
+def _group(db: Db, caller: Caller, text: str) -> int:
+    """Raises Problem for one that is not of the caller's workspace."""
+    group = identity(text)
+    if not any(row["id"] == group for row in people.groups(db, caller.workspace)):
+        raise unknown("group", text)
+    return group
+
+
+def _shown(db: Db, workspace: int, group: int) -> dict[str, Any]:
+    return next(each for each in people.listed(db, workspace) if each["id"] == str(group))

@@ -1,0 +1,282 @@
+"""What contacts write back by SMS and mail: it acknowledges the incident, or becomes words to its
+kit, and whoever wrote is told what became of it.
+
+1. Each answer is taken in once, by the identity that its service gives it.
+2. Who writes is found by the address. That is no proof, since anybody can write a number on an SMS:
+   `OK` and the code of the message acknowledges, once. A mail that answers an address or a message
+   which only who was told can know needs no code.
+3. Wrong codes are counted by the address: after WRONG_MAX in an hour no code of it counts.
+4. Other words go to the kit, if they fit and its credits do. Without a code they are marked as
+   unproved, and go nowhere where several incidents may be meant.
+5. What answers no incident may answer what a kit wrote to that address: `correspondence`.
+6. Strangers are answered nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.escalation import alarm_link, contacts, correspondence, notice, words_down
+from fieldagent.hub.escalation.alarm_link import AlarmLink
+from fieldagent.hub.escalation.contacts import AlarmContact
+from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.records import alarm, sos
+from fieldagent.hub.records.ledger import WORD_MAX, Posting
+from fieldagent.hub.records.sos import Sos, Who
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Message
+
+log = logging.getLogger(__name__)
+
+WRONG_MAX, WRONG_WITHIN = 5, 3_600.0
+"""Wrong codes of one address, in seconds."""
+_TEXT = re.compile(r"\s*(ok\b)?[\s,.:;-]*([0-9]{6}(?![0-9]))?[\s,.:;-]*(.*)", re.I | re.DOTALL)
+
+
+class Wording(NamedTuple):
+    """What an answer says."""
+
+    accepts: bool
+    """It begins with OK."""
+    code: str
+    words: str
+
+
+def read(text: str) -> Wording:
+    """Return what the text says: `OK 471123 on our way`, each part of which may be missing."""
+    found = _TEXT.fullmatch(text)
+    assert found is not None, "every part of it may be missing"
+    words = notice.visible(found[3])
+    return Wording(found[1] is not None, found[2] or "", words)
+
+
+class ContactInbox:
+    """Implements `contract.AnswerInbox`. `clock` is Unix time."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def take(self, answer: ContactAnswer) -> None:
+        outcome = await self._store.commit(lambda db: take(db, answer, self._clock()))
+        log.info("an answer by %s: %s", answer.kind, outcome)
+
+    async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
+        noted = partial(report, message_id=message_id, reached=reached, reason=reason)
+        await self._store.commit(lambda db: noted(db, now=self._clock()))
+
+
+def take(db: Db, answer: ContactAnswer, now: float) -> str:
+    """Take one in, and return what became of it in one or two words."""
+    new = db.execute(
+        "INSERT INTO contact_answer (kind, service_id, at, sender, outcome)"
+        " VALUES (?, ?, ?, ?, '') ON CONFLICT (kind, service_id) DO NOTHING RETURNING id",
+        *(answer.kind, answer.id, now, answer.sender),
+    )
+    if not new:
+        return "taken in before"
+    outcome = _taken(db, answer, now)
+    db.execute("UPDATE contact_answer SET outcome = ? WHERE id = ?", outcome, new[0][0])
+    return outcome
+
+
+def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
+    said = read(answer.text)
+    if answer.answers:
+        return _proved_by_message(db, answer, said, now)
+    whose = _contacts_of(db, answer)
+    told = {each.id: alarm_link.told(db, each.id, now) for each in whose}
+    open_ones = [(each, link) for each in whose for link in told[each.id] if _is_open(db, link)]
+    if not open_ones and (writings := correspondence.of_address(db, answer.sender, now)):
+        return correspondence.take(db, writings, answer, now)
+    if not any(told.values()):
+        return "of a stranger" if not whose else "about nothing"
+    if said.code:
+        return _by_code(db, answer, whose, told, said, now)
+    contact, link = open_ones[0] if open_ones else _newest(whose, told)
+    if said.accepts:
+        why = "Not answered: write OK and the six digits of the message that you got."
+        return _reply(db, contact, link.sos, "without code", why, now)
+    if len(open_ones) > 1:
+        _keep(db, contact, link, said.words, now)
+        why = "Nothing sent: you were told of several. Begin with the six digits of the one meant."
+        return _reply(db, contact, link.sos, "ambiguous", why, now)
+    return _to_kit(db, contact, link, said.words, now, proved=False)
+
+
+def _contacts_of(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
+    rows = db.execute(
+        "SELECT id, workspace FROM alarm_contact WHERE kind = ? AND address = ? ORDER BY id",
+        *(answer.kind, answer.sender),
+    )
+    return [contacts.named(db, workspace, id_) for id_, workspace in rows]
+
+
+def _newest(
+    whose: list[AlarmContact], told: dict[int, list[AlarmLink]]
+) -> tuple[AlarmContact, AlarmLink]:
+    pairs = [(each, told[each.id][0]) for each in whose if told[each.id]]
+    return max(pairs, key=lambda pair: pair[1].id)
+
+
+def _is_open(db: Db, link: AlarmLink) -> bool:
+    return bool(db.execute("SELECT 1 FROM sos WHERE id = ? AND state <> 'closed'", link.sos))
+
+
+def _by_code(
+    db: Db,
+    answer: ContactAnswer,
+    whose: list[AlarmContact],
+    told: dict[int, list[AlarmLink]],
+    said: Wording,
+    now: float,
+) -> str:
+    contact, last = _newest(whose, told)
+    ((wrong,),) = db.execute(
+        "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
+        " AND outcome = 'wrong code'",
+        *(answer.kind, answer.sender, now - WRONG_WITHIN),
+    )
+    if wrong >= WRONG_MAX:
+        why = "Not answered: too many wrong codes came from this number. Use the link or your desk."
+        return _reply(db, contact, last.sos, "limited", why, now)
+    for each in whose:
+        link = alarm_link.of_code(db, said.code, each.id)
+        if link is not None:
+            return _proved(db, each, link, said, now)
+    why = f"Not answered: {said.code} is no code that was sent to you. See your newest message."
+    return _reply(db, contact, last.sos, "wrong code", why, now)
+
+
+def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float) -> str:
+    """A mail that answers what only who was told can know."""
+    link = alarm_link.of_message(db, answer.answers)
+    if link is None and (written := correspondence.of_message(db, answer.answers)) is not None:
+        return correspondence.take(db, [written], answer, now)
+    if link is None or link.contact is None:
+        return "to no message of ours"
+    ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", link.sos)
+    try:
+        contact = contacts.named(db, workspace, link.contact)
+    except Refused:
+        return "of a contact that is removed"
+    return _proved(db, contact, link, said, now)
+
+
+def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: float) -> str:
+    if link.expires <= now:
+        why = "Not answered: that message is of before, and its code has expired."
+        return _reply(db, contact, link.sos, "expired", why, now)
+    if not said.accepts:
+        return _to_kit(db, contact, link, said.words, now, proved=True)
+    found = _incident(db, contact, link)
+    if link.used is not None:
+        why = f"Not answered: that code was used. {sos_desk.why_over(db, found)}."
+        return _reply(db, contact, link.sos, "used", why, now)
+    try:
+        who = Who(None, link.name)
+        sos_desk.acknowledge_as(db, found, who, said.words[:WORD_MAX], now)
+    except Refused as refused:
+        return _reply(db, contact, link.sos, "over", f"Not answered: {refused}.", now)
+    alarm_link.note_used(db, link, now)
+    why = f"You have {notice.title(found)}. The kit is told your name as soon as it is reached."
+    return _reply(db, contact, link.sos, "acknowledged", why, now)
+
+
+def _incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
+    found = sos.named(db, contact.workspace, link.sos, locked=True)
+    assert found is not None, "its links go with it"
+    return found
+
+
+def _to_kit(
+    db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float, *, proved: bool
+) -> str:
+    """Send words down to the kit, or tell their writer why they stay."""
+    if not words:
+        return _reply(db, contact, link.sos, "empty", "Nothing sent: there were no words.", now)
+    found = _incident(db, contact, link)
+    text = words if proved else f"(number not proved) {words}"
+    member = _voice_of(db, contact, now)
+    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", found.device)
+    posting = Posting(
+        found.workspace, member, Message(text), int(now), sos_desk.ANSWER_PRIORITY, target=int(to)
+    )
+    if why := words_down.too_much(db, posting, found.device, now):
+        _keep(db, contact, link, words, now)
+        return _reply(db, contact, link.sos, "not sent", f"Nothing sent: {why}", now)
+    try:
+        sos_desk.write_to(db, found, member, text, now)
+    except Refused as refused:
+        return _reply(db, contact, link.sos, "not sent", f"Nothing sent: {refused}.", now)
+    why = "Your words are on their way to the kit; they leave as soon as it is reached."
+    return _reply(db, contact, link.sos, "to the kit", why, now)
+
+
+def _keep(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
+    """Show the desk words that did not go to the kit."""
+    detail = f"wrote, and it did not go to the kit: {words}"[: sos_desk.TEXT_MAX]
+    sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)
+
+
+def _voice_of(db: Db, contact: AlarmContact, now: float) -> int:
+    """Return the member by whose name the kit is shown what this contact writes: made at its first
+    words, without a way to sign in."""
+    ((member,),) = db.execute("SELECT member FROM alarm_contact WHERE id = ?", contact.id)
+    if member is None:
+        member = words_down.add_voice(db, contact.workspace, contact.name, now)
+        db.execute("UPDATE alarm_contact SET member = ? WHERE id = ?", member, contact.id)
+    return int(member)
+
+
+def _reply(db: Db, contact: AlarmContact, sos_id: int, outcome: str, text: str, now: float) -> str:
+    """Line up what the writer is told, and return the outcome."""
+    ((lately,),) = db.execute(
+        "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",
+        *(contact.id, alarm.REPLY, now - 3_600.0),
+    )
+    if text and lately < words_down.REPLIES_MAX:
+        alarm.reply(db, sos_id, contact.id, text, now)
+    return outcome
+
+
+def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -> None:
+    """Note what a service says of a message that it took. The last word counts, and once; a
+    handset that has it does not lose it again."""
+    state = "delivered" if reached else "failed"
+    rows = db.execute(
+        "UPDATE alarm_message SET reached = ? WHERE message_id = ? AND reached <> ?"
+        " AND reached <> 'delivered' RETURNING sos, contact, why",
+        *(state, message_id, state),
+    )
+    for sos_id, contact_id, why in rows:
+        ((name,),) = db.execute("SELECT name FROM alarm_contact WHERE id = ?", contact_id)
+        why_not = "" if reached else f"the service says it failed: {reason}"
+        contacts.note_end(db, contact_id, why_not, now)
+        if why == alarm.REPLY:
+            continue
+        if reached:
+            told = f"{name}: the service says delivered to the handset"
+            sos.note_event(db, sos_id, "told", now, detail=told)
+        else:
+            sos.note_event(db, sos_id, "not told", now, detail=f"{name}: {why_not}")
+
+
+FORGOTTEN_AT_ONCE = 1_000
+
+
+def forget(db: Db, before: float) -> int:
+    """Drop some of those taken in before then; how many. Services bring nothing that is so old."""
+    return len(
+        db.execute(
+            "DELETE FROM contact_answer WHERE id IN (SELECT id FROM contact_answer WHERE at < ?"
+            " LIMIT ?) RETURNING id",
+            *(before, FORGOTTEN_AT_ONCE),
+        )
+    )

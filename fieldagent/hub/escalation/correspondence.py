@@ -1,0 +1,153 @@
+"""What comes back to a kit from an address that it wrote to: words by mail or SMS.
+
+1. A mail says by its address which message it answers. An SMS says nothing: it is for the kit that
+   wrote to that number, and where several did, for the one whose user it names first.
+2. Who writes stands at the kit as an integration that is called as the address: the kit answers it
+   by that name, and the hub hands that over there.
+3. Words that are too long, or cost more credits than the kit has left, stay, and their writer is
+   told.
+4. Who answers a message has read it: the one that the mail answers; of SMS the oldest to that
+   number of which that was not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from fieldagent.hub.api.sos_desk import GRACE
+from fieldagent.hub.escalation import words_down
+from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.records import ledger, outward
+from fieldagent.hub.records.ledger import THE_HUB, Posting
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Rung
+
+WITHIN = 30 * 86_400.0
+"""Seconds for which an SMS answers what a kit wrote to its number."""
+PER_DAY = 50
+"""Answers of one address that go to kits."""
+PRIORITY = 10
+
+
+class Written(NamedTuple):
+    """What a kit wrote to an address, the newest of it."""
+
+    item: int
+    address: str
+    workspace: int
+    device: int
+    owner: int
+    """The member whose kit that is."""
+    member: int
+    """Who wrote it there."""
+    name: str
+    """Theirs."""
+
+
+_LETTERS = (
+    "SELECT outward.item, outward.address, item.workspace, device.id, device.member, member.id,"
+    " member.name FROM outward JOIN item ON item.id = outward.item JOIN device"
+    " ON device.id = source_device JOIN member ON member.id = item.sender"
+    " WHERE device.disabled IS NULL AND outward.text = '' AND {which}"
+    " ORDER BY outward.item DESC LIMIT 100"
+)
+
+
+def of_message(db: Db, message_id: str) -> Written | None:
+    """Return what a mail answers, by the identity that only who was written to knows."""
+    rows = db.execute(_LETTERS.format(which="message_id = ?"), message_id)
+    return Written(*rows[0]) if rows else None
+
+
+def of_address(db: Db, address: str, now: float) -> list[Written]:
+    """Return what kits wrote to an address lately, the newest of each."""
+    which = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
+    rows = db.execute(_LETTERS.format(which=which), address, now - WITHIN)
+    return [*{written.device: written for written in map(Written._make, reversed(rows))}.values()]
+
+
+def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> str:
+    """Send the words down, and return what became of them in one or two words."""
+    words = visible(answer.text)
+    meant = writings if len(writings) == 1 else [each for each in writings if _names(words, each)]
+    if len(meant) != 1:
+        names = ", ".join(sorted({visible(each.name) for each in writings}))
+        why = f"Nothing sent: several wrote to you. Begin with the name of the one meant: {names}."
+        return _tell(db, writings[0], "ambiguous", why, now)
+    (written,) = meant
+    if len(writings) > 1:
+        words = words[len(written.name) :].lstrip(" ,:;-")
+    if not words:
+        return _tell(db, written, "empty", "Nothing sent: there were no words.", now)
+    ((today,),) = db.execute(
+        "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
+        " AND outcome = 'to the kit'",
+        *(answer.kind, answer.sender, now - 86_400),
+    )
+    if today >= PER_DAY:
+        why = f"Nothing sent: {PER_DAY} messages a day are taken from you."
+        return _tell(db, written, "limited", why, now)
+    voice, is_new = _voice_of(db, written, now)
+    to_kit = Posting(
+        written.workspace, voice, Message(words), int(now), PRIORITY, target=written.owner
+    )
+    if why := words_down.too_much(db, to_kit, written.device, now):
+        return _tell(db, written, "not sent", f"Nothing sent: {why}", now)
+    to_whom = replace(to_kit, target=written.member, device=written.device)
+    ledger.enter(db, to_whom, now=now, grace=GRACE)
+    _note_read(db, written, answer, now)
+    if not is_new:
+        return "to the kit"
+    why = (
+        f"Your words are on their way to {visible(written.name)}; they leave as soon as the kit is"
+    )
+    return _tell(db, written, "to the kit", f"{why} reached.", now)
+
+
+def _names(words: str, written: Written) -> bool:
+    name = visible(written.name).casefold()
+    rest = words.casefold().removeprefix(name)
+    return rest != words.casefold() and not rest[:1].isalnum()
+
+
+def _voice_of(db: Db, written: Written, now: float) -> tuple[int, bool]:
+    """Return the member as whom the kit is shown who writes from there, made at their first words,
+    without a way to sign in; and whether it was."""
+    known = db.execute(
+        "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
+        *(written.workspace, words_down.voice_name(written.address)),
+    )
+    if known:
+        return int(known[0][0]), False
+    return words_down.add_voice(db, written.workspace, written.address, now), True
+
+
+def _note_read(db: Db, written: Written, answer: ContactAnswer, now: float) -> None:
+    item = written.item
+    if not answer.answers:
+        rows = db.execute(
+            "SELECT outward.item FROM outward JOIN item ON item.id = outward.item WHERE address = ?"
+            " AND outward.text = '' AND outward.state = 'handed over' AND source_device = ?"
+            " AND item.accepted > ? AND NOT EXISTS (SELECT 1 FROM reached WHERE reached.item ="
+            " outward.item AND rung = ?) ORDER BY outward.item LIMIT 1",
+            *(written.address, written.device, now - WITHIN, int(Rung.READ)),
+        )
+        if not rows:
+            return
+        ((item,),) = rows
+    ledger.note_rung(db, item, THE_HUB, Rung.READ, written.address, now)
+
+
+def _tell(db: Db, written: Written, outcome: str, text: str, now: float) -> str:
+    """Line up what the writer is told, and return the outcome."""
+    ((lately,),) = db.execute(
+        "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
+        *(written.address, now - 3_600.0),
+    )
+    if lately < words_down.REPLIES_MAX:
+        outward.tell(db, written.item, written.address, text, now)
+    return outcome

@@ -1,0 +1,111 @@
+"""Kits write by SMS to the number at which contacts answer: the same services bring both.
+
+What begins like a frame is a kit's; all else goes on to `answers`. What kits are told leaves by the
+service that brought their last message.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from fieldagent.hub import idle
+from fieldagent.hub.contract import Bearer, Unknown
+from fieldagent.hub.escalation.contract import AnswerInbox, ContactAnswer, Notice
+from fieldagent.hub.escalation.known import Reach
+from fieldagent.hub.field import sms_mail
+from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.sms_mail import SmsToKit
+from fieldagent.hub.records import contact
+from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.system.supervisor import Note, brief
+from fieldagent.webhook.delivery import HandoverOutcome
+from fieldagent.wire import sms_frame
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+
+class KitSmsInbox:
+    """Implements `contract.AnswerInbox`: takes kits' frames out of what comes in."""
+
+    def __init__(
+        self,
+        store: Store,
+        mobile_originated: MobileOriginated,
+        answers: AnswerInbox,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._mobile_originated = mobile_originated
+        self._answers = answers
+        self._clock = clock
+
+    async def take(self, answer: ContactAnswer) -> None:
+        if not sms_frame.is_frame(answer.text):
+            await self._answers.take(answer)
+            return
+        try:
+            frame = sms_frame.read(answer.text)
+            device = await self._store.read(lambda db: sms_mail.device_of(db, frame))
+        except RemoteProtocolError as error:
+            log.warning("an SMS of %s, meant for us, is no use: %s", answer.sender, error)
+            return
+        except Unknown:
+            log.warning(
+                "an SMS of %s names no device in use, or its tag is not made with that device's"
+                " link token: it counts for nothing",
+                answer.sender,
+            )
+            return
+        if frame.envelope:
+            await self._mobile_originated.take_in(device, frame.envelope, Bearer.SMS)
+        # Acknowledged only after that. What comes twice is acknowledged twice.
+        await self._store.commit(
+            lambda db: sms_mail.note_frame(
+                db, device, frame, answer.kind, answer.sender, self._clock()
+            )
+        )
+
+    async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
+        # That a kit's modem has an SMS says nothing of the kit, which acknowledges by itself.
+        await self._answers.report(message_id, reached, reason)
+
+
+async def run(
+    store: Store,
+    reach: Reach,
+    *,
+    clock: Callable[[], float],
+    per_day: int,
+    note_fault: Note,
+) -> None:
+    """Write to kits what is due, one after the other, until cancelled."""
+    while True:
+        news, written = store.heard(contact.SMS_NEWS), store.heard(ANYTHING)
+        soonest = clock()
+        with told_once():
+            soonest = await store.read(lambda db: sms_mail.next_due(db, clock()))
+            if soonest <= clock():
+                due = await store.commit(lambda db: sms_mail.claim(db, clock(), per_day))
+                if due is not None:
+                    await _hand_over(store, reach, due, clock, note_fault)
+                continue
+        await idle.until_due(written, soonest - clock(), news=news)
+
+
+async def _hand_over(
+    store: Store, reach: Reach, due: SmsToKit, clock: Callable[[], float], note_fault: Note
+) -> None:
+    notice = Notice(uuid.uuid4().hex, "", due.text)
+    try:
+        result = await reach.tell(due.kind, due.number, notice)
+        taken = result.outcome is HandoverOutcome.HANDED
+        reason = "" if taken else result.reason or "the service did not take it"
+    except Exception as error:
+        note_fault(error, f"an SMS to device {due.device}")
+        reason = f"it failed in the hub, whose log tells more: {brief(error)}"
+    await persist(store, lambda db: sms_mail.settle(db, due, reason, clock()))

@@ -1,0 +1,103 @@
+"""Hands items that are for an address over to the service that brings mail or SMS there.
+
+That it took one is all that is known then: it is told the sender as that, and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from fieldagent.hub import idle
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api import reading
+from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.known import Reach, kind_of
+from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.records import outward
+from fieldagent.hub.records.outward import Outward
+from fieldagent.hub.store.contract import ANYTHING, Db, Store
+from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.package.writing import clock_time
+from fieldagent.system.supervisor import Note, brief
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+from fieldagent.webhook.schedule import SCHEDULE, delay
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+NO_ANSWER = "Answers do not reach the sender."
+DATA = "bytes are no text that could be told there"
+
+
+async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fault: Note) -> None:
+    """Hand over what is due, one after the other, until cancelled."""
+    while True:
+        news, written = store.heard(outward.NEWS), store.heard(ANYTHING)
+        soonest = clock()
+        with told_once():
+            soonest = await store.read(outward.next_due)
+            if soonest <= clock():
+                for each in await store.commit(lambda db: outward.claim(db, clock(), AT_ONCE)):
+                    await _hand_over(store, reach, each, clock, note_fault)
+                continue
+        await idle.until_due(written, soonest - clock(), news=news)
+
+
+async def _hand_over(
+    store: Store, reach: Reach, each: Outward, clock: Callable[[], float], note_fault: Note
+) -> None:
+    try:
+        kind = kind_of(each.address, reach.kinds, reach.own)
+    except Refused:
+        why = "it is neither an address of e-mail nor a telephone number"
+        await persist(store, lambda db: outward.given_up(db, each, why, clock()))
+        return
+    notice = await store.read(lambda db: _notice(db, each, reach.is_answered(kind)))
+    why = kind.missing(reach.own) or ("" if notice.text else DATA)
+    if why:
+        await persist(store, lambda db: outward.given_up(db, each, why, clock()))
+        return
+    try:
+        result = await reach.tell(kind.name, each.address, notice)
+    except Exception as error:
+        note_fault(error, f"a message to an address, item {each.item}")
+        reason = f"it failed in the hub, whose log tells more: {brief(error)}"
+        result = HandoverResult(HandoverOutcome.FAILED, reason)
+    await persist(store, lambda db: _settle(db, each, kind.service, result, clock()))
+
+
+def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: float) -> None:
+    if result.outcome is HandoverOutcome.HANDED:
+        outward.taken(db, each, service, now)
+        return
+    wait = delay(
+        each.attempts + 1,
+        schedule=SCHEDULE,
+        retry_after=result.retry_after,
+        chance=random.random(),
+    )
+    if wait is None or result.outcome is not HandoverOutcome.FAILED:
+        outward.given_up(db, each, result.reason, now)
+        log.warning("item %d for an address is given up: %s", each.item, result.reason)
+    else:
+        outward.again(db, each, now + wait)
+        log.warning("item %d for an address waits %.0f s: %s", each.item, wait, result.reason)
+
+
+def _notice(db: Db, each: Outward, answers: bool) -> Notice:
+    """Return what stands in a mail or SMS, in plain text; its text is empty of what has none.
+    `answers`: what is written back goes to the kit."""
+    (item,) = reading.items(db, [each.item])
+    event, sender = item.as_json()["event"], visible(item.sender.name)
+    subject = f"Message from {sender}"
+    if each.text:
+        return Notice(each.message_id, f"Re: {subject}", each.text, answers=answers)
+    said = [visible(str(event[name])) for name in ("content", "name", "notes") if event.get(name)]
+    if "latitude" in event:
+        place = f"mlat={event['latitude']}&mlon={event['longitude']}"
+        said.append(f"https://www.openstreetmap.org/?{place}")
+    how = f"Short answers reach {sender}." if answers else NO_ANSWER
+    text = "\n".join([f"{sender}, {clock_time(item.accepted)}:", *said, how]) if said else ""
+    return Notice(each.message_id, subject, text, answers=answers)

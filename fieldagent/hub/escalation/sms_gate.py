@@ -1,0 +1,156 @@
+"""SMS by an Android telephone of one's own that runs SMS Gateway for Android (sms-gate.app), in the
+local network or by its cloud.
+
+A message is posted to `…/messages`. What comes back is posted to the hub, signed by HMAC-SHA256 of
+the body and the header `X-Timestamp` (docs.sms-gate.app, Webhooks). The telephone may post one
+event several times, and its `messageId` of a received SMS is no identity: what an event says is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.routes import Route
+from fieldagent.hub.escalation import sms
+from fieldagent.hub.escalation.contract import (
+    ContactAnswer,
+    ContactHost,
+    ContactKind,
+    Inward,
+    Notice,
+    Own,
+    Send,
+)
+from fieldagent.system.properties import Key, text, url
+from fieldagent.webhook.delivery import HandoverResult
+
+NAME = "sms-gate"
+PATH = "/contact/sms-gate"
+LATE = 86_400.0
+"""Seconds by which an event may be old: a telephone without network brings it later."""
+TIME_TO_LIVE = 1_800
+"""Seconds in which the telephone may send it: after that, other contacts have been told."""
+_MISSING = "set sms-gate-address, sms-gate-user and sms-gate-password in the hub's settings"
+
+
+def _sender(host: ContactHost) -> Send:
+    own = host.own
+
+    async def send(address: str, notice: Notice) -> HandoverResult:
+        if _missing(own):
+            return sms.failed(_missing(own))
+        message = {
+            "id": notice.message_id,
+            "textMessage": {"text": sms.text_of(notice, answers=_is_answered(host))},
+            "phoneNumbers": [address],
+            "withDeliveryReport": True,
+            "ttl": TIME_TO_LIVE,
+            # From 100 on it passes the limits that the telephone is set to.
+            "priority": 100,
+        }
+        credentials = sms.basic(own["sms-gate-user"], own["sms-gate-password"])
+        return await sms.post(
+            f"{own['sms-gate-address'].rstrip('/')}/messages",
+            (("Content-Type", "application/json"), credentials),
+            json.dumps(message).encode(),
+            service=NAME,
+            says="message",
+        )
+
+    return send
+
+
+def _is_answered(host: ContactHost) -> bool:
+    return host.own["sms-gate-key"] is not None
+
+
+def _missing(own: Own) -> str:
+    return _MISSING if own["sms-gate-address"] is None else ""
+
+
+def _routes(inward: Inward) -> list[Route]:
+    key = inward.host.own["sms-gate-key"]
+    if key is None:
+        return []
+
+    async def look(head: Request) -> None:
+        """Refuse by the head what cannot be theirs, before its body is read."""
+        moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
+        if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
+            raise sms.unsigned("X-Timestamp and X-Signature are missing, or are none")
+        if abs(inward.host.clock() - int(moment[:12])) > LATE:
+            raise sms.unsigned(f"X-Timestamp is more than {LATE:.0f} s off")
+
+    async def take(asked: Request, caller: None) -> Response:
+        document = sms.json_object(asked)
+        signed = asked.body + asked.headers["x-timestamp"].encode()
+        expected = hmac.new(key.encode(), signed, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(expected.encode(), asked.headers["x-signature"].encode()):
+            raise sms.unsigned("X-Signature is not made with sms-gate-key")
+        payload = document.get("payload")
+        await _take_event(inward, document.get("event"), payload)
+        return Response(204)
+
+    return [Route("POST", PATH, take, look, body=sms.BODY)]
+
+
+async def _take_event(inward: Inward, event: object, payload: object) -> None:
+    """Events that are of no use here are taken and forgotten: otherwise they come again."""
+    if not isinstance(payload, dict):
+        return
+    if event == "sms:received":
+        # Newer versions say `sender` where older ones said `phoneNumber`.
+        sender = sms.needed(payload, "phoneNumber", "sender")
+        words, at = sms.needed(payload, "message"), str(payload.get("receivedAt", ""))
+        identity = sms.identity(sender, words, at)
+        await inward.inbox.take(ContactAnswer(NAME, identity, sms.number_of(sender), words))
+    elif event == "sms:delivered":
+        await inward.inbox.report(sms.needed(payload, "messageId"), True)
+    elif event == "sms:failed":
+        reason = str(payload.get("reason") or "it gives no reason")[:200]
+        await inward.inbox.report(sms.needed(payload, "messageId"), False, reason)
+
+
+KIND = ContactKind(
+    NAME,
+    "by SMS",
+    "the telephone sms-gate",
+    sender=_sender,
+    shown=str,
+    form=sms.FORM,
+    is_one=sms.is_phone,
+    keys=(
+        Key(
+            "sms-gate-address",
+            url,
+            None,
+            "URL of an Android telephone with SMS Gateway (sms-gate.app) that sends SMS to"
+            " contacts, or of its cloud: http://192.168.1.20:8080",
+        ),
+        Key("sms-gate-user", text, None, "account at it"),
+        Key("sms-gate-password", text, None, "its password"),
+        Key(
+            "sms-gate-key",
+            text,
+            None,
+            "its signing key: SMS that it receives, and what became of those it sent, are taken at"
+            f" {PATH}",
+        ),
+    ),
+    examples={"sms-gate-address": "http://192.168.1.20:8080", "sms-gate-user": "sms"},
+    together=(
+        ("sms-gate-address", "sms-gate-user"),
+        ("sms-gate-user", "sms-gate-password"),
+    ),
+    faults=lambda own: (
+        ["sms-gate-key needs sms-gate-address: set that too, or remove sms-gate-key"]
+        if own["sms-gate-key"] and not own["sms-gate-address"]
+        else []
+    ),
+    missing=_missing,
+    is_answered=_is_answered,
+    routes=_routes,
+)

@@ -1,0 +1,129 @@
+"""SMS by whatever a program of one's own can drive: a webhook each way.
+
+Out, the hub posts `{"id", "to", "text"}`, signed as Standard Webhooks say. In, the program posts
+`{"id", "from", "text"}` for an SMS that came, or `{"id", "state", "reason"}` for one of ours that
+was "delivered" or "failed", with a token in the head.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.escalation import sms
+from fieldagent.hub.escalation.contract import (
+    ContactAnswer,
+    ContactHost,
+    ContactKind,
+    Inward,
+    Notice,
+    Own,
+    Send,
+)
+from fieldagent.system.properties import Key, text, url
+from fieldagent.webhook import signature
+from fieldagent.webhook.delivery import HandoverResult
+
+NAME = "sms"
+PATH = "/contact/sms"
+_MISSING = "set sms-webhook in the hub's settings"
+
+
+def _sender(host: ContactHost) -> Send:
+    own = host.own
+
+    async def send(address: str, notice: Notice) -> HandoverResult:
+        if _missing(own):
+            return sms.failed(_missing(own))
+        words = sms.text_of(notice, answers=_is_answered(host))
+        message = {"id": notice.message_id, "to": address, "text": words}
+        body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        secrets = own["sms-webhook-secret"]
+        signed = signature.headers(notice.message_id, body, now=host.clock(), secrets=secrets)
+        headers = (("Content-Type", "application/json"), *signed)
+        return await sms.post(
+            own["sms-webhook"], headers, body, service="sms-webhook", says="detail"
+        )
+
+    return send
+
+
+def _is_answered(host: ContactHost) -> bool:
+    return host.own["sms-webhook-token"] is not None
+
+
+def _missing(own: Own) -> str:
+    return _MISSING if own["sms-webhook"] is None else ""
+
+
+def _routes(inward: Inward) -> list[Route]:
+    token = inward.host.own["sms-webhook-token"]
+    if token is None:
+        return []
+
+    async def look(head: Request) -> None:
+        given = head.headers.get("authorization", "")
+        if not hmac.compare_digest(f"Bearer {token}".encode(), given.encode()):
+            how = (("WWW-Authenticate", "Bearer"),)
+            raise Problem(401, "Authorization is not sms-webhook-token as Bearer", headers=how)
+
+    async def take(asked: Request, caller: None) -> Response:
+        document = sms.json_object(asked)
+        id_ = sms.needed(document, "id", most=200)
+        if "state" not in document:
+            sender, words = sms.needed(document, "from"), sms.needed(document, "text")
+            await inward.inbox.take(ContactAnswer(NAME, id_, sms.number_of(sender), words))
+        elif document["state"] in ("delivered", "failed"):
+            reason = document.get("reason")
+            told = reason[:200] if isinstance(reason, str) else "it gives no reason"
+            reached = document["state"] == "delivered"
+            await inward.inbox.report(id_, reached, "" if reached else told)
+        else:
+            raise Problem(422, "state must be delivered or failed")
+        return Response(204)
+
+    return [Route("POST", PATH, take, look, body=sms.BODY)]
+
+
+KIND = ContactKind(
+    NAME,
+    "by SMS",
+    "the program behind sms-webhook",
+    sender=_sender,
+    shown=str,
+    form=sms.FORM,
+    is_one=sms.is_phone,
+    keys=(
+        Key(
+            "sms-webhook",
+            url,
+            None,
+            "URL of a program of yours that sends SMS to contacts: http://127.0.0.1:8090/send",
+        ),
+        Key(
+            "sms-webhook-secret",
+            signature.read_secrets,
+            (),
+            "signs what is posted there, as Standard Webhooks say; two with a space between while"
+            " one is replaced (none)",
+        ),
+        Key(
+            "sms-webhook-token",
+            text,
+            None,
+            f"token by which that program posts SMS that came to {PATH}, as Bearer",
+        ),
+    ),
+    examples={"sms-webhook": "http://127.0.0.1:8090/send"},
+    faults=lambda own: (
+        ["sms-webhook-token needs sms-webhook: set that too, or remove sms-webhook-token"]
+        if own["sms-webhook-token"] and not own["sms-webhook"]
+        else []
+    ),
+    missing=_missing,
+    is_answered=_is_answered,
+    routes=_routes,
+)

@@ -1,0 +1,155 @@
+"""SMS by Twilio, or by a service that has its form of call (twilio.com/docs/messaging/api).
+
+What comes back is a form, signed by `X-Twilio-Signature`: base64 of HMAC-SHA1, by the account's
+token, of the URL as they call it and of each member of the form in the order of their names
+(twilio.com/docs/usage/security).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, urlencode
+
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.escalation import sms
+from fieldagent.hub.escalation.contract import (
+    ContactAnswer,
+    ContactHost,
+    ContactKind,
+    Inward,
+    Notice,
+    Own,
+    Send,
+)
+from fieldagent.system.properties import Key, text, url
+from fieldagent.webhook.delivery import HandoverResult
+
+NAME = "twilio"
+PATH = "/contact/twilio"
+ASKED = "message"
+"""Names our own message in the address of a report."""
+_MISSING = "set twilio-account, twilio-token and twilio-from in the hub's settings"
+_EMPTY = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
+"""TwiML that answers nothing: what we answer goes by a call of its own."""
+
+
+def signature(token: str, address: str, form: Mapping[str, str]) -> str:
+    """Return what `X-Twilio-Signature` is to be for a form that they post to `address`."""
+    said = address + "".join(name + form[name] for name in sorted(form))
+    digest = hmac.new(token.encode(), said.encode(), hashlib.sha1).digest()
+    return base64.b64encode(digest).decode()
+
+
+def _sender(host: ContactHost) -> Send:
+    own = host.own
+
+    async def send(address: str, notice: Notice) -> HandoverResult:
+        if _missing(own):
+            return sms.failed(_missing(own))
+        form = {
+            "To": address,
+            "From": own["twilio-from"],
+            "Body": sms.text_of(notice, answers=_is_answered(host)),
+        }
+        if host.desk:
+            form["StatusCallback"] = f"{host.desk}{PATH}?{ASKED}={notice.message_id}"
+        account = own["twilio-account"]
+        kind = ("Content-Type", "application/x-www-form-urlencoded")
+        return await sms.post(
+            f"{own['twilio-address'].rstrip('/')}/Accounts/{account}/Messages.json",
+            (kind, sms.basic(account, own["twilio-token"])),
+            urlencode(form).encode(),
+            service="Twilio",
+            says="message",
+        )
+
+    return send
+
+
+def _is_answered(host: ContactHost) -> bool:
+    return bool(host.desk)
+
+
+def _missing(own: Own) -> str:
+    return _MISSING if own["twilio-account"] is None else ""
+
+
+def _routes(inward: Inward) -> list[Route]:
+    token, desk = inward.host.own["twilio-token"], inward.host.desk
+    if token is None or not desk:
+        return []
+
+    async def look(head: Request) -> None:
+        """Refuse by the head what cannot be theirs, before its body is read."""
+        if len(head.headers.get("x-twilio-signature", "")) != 28:
+            raise sms.unsigned("X-Twilio-Signature is missing, or is none")
+
+    async def take(asked: Request, caller: None) -> Response:
+        form = _form(asked)
+        query = f"?{urlencode(asked.query)}" if asked.query else ""
+        expected = signature(token, f"{desk}{PATH}{query}", form)
+        given = asked.headers["x-twilio-signature"]
+        if not hmac.compare_digest(expected.encode(), given.encode()):
+            raise sms.unsigned("X-Twilio-Signature is not made with twilio-token for this address")
+        message_id = dict(asked.query).get(ASKED)
+        if message_id is not None:
+            await _take_report(inward, message_id, form)
+        else:
+            sender, identity = sms.needed(form, "From"), sms.needed(form, "MessageSid")
+            answer = ContactAnswer(
+                NAME, identity, sms.number_of(sender), form.get("Body", "")[:2_000]
+            )
+            await inward.inbox.take(answer)
+        return Response(200, _EMPTY, "text/xml")
+
+    return [Route("POST", PATH, take, look, body=sms.BODY, forms=True)]
+
+
+async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str]) -> None:
+    state = form.get("MessageStatus", "")
+    if state == "delivered":
+        await inward.inbox.report(message_id, True)
+    elif state in ("undelivered", "failed"):
+        code = form.get("ErrorCode", "")[:10]
+        await inward.inbox.report(message_id, False, f"{state}{', error ' + code if code else ''}")
+
+
+def _form(asked: Request) -> dict[str, str]:
+    """Raises Problem."""
+    try:
+        return dict(parse_qsl(required_body(asked).decode(), keep_blank_values=True))
+    except ValueError:
+        raise Problem(400, "the body is no form in UTF-8") from None
+
+
+KIND = ContactKind(
+    NAME,
+    "by SMS",
+    "Twilio",
+    sender=_sender,
+    shown=str,
+    form=sms.FORM,
+    is_one=sms.is_phone,
+    keys=(
+        Key(
+            "twilio-address",
+            url,
+            "https://api.twilio.com/2010-04-01",
+            "URL of Twilio's API, or of a service that has the same (Twilio's own)",
+        ),
+        Key("twilio-account", text, None, "account at Twilio that sends SMS to contacts: AC…"),
+        Key("twilio-token", text, None, "its token, which also signs what Twilio brings"),
+        Key("twilio-from", text, None, "number that it sends from: +41791234567"),
+    ),
+    examples={"twilio-account": "AC0123456789", "twilio-from": "+41791234567"},
+    together=(("twilio-account", "twilio-token"), ("twilio-account", "twilio-from")),
+    missing=_missing,
+    is_answered=_is_answered,
+    routes=_routes,
+)

@@ -1,0 +1,261 @@
+"""What kits and the hub write to each other by SMS, as the database has it.
+
+1. A frame counts where its tag is made with the key of the device that its name finds. The number
+   that it came from is where answers go: it is proved by nothing else, and a recording that comes
+   again changes it no more.
+2. What is acknowledged to a kit is on disk here; `owed` holds the tags that it has yet to be told.
+3. One message is under way to a kit. Its text goes again unchanged, `COPIES` times at most; then
+   what was in it waits until the kit writes again.
+4. A kit that was heard by SMS last is written to without being asked, as long as it is not heard
+   by another way. All of that stays within `kit-sms-per-day`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.contract import Bearer, Device, Unknown
+from fieldagent.hub.field.envelope_packing import (
+    LOOK_AT,
+    Load,
+    Space,
+    Waiting,
+    fill,
+    journal_of,
+    mark_introduced,
+    mark_receipts_sent,
+    receipts_for,
+    waiting,
+)
+from fieldagent.hub.records import contact
+from fieldagent.hub.records.ledger import WAITS, confirm_all
+from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.wire import sms_frame
+from fieldagent.wire.sms_frame import ENVELOPE_BYTES_DOWN, SmsFrame
+
+log = logging.getLogger(__name__)
+
+OWED_MAX = 4
+"""Acknowledgements in one message: more are told in the next."""
+SEEN = 64
+"""Tags of a kit by which a recording is known."""
+COPIES = 3
+CLAIM = 120.0
+ANSWER_WITHIN = 600.0
+"""Seconds in which a kit acknowledges; they double with each copy."""
+LATER = 600.0
+"""Seconds after which it is looked again whether what waits fits an SMS by now."""
+HEARD_WITHIN = 86_400.0
+"""Seconds after its last SMS in which a kit is written to without being asked."""
+RETRY = 30.0
+"""Seconds after a service did not take a message; they double, up to an hour."""
+RECEIPTS = 8
+
+
+class SmsToKit(NamedTuple):
+    """One message that this process may hand to the service."""
+
+    device: int
+    kind: str
+    number: str
+    text: str
+    claimed_until: float
+    attempts: int
+
+
+def device_of(db: Db, frame: SmsFrame) -> Device:
+    """Return whose frame it is, by name and tag. Raises Unknown."""
+    low = frame.name.hex()
+    rows = db.execute(
+        "SELECT id, link_token FROM device WHERE link_token >= ? AND link_token < ?"
+        " AND disabled IS NULL",
+        *(low, low + "g"),
+    )
+    for id_, token in rows:
+        if frame.is_tagged_by(sms_frame.key_up(bytes.fromhex(token))):
+            return directory.device_by_id(db, int(id_))
+    raise Unknown
+
+
+def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
+    """Take in what a frame says beside its envelope, which is on disk by now."""
+    db.execute(
+        "INSERT INTO kit_sms (device, number, kind, at, not_before) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (device) DO NOTHING",
+        *(device.id, number, kind, now, now),
+    )
+    ((owed, seen, tag, load),) = db.execute(
+        "SELECT owed, seen, tag, load FROM kit_sms WHERE device = ?", device.id
+    )
+    own = frame.tag.hex()
+    if own not in seen.split():
+        db.execute(
+            "UPDATE kit_sms SET number = ?, kind = ?, at = ?, seen = ? WHERE device = ?",
+            *(number, kind, now, " ".join([*seen.split(), own][-SEEN:]), device.id),
+        )
+    if load and tag in {each.hex() for each in frame.acknowledged}:
+        _confirm(db, device, load, now)
+    if frame.envelope and own not in owed.split():
+        owed = " ".join([*owed.split(), own])
+    db.execute("UPDATE kit_sms SET owed = ?, not_before = ? WHERE device = ?", owed, now, device.id)
+    db.announce(contact.SMS_NEWS)
+
+
+def _confirm(db: Db, device: Device, load: str, now: float) -> None:
+    """The kit has what went to it last."""
+    told = json.loads(load)
+    confirm_all(db, [(item, device.id) for item in told["items"]], Bearer.SMS, now)
+    mark_receipts_sent(db, told["receipts"], now)
+    if told["journal"] == journal_of(db, device.id):
+        named = [(member, bytes.fromhex(digest)) for member, digest in told["introduced"]]
+        mark_introduced(db, device.id, named)
+    db.execute(
+        "UPDATE kit_sms SET tag = '', load = '', text = '', copies = 0 WHERE device = ?", device.id
+    )
+
+
+_MAIL = (
+    "(EXISTS (SELECT 1 FROM delivery WHERE delivery.device = kit_sms.device"
+    f" AND delivery.state IN {WAITS}) OR EXISTS (SELECT 1 FROM receipt"
+    " WHERE receipt.device = kit_sms.device AND receipt.state = 'waiting'))"
+    " AND EXISTS (SELECT 1 FROM contact WHERE contact.device = kit_sms.device"
+    f" AND contact.way = '{Bearer.SMS}')"
+    " AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.device = kit_sms.device)"
+)
+_DUE = f"(owed <> '' OR load <> '' OR (at > ? AND {_MAIL}))"
+
+
+def next_due(db: Db, now: float) -> float:
+    """Return when `claim` finds something."""
+    return earliest(
+        db,
+        "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
+        f" FROM kit_sms WHERE {_DUE}",
+        now - HEARD_WITHIN,
+    )
+
+
+def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
+    """Return one message that is due, for this process alone; None where none is to go now."""
+    rows = db.execute(
+        "SELECT device, number, kind, owed, tag, load, text, copies, attempts, day, today, at"
+        f" FROM kit_sms WHERE not_before <= ? AND claimed_until <= ? AND {_DUE}"
+        f" ORDER BY not_before LIMIT 1{db.skip_locked}",
+        *(now, now, now - HEARD_WITHIN),
+    )
+    if not rows:
+        return None
+    id_, number, kind, owed, _, load, text, copies, attempts, day, today, at = rows[0]
+    device = directory.device_by_id(db, int(id_))
+    today = today if day == _day(now) else 0
+    if today >= per_day:
+        midnight = now + 86_400 - now % 86_400
+        _rest(db, id_, midnight)
+        if per_day:
+            log.warning(
+                "%s is sent no more SMS today: %d are the most (kit-sms-per-day)",
+                *(device.name, per_day),
+            )
+        return None
+    if load and not owed and copies >= COPIES:
+        # It waits with the rest until the kit is heard of.
+        db.execute(
+            "UPDATE kit_sms SET load = '', tag = '', text = '', copies = 0, at = ?"
+            " WHERE device = ?",
+            *(min(at, now - HEARD_WITHIN), id_),
+        )
+        return None
+    if owed or not load:
+        made = _make(db, device, owed, now)
+        if made is None:
+            _rest(db, id_, now + LATER)
+            return None
+        text, copies = made, 0
+    until = now + CLAIM
+    db.execute(
+        "UPDATE kit_sms SET claimed_until = ?, claimed_by = ?, copies = ?, day = ?, today = ?"
+        " WHERE device = ?",
+        *(until, db.worker, copies + 1, _day(now), today + 1, id_),
+    )
+    return SmsToKit(int(id_), kind, number, text, until, attempts)
+
+
+def _make(db: Db, device: Device, owed: str, now: float) -> str | None:
+    """Write down the next message, and return its text: what is owed, and what of the mail fits
+    beside it. None where there is neither."""
+    rows = db.execute("SELECT link_token FROM device WHERE id = ?", device.id)
+    if not rows or not rows[0][0]:
+        return None
+    digest = bytes.fromhex(rows[0][0])
+    told = owed.split()[:OWED_MAX]
+    load = _load(db, device, now)
+    if not told and not load.entries:
+        return None
+    envelope = load.encode() if load.entries else b""
+    acknowledged = tuple(bytes.fromhex(each) for each in told)
+    frame = SmsFrame(sms_frame.name_of(digest), envelope, acknowledged)
+    key = sms_frame.key_down(digest)
+    text = frame.text(key)
+    held = {
+        "items": load.items,
+        "receipts": load.receipts,
+        "introduced": [[member, mark.hex()] for member, mark in load.introduced],
+        "journal": journal_of(db, device.id),
+    }
+    db.execute(
+        "UPDATE kit_sms SET tag = ?, load = ?, text = ? WHERE device = ?",
+        *(frame.tag_by(key).hex(), json.dumps(held) if envelope else "", text, device.id),
+    )
+    return text
+
+
+def _load(db: Db, device: Device, now: float) -> Load:
+    """Return what waits and fits. What is too long for an SMS waits for a link, and holds up
+    nothing."""
+    space = Space(ENVELOPE_BYTES_DOWN)
+
+    def fits(each: Waiting) -> bool:
+        return bool(fill(db, device, [each], [], space).items)
+
+    items = [each for each in waiting(db, device.id, now, due="1 = 1", limit=LOOK_AT) if fits(each)]
+    return fill(db, device, items, receipts_for(db, device.id, limit=RECEIPTS), space)
+
+
+def settle(db: Db, sent: SmsToKit, reason: str, now: float) -> None:
+    """Record how it ended: the service took it, or did not for this reason."""
+    rows = db.execute(
+        "SELECT owed, load, copies FROM kit_sms WHERE device = ? AND claimed_until = ?",
+        *(sent.device, sent.claimed_until),
+    )
+    if not rows:
+        return
+    owed, load, copies = rows[0]
+    if reason:
+        wait = min(3_600.0, RETRY * 2.0 ** min(sent.attempts, 10))
+        db.execute(
+            "UPDATE kit_sms SET claimed_until = 0, attempts = attempts + 1, not_before = ?,"
+            " copies = ? WHERE device = ?",
+            *(now + wait, max(0, copies - 1), sent.device),
+        )
+        log.warning("an SMS to device %d waits %.0f s: %s", sent.device, wait, reason)
+        return
+    told = {each.hex() for each in sms_frame.read(sent.text).acknowledged}
+    left = " ".join(each for each in owed.split() if each not in told)
+    wait = ANSWER_WITHIN * 2.0 ** max(0, copies - 1) if load else 0.0
+    db.execute(
+        "UPDATE kit_sms SET claimed_until = 0, attempts = 0, owed = ?, not_before = ?"
+        " WHERE device = ?",
+        *(left, now if left else now + wait, sent.device),
+    )
+
+
+def _rest(db: Db, device: int, until: float) -> None:
+    db.execute("UPDATE kit_sms SET not_before = ? WHERE device = ?", until, device)
+
+
+def _day(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).date().isoformat()

@@ -1,0 +1,384 @@
+"""Cloudloop of Ground Control, for SBD and IMT modems: its webhook brings MO messages to a secret
+path, its Data API takes MT messages and tells what was brought while nobody listened.
+
+Nothing signs what it brings: the path is the secret, and the kit's own key proves who sends.
+`Delivery Success` is of the modem, which keeps no copy: never more than that is said of it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import socket
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from fieldagent.http.client import NotReached, RequestFailed, request
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.contract import Estimate
+from fieldagent.hub.operator.contract import (
+    NO_MODEM,
+    FarModem,
+    MoListener,
+    OperatorHost,
+    OperatorKind,
+    Own,
+    Verdict,
+)
+from fieldagent.hub.operator.failures import (
+    HOURLY,
+    Failure,
+    Scope,
+    no_answer,
+    unreachable,
+)
+from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system import waits
+from fieldagent.system.properties import Key, WrongProperty, absolute_path, text, url, whole
+from fieldagent.system.wording import reason_of
+from fieldagent.wire import cloudloop
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.outcome import Outcome
+
+log = logging.getLogger(__name__)
+
+PATH = "/operator/cloudloop/{secret}"
+BODY = 262_144
+"""Bytes at most: 100 000 in base64, and the words around them."""
+SECRET_LEAST = 22
+"""Characters: 128 bits in base64."""
+DEADLINE = 30.0
+"""Seconds for a call."""
+ANSWER_BYTES = 4 << 20
+"""Bytes of an answer at most: a day's history."""
+MARGIN = 3600.0
+"""Seconds that each look goes further back than the last: their clock, and what comes late."""
+LONGEST = 31 * 86_400.0
+"""Seconds that a first look goes back."""
+SLICE = 86_400.0
+"""Seconds of history asked for at once."""
+CATCH_UP = 900.0
+"""Seconds between two looks for what their webhook has not brought, where it brings the rest."""
+DONE = "Delivery Success"
+
+_A, _D, _G = Scope.ACCOUNT, Scope.DEVICE, Scope.GATEWAY
+CLOUDLOOP = {
+    401: Failure(
+        "401", _A, "Cloudloop refuses the token: correct the file cloudloop-token", HOURLY
+    ),
+    402: Failure("402", _A, "the Cloudloop account has no credit left: buy some", HOURLY),
+    403: Failure("403", _A, "the token may not send at Cloudloop: give it that right", HOURLY),
+    404: Failure("404", _D, "Cloudloop does not know the device's thing on this account", HOURLY),
+    429: Failure("429", _G, "Cloudloop is called too often", 60.0),
+}
+"""By HTTP status, or words of an answer (`_status`)."""
+NO_THING = Failure(
+    "no thing",
+    _D,
+    "Cloudloop addresses a modem by its thing, which the hub learns with its first message: have"
+    " the kit send one, or tell it by `device add --thing`",
+    HOURLY,
+)
+_CREDIT = re.compile(r"credit|balance|fund", re.IGNORECASE)
+
+
+class Cloudloop:
+    """`Operator` by the Data API at `address`, with the token that a file holds at each call."""
+
+    def __init__(self, address: str, token: Path, topic: str) -> None:
+        self._address = address.rstrip("/")
+        self._token = token
+        self._topic = topic
+        self._turn = trio.CapacityLimiter(1)
+        """One call at a time: their limit is not published."""
+
+    async def call(self, name: str, **members: str) -> Any:
+        """Return the JSON of an answer. Raises NotReached, RequestFailed, _Refused."""
+        try:
+            token = self._token.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise _Refused(401, reason_of(error)) from None
+        body = json.dumps({"token": token, **members}).encode()
+        async with self._turn:
+            reply = await request(
+                "POST",
+                f"{self._address}/Data/{name}",
+                headers=(("Content-Type", "application/json"),),
+                body=body,
+                deadline=DEADLINE,
+                max_body=ANSWER_BYTES,
+            )
+        words = reply.body[: cloudloop.SHOWN * 4].decode("utf-8", "replace")
+        if reply.status >= 500:
+            raise RequestFailed(f"{name} was answered with {reply.status}")
+        if reply.status >= 400:
+            raise _Refused(402 if _CREDIT.search(words) else reply.status, words)
+        try:
+            answer = json.loads(reply.body)
+        except ValueError:
+            raise RequestFailed(f"{name} was answered by something that is no JSON") from None
+        if isinstance(answer, dict) and answer.get("error"):
+            words = str(answer["error"])
+            raise _Refused(402 if _CREDIT.search(words) else 400, words)
+        return answer
+
+    async def send(
+        self,
+        imei: str,
+        body: bytes,
+        *,
+        number: int,
+        priority: bool,
+        modem: FarModem = NO_MODEM,
+    ) -> Verdict:
+        if not modem.address:
+            return Verdict(Outcome.NOT_SENT, NO_THING)
+        kind = modem.kind or cloudloop.SBD
+        try:
+            # The call before may have been taken, and was not answered.
+            if modem.tries and (known := await self._taken(modem, body)):
+                return Verdict(Outcome.SENT, id=known)
+            name, members = cloudloop.mt_request(modem.address, kind, body, self._topic, priority)
+            answer = await self.call(name, **members)
+        except _Refused as refusal:
+            return Verdict(Outcome.NOT_SENT, refusal.failure())
+        except NotReached as failure:
+            return Verdict(Outcome.NOT_SENT, unreachable(f"Cloudloop: {failure.reason}"))
+        except (RequestFailed, RemoteProtocolError) as failure:
+            return Verdict(Outcome.DOUBTFUL, no_answer(f"Cloudloop: {failure}"))
+        id_ = answer.get("id") if isinstance(answer, dict) else None
+        return Verdict(Outcome.SENT, id=str(id_ or ""))
+
+    async def _taken(self, modem: FarModem, body: bytes) -> str:
+        """Return their name of a message with these bytes since its first call; empty: none."""
+        for record in await self.records(modem.since - 60.0, inf):
+            same = record.size == len(body) and record.start == body[: len(record.start)]
+            if record.outgoing and record.thing == modem.address and same and record.start:
+                return record.id
+        return ""
+
+    async def records(self, since: float, until: float) -> list[cloudloop.Record]:
+        """Return what their history has between two Unix times, oldest first."""
+        upto = {} if until == inf else {"to": cloudloop.moment(until)}
+        answer = await self.call(
+            "GetMessageRecords", **{"from": cloudloop.moment(max(0.0, since)), **upto}
+        )
+        return cloudloop.read_records(answer)
+
+    async def state_of(self, id_: str) -> str:
+        """Return how far they say that an MT message has come."""
+        answer = await self.call("GetMtDeliveryStatus", message=id_)
+        return str(answer.get("status") or "") if isinstance(answer, dict) else ""
+
+    async def ring(self, imei: str) -> Verdict:
+        return Verdict(Outcome.REFUSED, unreachable("Cloudloop rings by itself alone"))
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+    def failure(self) -> Failure:
+        """Return what is wrong, and for whom."""
+        known = CLOUDLOOP.get(self.status)
+        words = str(self)[: cloudloop.SHOWN]
+        return known or Failure(str(self.status), Scope.MESSAGE, f"Cloudloop says: {words}", HOURLY)
+
+
+# MO messages.
+
+
+class _Webhook:
+    """Where their webhook comes in."""
+
+    def __init__(self, secrets: Sequence[str], topic: str, host: OperatorHost) -> None:
+        self._secrets = [each.encode() for each in secrets]
+        self._topic = topic
+        self._host = host
+
+    async def judge(self, head: Request) -> str:
+        """Refuse a stranger by the head: nothing of the body is read."""
+        given = head.path.rpartition("/")[2].encode()
+        known = [hmac.compare_digest(given, each) for each in self._secrets]
+        if not any(known):
+            raise Problem(404, "there is nothing here")
+        return "cloudloop"
+
+    async def take(self, asked: Request, *, secret: str, caller: str) -> Response:
+        """Answer 200 once it is on disk; whatever else they get, they bring it again."""
+        body = required_body(asked)
+        try:
+            found = cloudloop.read_lingo(load_document(body))
+        except (NotJson, RemoteProtocolError) as fault:
+            await self._host.take_in("", body, None, unusable=f"from Cloudloop: {fault}")
+            return Response(200)
+        await take_lingo(found, self._topic, self._host)
+        return Response(200)
+
+
+async def take_lingo(found: cloudloop.Lingo, topic: str, host: OperatorHost) -> None:
+    """Store one MO message, unless it was brought before."""
+    assert host.book is not None
+    if found.id and await host.book.has(found.id):
+        return
+    fault = found.fault
+    if found.kind == cloudloop.IMT and found.topic not in ("", topic):
+        fault = f"it went by the topic {found.topic}, and cloudloop-topic is {topic}"
+    await host.book.learn(found.imei, found.kind, found.thing)
+    if found.body:
+        where = None if found.location is None else Estimate(*found.location)
+        await host.take_in(found.imei, found.body, where, unusable=fault)
+    await host.note_session(found.imei, fetched=False)
+    if found.id:
+        await host.count_session(found.imei, found.id, len(found.body))
+        await host.book.note(found.id)
+
+
+class _Fetch:
+    """Asks for what their webhook has not brought: all of it, where there is none."""
+
+    def __init__(self, api: Cloudloop, host: OperatorHost, every: float) -> None:
+        assert host.book is not None
+        self._api, self._host, self._book, self._every = api, host, host.book, every
+
+    async def run(self) -> None:
+        """Ask again and again, until cancelled. What fails is told, and tried again."""
+        told = ""
+        while True:
+            try:
+                await self._catch_up()
+                await self._follow()
+                told = ""
+            except StoreUnavailable:
+                pass  # the store logs that itself
+            except (StoreFailed, StoreFull):
+                raise
+            except (_Refused, RequestFailed, RemoteProtocolError) as trouble:
+                if str(trouble) != told:
+                    log.error("Cloudloop's history cannot be asked: %s", trouble)
+                told = str(trouble)
+            await waits.sleep(self._every)
+
+    async def _catch_up(self) -> None:
+        now = self._host.clock()
+        known = await self._book.fetched()
+        since = now - MARGIN if known is None else max(known - MARGIN, now - LONGEST)
+        while since < now:
+            until = min(now, since + SLICE)
+            for record in await self._api.records(since, until):
+                if not record.outgoing:
+                    await self._take(record)
+            await self._book.note_fetched(until)
+            since = until
+
+    async def _take(self, record: cloudloop.Record) -> None:
+        """A record names the thing alone, and holds the first bytes of a long message."""
+        if await self._book.has(record.id):
+            return
+        imei = await self._book.imei_of(record.thing)
+        fault = ""
+        if imei is None:
+            fault = f"Cloudloop's history has it of the thing {record.thing}, which no device has"
+        elif not record.whole:
+            fault = (
+                f"Cloudloop's history holds the first {len(record.start)} of its {record.size}"
+                " bytes: unless it has come, have Cloudloop deliver it again"
+            )
+        if record.start:
+            await self._host.take_in(imei or "", record.start, None, unusable=fault)
+        await self._book.note(record.id)
+
+    async def _follow(self) -> None:
+        """How far what was handed over has come."""
+        for each in await self._book.under_way():
+            state = await self._api.state_of(each.id)
+            if state and state != each.state:
+                log.info("an MT message is, as Cloudloop says: %s", state)
+                await self._book.note_state(each.id, state, ended=state == DONE)
+
+
+# What it says of itself.
+
+
+def _secrets(value: str) -> tuple[str, ...]:
+    found = tuple(value.split())
+    fits = all(re.fullmatch(rf"[A-Za-z0-9_-]{{{SECRET_LEAST},128}}", each) for each in found)
+    if not 1 <= len(found) <= 2 or not fits:
+        raise WrongProperty(
+            f"must be {SECRET_LEAST} or more letters and digits of chance, as `openssl rand -hex`"
+            " 16 makes them; two, with a space, to rotate"
+        )
+    return found
+
+
+def _api(own: Own) -> Cloudloop | None:
+    if own["cloudloop-token"] is None:
+        return None
+    return Cloudloop(own["cloudloop-address"], own["cloudloop-token"], own["cloudloop-topic"])
+
+
+def _routes(own: Own, host: OperatorHost) -> list[Route]:
+    if not own["cloudloop-secret"]:
+        return []
+    door = _Webhook(own["cloudloop-secret"], own["cloudloop-topic"], host)
+    return [Route("POST", PATH, door.take, judge=door.judge, body=BODY)]
+
+
+def _listen(own: Own) -> MoListener | None:
+    api = _api(own)
+    poll = own["cloudloop-poll"]
+    if api is None:
+        return None
+    every = float(poll) if poll else CATCH_UP
+
+    async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
+        await _Fetch(api, host, every).run()
+
+    return MoListener((), serve)
+
+
+KIND = OperatorKind(
+    "cloudloop",
+    "Cloudloop",
+    "Cloudloop of Ground Control, for SBD and IMT modems",
+    keys=(
+        Key(
+            "cloudloop-secret",
+            _secrets,
+            (),
+            "secret end of the path that Cloudloop posts Lingo JSON to,"
+            " https://…/operator/cloudloop/SECRET; two, with a space, to rotate",
+        ),
+        Key(
+            "cloudloop-token",
+            absolute_path,
+            None,
+            "file with the token of its Data API, which takes MT messages and tells what came",
+        ),
+        Key(
+            "cloudloop-poll",
+            whole(0, 86_400, "seconds; 0 for the webhook alone"),
+            0,
+            "seconds between two questions for MO messages, where no webhook reaches the hub; 0:"
+            " every 900, for what the webhook did not bring (0)",
+        ),
+        Key("cloudloop-topic", text, "RAW", "topic of IMT that the kits' messages go by (RAW)"),
+        Key("cloudloop-address", url, "https://api.cloudloop.com", "URL of its API"),
+    ),
+    caller=_api,
+    failures=CLOUDLOOP,
+    examples={"cloudloop-token": "/etc/fieldagent/cloudloop.token", "cloudloop-poll": "60"},
+    routes=_routes,
+    listen=_listen,
+)

@@ -1,0 +1,108 @@
+"""Items for an address, of e-mail or a telephone, which the hub hands over to a service."""
+
+from __future__ import annotations
+
+import uuid
+from typing import NamedTuple
+
+from fieldagent.hub.records import ledger
+from fieldagent.hub.records.ledger import THE_HUB
+from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.package.reach import Rung
+
+NEWS = "outward"
+"""Announced where there is something new."""
+CLAIM = 120.0
+"""Seconds after which one that nobody has settled is handed over again."""
+PER_DAY = 50
+"""Items of one device: each mail and SMS is paid for by whoever runs the hub."""
+TOO_MANY = f"{PER_DAY} messages to addresses a day are spent"
+
+
+class Outward(NamedTuple):
+    """One that this process may hand over now."""
+
+    id: int
+    item: int
+    address: str
+    text: str
+    """What its writer is told of an answer to the item; empty where the item itself goes."""
+    message_id: str
+    attempts: int
+    claimed_until: float
+
+
+def enter(db: Db, item: int, address: str, now: float) -> str:
+    """Enter it, and return why it goes to nobody instead, or nothing."""
+    ((today,),) = db.execute(
+        "SELECT count(*) FROM outward JOIN item ON item.id = item WHERE accepted > ?"
+        " AND outward.text = ''"
+        " AND source_device = (SELECT source_device FROM item WHERE id = ?)",
+        *(now - 86_400, item),
+    )
+    if today >= PER_DAY:
+        return TOO_MANY
+    tell(db, item, address, "", now)
+    return ""
+
+
+def tell(db: Db, item: int, address: str, text: str, now: float) -> None:
+    """Enter what whoever answered an item is told of their answer."""
+    db.execute(
+        "INSERT INTO outward (item, address, text, message_id, state, not_before)"
+        " VALUES (?, ?, ?, ?, 'waiting', ?)",
+        *(item, address, text, str(uuid.uuid4()), now),
+    )
+    db.announce(NEWS)
+
+
+def next_due(db: Db) -> float:
+    """Return when `claim` finds something."""
+    return earliest(
+        db,
+        "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
+        " FROM outward WHERE state = 'waiting'",
+    )
+
+
+def claim(db: Db, now: float, limit: int) -> list[Outward]:
+    """Return what is due, for this process alone."""
+    rows = db.execute(
+        "SELECT id, item, address, text, message_id, attempts FROM outward WHERE state = 'waiting'"
+        f" AND not_before <= ? AND claimed_until <= ? ORDER BY not_before, id LIMIT ?"
+        f"{db.skip_locked}",
+        *(now, now, limit),
+    )
+    until = now + CLAIM
+    for id_, *_ in rows:
+        db.execute(
+            "UPDATE outward SET claimed_until = ?, claimed_by = ? WHERE id = ?",
+            *(until, db.worker, id_),
+        )
+    return [Outward._make((*row, until)) for row in rows]
+
+
+def taken(db: Db, each: Outward, service: str, now: float) -> None:
+    """A service has it: whether a person does is not known by that."""
+    if _settle(db, each, "handed over", now) and not each.text:
+        ledger.note_rung(db, each.item, THE_HUB, Rung.HANDED_OVER, service, now)
+
+
+def again(db: Db, each: Outward, at: float) -> None:
+    _settle(db, each, "waiting", at)
+
+
+def given_up(db: Db, each: Outward, why: str, now: float) -> None:
+    if _settle(db, each, "failed", now) and not each.text:
+        ledger.note_rung(db, each.item, THE_HUB, Rung.NOBODY, why, now)
+
+
+def _settle(db: Db, each: Outward, state: str, not_before: float) -> bool:
+    """Where the claim has run out meanwhile, another's word counts."""
+    return bool(
+        db.execute(
+            "UPDATE outward SET state = ?, attempts = ?, not_before = ?, claimed_until = 0"
+            " WHERE id = ? AND state = 'waiting' AND claimed_until = ? RETURNING id",
+            *(state, each.attempts + 1, not_before, each.id, each.claimed_until),
+        )
+    )

@@ -1,0 +1,166 @@
+"""Reads a CSV file of what a satellite operator counted: a line for each session, or for each day.
+
+Operators name their columns as they like, and change that: a column is found by the usual names,
+and otherwise told by `--columns`. What cannot be read is told with its line, and nothing of the
+file is taken then.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from fieldagent.wire.credit import credits_for
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "imei": ("imei", "deviceimei", "modemimei", "hardwareimei"),
+    "date": (
+        *("date", "day", "time", "datetime", "timestamp", "transmittime", "sessiontime"),
+        *("timeofsession", "sessiondate", "created", "sentat", "usagedate"),
+    ),
+    "credits": ("credits", "creditsused", "creditscharged", "credit", "units"),
+    "bytes": ("bytes", "size", "length", "messagesize", "payloadsize", "bytesused", "volume"),
+    "reference": ("reference", "cdrreference", "cdr", "sessionid", "messageid"),
+}
+"""What a column is about: its usual names, without spaces and in small letters."""
+LINES_MAX = 1_000_000
+_SEPARATORS = ",;\t"
+
+
+class WrongUsageFile(Exception):
+    """The text says what is wrong, where, and what to do."""
+
+
+class CountedDay(NamedTuple):
+    """What an operator counted of one modem on one UTC day."""
+
+    imei: str
+    day: str
+    """As ISO 8601 has it."""
+    messages: int
+    credits: int
+    bytes: int
+    references: tuple[str, ...]
+    """The operator's own names of the sessions, where the file tells them."""
+
+
+class _Columns(NamedTuple):
+    imei: int
+    date: int
+    credits: int | None
+    bytes: int | None
+    reference: int | None
+
+
+def read_usage(
+    lines: Iterable[str], named: Mapping[str, str] = {}, date_format: str | None = None
+) -> list[CountedDay]:
+    """Return what was counted for each modem and day. `named` are columns by what they are about;
+    `date_format` is one of `strptime`. Raises WrongUsageFile."""
+    found: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
+    for imei, day, paid, size, reference in _rows(lines, named, date_format):
+        found.setdefault((imei, day), []).append((paid, size, reference))
+    return [
+        CountedDay(
+            imei,
+            day,
+            len(rows),
+            sum(paid for paid, _, _ in rows),
+            sum(size for _, size, _ in rows),
+            tuple(reference for _, _, reference in rows if reference),
+        )
+        for (imei, day), rows in sorted(found.items())
+    ]
+
+
+def _rows(
+    lines: Iterable[str], named: Mapping[str, str], date_format: str | None
+) -> Iterator[tuple[str, str, int, int, str]]:
+    """IMEI, day, credits, bytes and reference of each line."""
+    text = iter(lines)
+    head = next(text, "").lstrip("\ufeff")
+    separator = max(_SEPARATORS, key=head.count)
+    (headings,) = list(csv.reader([head], delimiter=separator)) or [[]]
+    columns = _columns(headings, named)
+    for number, row in enumerate(csv.reader(text, delimiter=separator), 2):
+        if number > LINES_MAX:
+            raise WrongUsageFile(f"it has more than {LINES_MAX} lines: import it in pieces")
+        if not any(cell.strip() for cell in row):
+            continue
+        try:
+            yield _row([cell.strip() for cell in row], columns, date_format)
+        except (ValueError, IndexError) as wrong:
+            why = "it has fewer columns than the first" if isinstance(wrong, IndexError) else wrong
+            raise WrongUsageFile(f"line {number}: {why}") from None
+
+
+def _columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
+    plain = [re.sub(r"[^a-z0-9]", "", each.lower()) for each in headings]
+    shown = ", ".join(each.strip() for each in headings) or "nothing"
+
+    def at(what: str) -> int | None:
+        if what in named:
+            wanted = re.sub(r"[^a-z0-9]", "", named[what].lower())
+            if wanted not in plain:
+                raise WrongUsageFile(f"no column is called {named[what]!r}; there are: {shown}")
+            return plain.index(wanted)
+        return next((plain.index(name) for name in NAMES[what] if name in plain), None)
+
+    imei, date, paid, size = at("imei"), at("date"), at("credits"), at("bytes")
+    for what, place in (("imei", imei), ("date", date), ("credits", paid)):
+        if place is None and (what != "credits" or size is None):
+            raise WrongUsageFile(
+                f"no column is known to tell the {what}: say which with --columns {what}=NAME;"
+                f" there are: {shown}"
+            )
+    assert imei is not None and date is not None
+    return _Columns(imei, date, paid, size, at("reference"))
+
+
+def _row(
+    row: Sequence[str], columns: _Columns, date_format: str | None
+) -> tuple[str, str, int, int, str]:
+    imei = row[columns.imei]
+    if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
+        raise ValueError(f"{imei!r} is no IMEI of 15 digits; a spreadsheet may have rounded it")
+    size = 0 if columns.bytes is None else _whole(row[columns.bytes], "bytes")
+    # A mailbox check has no bytes, and costs a credit.
+    paid = max(1, credits_for(size))
+    if columns.credits is not None:
+        paid = _whole(row[columns.credits], "credits")
+    reference = "" if columns.reference is None else row[columns.reference]
+    return imei, _day(row[columns.date], date_format), paid, size, reference
+
+
+def _whole(text: str, what: str) -> int:
+    """Spreadsheets write `2.0` for 2."""
+    found = re.fullmatch(r"([0-9]{1,9})(?:\.0*)?", text, re.ASCII)
+    if found is None:
+        raise ValueError(f"{text!r} is no number of {what}")
+    return int(found[1])
+
+
+def _day(text: str, date_format: str | None) -> str:
+    moment = _moment(text, date_format)
+    if moment is None:
+        raise ValueError(
+            f"{text!r} is no date as 2026-09-21 14:13:20 is: say how it is written with"
+            " --date-format, such as %d/%m/%Y"
+        )
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC).date().isoformat()
+
+
+def _moment(text: str, date_format: str | None) -> datetime | None:
+    """Without an offset it is UTC. None where it is written otherwise."""
+    if date_format is None:
+        with suppress(ValueError):
+            return datetime.fromisoformat(text)
+    with suppress(ValueError):
+        # As RockBLOCK writes it.
+        return datetime.strptime(text, date_format or "%y-%m-%d %H:%M:%S")
+    return None

@@ -1,0 +1,20 @@
+"""Pictures travel as data: by its first bytes a receiver knows that data is one."""
+
+from __future__ import annotations
+
+_AVIF = (b"avif", b"avis")
+
+
+def picture_type(content: bytes) -> str | None:
+    """Return the media type of a picture that browsers show; None of anything else."""
+    if content.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if content.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    if content[4:8] == b"ftyp" and content[8:12] in _AVIF:
+        return "image/avif"
+    return None

@@ -1,0 +1,64 @@
+// Pictures travel as data: by its first bytes data is known to be one, and shown as nothing else.
+
+const MAGIC = [
+  ["image/jpeg", 0, "\xff\xd8\xff"],
+  ["image/png", 0, "\x89PNG\r\n\x1a\n"],
+  ["image/gif", 0, "GIF8"],
+  ["image/webp", 8, "WEBP"],
+  ["image/avif", 4, "ftypavif"],
+];
+
+/** The media type of base64 that is a picture; undefined of anything else. */
+export function pictureType(payload) {
+  let begins = "";
+  try {
+    begins = atob(payload.slice(0, 24));
+  } catch {
+    return undefined;
+  }
+  return MAGIC.find(([, at, text]) => begins.slice(at, at + text.length) === text)?.[0];
+}
+
+/** An image of base64 that is a picture. The type is ours: nothing in it is taken for a page. */
+export function pictureOf(payload) {
+  const type = pictureType(payload);
+  if (type === undefined) return null;
+  const bytes = Uint8Array.from(atob(payload), each => each.charCodeAt(0));
+  const image = document.createElement("img");
+  image.src = URL.createObjectURL(new Blob([bytes], { type }));
+  image.alt = `a picture of ${bytes.length} bytes`;
+  image.className = "picture";
+  image.addEventListener("load", () => URL.revokeObjectURL(image.src));
+  image.addEventListener("error", () => image.replaceWith(`no picture: ${bytes.length} bytes`));
+  return image;
+}
+
+const SIDES = [320, 640, 1024, 1600];
+const QUALITY = 0.4;
+
+/** A photograph in some sizes, each a Blob of WebP: `{ side, blob }`, the smallest first. */
+export async function scaled(file) {
+  const bitmap = await createImageBitmap(file);
+  const made = [];
+  for (const side of SIDES) {
+    const factor = Math.min(1, side / Math.max(bitmap.width, bitmap.height));
+    const canvas = document.createElement("canvas");
+    canvas.width = Math.max(1, Math.round(bitmap.width * factor));
+    canvas.height = Math.max(1, Math.round(bitmap.height * factor));
+    canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise(done => canvas.toBlob(done, "image/webp", QUALITY));
+    if (blob) made.push({ side: Math.max(canvas.width, canvas.height), blob });
+    if (factor === 1) break;
+  }
+  bitmap.close();
+  return made;
+}
+
+/** Its bytes as base64. */
+export async function base64Of(blob) {
+  const bytes = new Uint8Array(await blob.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 8192)
+    text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  return btoa(text);
+}

@@ -1,0 +1,300 @@
+"""A GSM modem as seen from its serial line, without I/O: SMS in PDU mode (3GPP TS 27.005).
+
+It keeps to what trips programs: it echoes until told not to, asks for a PDU by a prompt that only
+Ctrl-Z or ESC ends, has a small SIM that receives nothing more once it is full, and numbers what it
+sends by 8 bits. What can go wrong in the field goes wrong by command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import field
+
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import sms_pdu
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.sms_pdu import Coding, Deliver, StatusReport, Submit
+
+PUK_AFTER = 3
+"""Wrong PINs."""
+CTRL_Z, ESCAPE = 0x1A, 0x1B
+CAPACITY = 20
+"""Messages of the SIM."""
+_SEND = re.compile(r"AT\+CMGS=([0-9]{1,3})")
+_READ = re.compile(r"AT\+CMG([RD])=([0-9]{1,3})(?:,([0-4]))?")
+_PIN = re.compile(r'AT\+CPIN="?([0-9]{4,8})"?')
+_LIST = re.compile(r"AT\+CMGL=([0-4])")
+_SET = re.compile(r"AT\+(CMEE|CMGF|CNMI|CSMS|CPMS|CSCS|CREG|CLIP|CSDH|CFUN|COPS)=([^?]+)")
+_PLAIN = {
+    "AT": [],
+    "AT+CGMI": ["fieldagent"],
+    "AT+CGMM": ["simulated GSM modem"],
+    "AT+CGMR": ["1"],
+    "AT+CGSN": ["490154203237518"],
+    "AT+CIMI": ["228010000000001"],
+    "AT+CSQ": ["+CSQ: 20,99"],
+    "AT+CSCS?": ['+CSCS: "GSM"'],
+    "AT+CSCS=?": ['+CSCS: ("GSM","HEX","UCS2")'],
+    "AT+CSCA?": ['+CSCA: "+41794999000",145'],
+    "AT+CSMS?": ["+CSMS: 1,1,1,1"],
+    "AT+CSMS=?": ["+CSMS: (0,1)"],
+    "AT+CMGF=?": ["+CMGF: (0)"],
+    "AT+CNMI=?": ["+CNMI: (0-2),(0,1),(0),(0,1),(0)"],
+    "AT+CPMS=?": ['+CPMS: ("ME"),("ME"),("ME")'],
+}
+"""Commands whose answer is always the same."""
+
+
+@dataclass(slots=True)
+class GsmFaults:
+    """What goes wrong next, so many times; errors as the network's number."""
+
+    lose_reply: int = 0
+    """The message leaves, and nobody is told."""
+    garble_reply: int = 0
+    stuck: int = 0
+    """Ctrl-Z is not heard: the prompt stays."""
+    refuse: list[int] = field(default_factory=list)
+    """+CMS ERROR of the next messages."""
+    undelivered: int = 0
+    """The message leaves, and the network reports later that its time ran out."""
+    deaf: bool = False
+
+
+@dataclass(slots=True)
+class _Place:
+    pdu: bytes
+    read: bool = False
+
+
+class SimulatedGsmModem:
+    """`receive_data` takes the host's bytes, `data_to_send` yields the modem's. `submitted` gets
+    each message that leaves; `clock` is Unix time."""
+
+    def __init__(self, submitted: Callable[[Submit], None], *, clock: Callable[[], float]) -> None:
+        self.faults = GsmFaults()
+        self.network = True
+        self.pin = ""
+        """That the SIM wants; empty where it wants none."""
+        self.wrong_pins = 0
+        self.reports = True
+        """Whether the network says what became of a message."""
+        self.store: dict[int, _Place] = {}
+        """By its place on the SIM, from 1."""
+        self._submitted = submitted
+        self._clock = clock
+        self._echo = True
+        self._tells = False
+        self._unlocked = False
+        self._reference = 0
+        self._input = bytearray()
+        self._output = bytearray()
+        self._expected: int | None = None
+        """Octets of a PDU that the prompt waits for."""
+
+    # The serial line.
+
+    def receive_data(self, data: bytes) -> None:
+        if self.faults.deaf:
+            return
+        self._input += data
+        while self._input and (self._take_command() if self._expected is None else self._prompt()):
+            pass
+
+    def data_to_send(self) -> bytes:
+        data = bytes(self._output)
+        self._output.clear()
+        return data
+
+    def power_off(self) -> None:
+        """What is on the SIM stays."""
+        self._echo, self._tells, self._expected = True, False, None
+        self._unlocked = False
+        self._input.clear()
+        self._output.clear()
+
+    def _take_command(self) -> bool:
+        end = self._input.find(b"\r")
+        if end < 0:
+            return False
+        line = bytes(self._input[:end])
+        del self._input[: end + 1]
+        if self._echo:
+            self._output += line + b"\r"
+        # ESC means something at a prompt alone.
+        if command := line.decode("ascii", "replace").strip("\x1b ").upper():
+            self._obey(command)
+        return True
+
+    def _prompt(self) -> bool:
+        """Take the PDU up to Ctrl-Z or ESC; False where neither has come."""
+        end = next((at for at, each in enumerate(self._input) if each in (CTRL_Z, ESCAPE)), None)
+        if end is None:
+            return False
+        text, ending = bytes(self._input[:end]), self._input[end]
+        del self._input[: end + 1]
+        if ending == ESCAPE:
+            self._expected = None
+            self._say("OK")
+        elif self.faults.stuck:
+            self.faults.stuck -= 1
+        else:
+            expected, self._expected = self._expected or 0, None
+            self._send(text, expected)
+        return True
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._output += f"\r\n{line}\r\n".encode("ascii")
+
+    # Commands.
+
+    def _obey(self, command: str) -> None:
+        if command in ("ATE0", "ATE1"):
+            self._echo = command == "ATE1"
+            self._say("OK")
+        elif command == "AT+CPIN?":
+            self._say(f"+CPIN: {self._wants() or 'READY'}", "OK")
+        elif found := _PIN.fullmatch(command):
+            self._unlock(found[1])
+        elif self._wants() and command.startswith(("AT+CMG", "AT+CPMS", "AT+CNMI")):
+            self._say("+CMS ERROR: 311")  # the SIM wants its PIN
+        elif command == "AT+CREG?":
+            self._say(f"+CREG: 0,{1 if self.network else 2}", "OK")
+        elif command in _PLAIN:
+            self._say(*_PLAIN[command], "OK")
+        elif command == "AT+CPMS?":
+            self._say(f"+CPMS: {', '.join([self._filled()] * 3)}", "OK")
+        elif found := _SET.fullmatch(command):
+            self._set(found[1], found[2])
+        elif found := _SEND.fullmatch(command):
+            self._expected = int(found[1])
+            self._output += b"\r\n> "
+        elif found := _LIST.fullmatch(command):
+            self._list(int(found[1]))
+        elif found := _READ.fullmatch(command):
+            self._read(found[1], int(found[2]), found[3] or "0")
+        else:
+            self._say("ERROR")
+
+    def _wants(self) -> str:
+        if not self.pin or self._unlocked:
+            return ""
+        return "SIM PUK" if self.wrong_pins >= PUK_AFTER else "SIM PIN"
+
+    def _unlock(self, given: str) -> None:
+        if self._wants() == "SIM PIN" and given == self.pin:
+            self._unlocked, self.wrong_pins = True, 0
+            self._say("OK")
+        else:
+            self.wrong_pins += 1
+            self._say("+CME ERROR: 16")  # incorrect password
+
+    def _filled(self) -> str:
+        return f'"ME",{len(self.store)},{CAPACITY}'
+
+    def _set(self, name: str, value: str) -> None:
+        if name == "CMGF" and value != "0":
+            self._say("+CMS ERROR: 302")  # it has no text mode, as some have none
+            return
+        if name == "CPMS" and '"SM"' in value:
+            self._say("+CMS ERROR: 302")  # one store is all that it has
+            return
+        if name == "CNMI":
+            self._tells = value.split(",")[1:2] == ["1"]
+        if name == "CSMS":
+            self._say("+CSMS: 1,1,1")
+        elif name == "CPMS":
+            counts = f"{len(self.store)},{CAPACITY}"
+            self._say(f"+CPMS: {','.join([counts] * 3)}")
+        self._say("OK")
+
+    def _list(self, which: int) -> None:
+        for place, each in sorted(self.store.items()):
+            if which == 4 or which == int(each.read):
+                self._say(f"+CMGL: {place},{int(each.read)},,{len(each.pdu) - 1}")
+                self._output += each.pdu.hex().upper().encode() + b"\r\n"
+                each.read = True
+        self._say("OK")
+
+    def _read(self, verb: str, place: int, flag: str) -> None:
+        if verb == "D" and flag == "4":
+            self.store.clear()
+        elif place not in self.store:
+            self._say("+CMS ERROR: 321")  # invalid memory index
+            return
+        elif verb == "D":
+            del self.store[place]
+        else:
+            each = self.store[place]
+            self._say(f"+CMGR: {int(each.read)},,{len(each.pdu) - 1}")
+            self._output += each.pdu.hex().upper().encode() + b"\r\n"
+            each.read = True
+        self._say("OK")
+
+    # What goes out and comes in.
+
+    def _send(self, text: bytes, expected: int) -> None:
+        try:
+            pdu = bytes.fromhex(text.decode("ascii"))
+            if len(pdu) - 1 - (pdu[0] if pdu else 0) != expected:
+                raise ValueError(f"it was to have {expected} octets")
+            message = sms_pdu.decode(pdu, sent=True)
+        except (ValueError, RemoteProtocolError):
+            self._say("+CMS ERROR: 304")  # invalid PDU mode parameter
+            return
+        assert isinstance(message, Submit), "it was asked for nothing else"
+        if not self.network:
+            self._say("+CMS ERROR: 331")
+            return
+        if self.faults.refuse:
+            self._say(f"+CMS ERROR: {self.faults.refuse.pop(0)}")
+            return
+        self._reference = (self._reference + 1) % 256
+        self._submitted(message)
+        self._answer_sent()
+        if message.report and self.reports:
+            now, status = self._clock(), 0x46 if self.faults.undelivered else 0
+            self.faults.undelivered = max(0, self.faults.undelivered - 1)
+            self.come(StatusReport(self._reference, message.number, now, now, status))
+
+    def _answer_sent(self) -> None:
+        if self.faults.lose_reply:
+            self.faults.lose_reply -= 1
+        elif self.faults.garble_reply:
+            self.faults.garble_reply -= 1
+            self._output += b"\r\n+CM\xffS: \x00\r\nO"
+        else:
+            self._say(f"+CMGS: {self._reference}", "OK")
+
+    def receive_text(self, number: str, content: str | bytes) -> int:
+        """Let an SMS come, in as many parts as it takes; return how many found a place. Raises
+        LocalProtocolError where `number` is none."""
+        parts = sms_pdu.split(content, self._reference)
+        return sum(self.come(Deliver(number, each, self._clock())) for each in parts)
+
+    def come(self, message: Deliver | StatusReport) -> bool:
+        """Store what the network brings, and say so where that was asked for; False where the SIM
+        is full: the network keeps it, and nobody is told."""
+        place = next((at for at in range(1, CAPACITY + 1) if at not in self.store), None)
+        if place is None:
+            return False
+        self.store[place] = _Place(sms_pdu.encode(message))
+        if self._tells and not self.faults.deaf:
+            kind = "+CMTI" if isinstance(message, Deliver) else "+CDSI"
+            self._say(f'{kind}: "ME",{place}')
+        return True
+
+    def fill(self) -> None:
+        """Fill the SIM."""
+        while self.receive_text("+41790000000", "spring offers"):
+            pass
+
+
+def shown(message: Submit) -> str:
+    """Return one line of a message that left."""
+    content = message.content
+    part = "" if content.part is None else f" (part {content.part.number} of {content.part.total})"
+    said = content.body.hex() if content.coding is Coding.DATA else repr(content.text)
+    return f"SMS to {message.number}{part}: {said}"

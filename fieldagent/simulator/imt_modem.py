@@ -1,0 +1,383 @@
+"""An Iridium Certus 9704 as seen from its serial line, without I/O: the modem's side of `wire.imt`.
+
+It keeps to what is known of the real one where a driver could trip: it has forgotten its API
+version and state after a reset, names messages by a number that begins anew then, goes on with a
+message that the host has walked away from, and keeps no copy of what it gave. What can go wrong in
+the field goes wrong by command.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any, Protocol
+
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import imt
+
+VERSIONS = ((1, 7, 0), (1, 6, 1), (1, 6, 0))
+TOPICS = ((244, "RAW"), (313, "PURPLE"), (314, "PINK"))
+MT_SEGMENT = 1080
+"""Bytes: the maker's library 1.1.2 reads 1083 of a segment, though it takes longer ones."""
+_REQUEST = re.compile(r"(GET|PUT) ([A-Za-z]{1,29}) (\{.*\})")
+
+
+class ImtGateway(Protocol):
+    """The operator's, as the modem meets it."""
+
+    def mobile_originated(self, imei: str, number: int, body: bytes) -> None:
+        """Take an MO message."""
+
+    def next_mobile_terminated(self) -> bytes | None:
+        """Return what waits first; it stays until `taken`."""
+
+    def taken(self) -> None:
+        """Drop what waits first."""
+
+
+@dataclass
+class ImtFaults:
+    """What goes wrong, and how often still."""
+
+    deaf: bool = False
+    """It reads nothing and says nothing, its messages go on."""
+    finals: deque[tuple[str, bool]] = field(default_factory=deque)
+    """How the next messages end, and whether the network has them all the same."""
+    lose_finals: int = 0
+    """Statuses that are never told."""
+    malformed: int = 0
+    """Requests that are answered with 405."""
+    lose_answers: int = 0
+    """Answers to messageOriginate that are lost: the message goes all the same."""
+    refusals: deque[str] = field(default_factory=deque)
+    """What the next messages are refused with (message_response)."""
+    interleave: int = 0
+    """Messages from the network that come between a request and its answer."""
+    pause_after: int | None = None
+    """Of the next message no further segment is asked for after so many."""
+    reset_after: int | None = None
+    """The modem loses power once so many segments of the next message were given."""
+    no_topics: bool = False
+    """The SIM is new."""
+    no_sim: bool = False
+    wrong_crcs: int = 0
+    """Messages from the network that come with a wrong CRC."""
+
+
+@dataclass
+class _Mo:
+    topic: int
+    id: int
+    size: int
+    body: bytearray = field(default_factory=bytearray)
+    segments: int = 0
+    whole: bool = False
+    cancelled: bool = False
+
+
+class SimulatedImtModem:
+    """`receive_data` takes the host's bytes, `data_to_send` yields the modem's.
+
+    A message that the modem has whole is `in_transit` until its owner calls `finish_transit`.
+    """
+
+    def __init__(self, gateway: ImtGateway, *, imei: str = "300258060000001") -> None:
+        self.imei = imei
+        self.faults = ImtFaults()
+        self.visible, self.bars = True, 4
+        self.boots = 0
+        self.number = 0
+        """Messages that have left, since it was made."""
+        self._gateway = gateway
+        self._output = bytearray()
+        self._boot()
+        self._output.clear()
+
+    def _boot(self) -> None:
+        self.boots += 1
+        self.version: tuple[int, int, int] | None = None
+        self.interface, self.state = "none", "inactive"
+        self._input = bytearray()
+        self._next_id = 0
+        self._mo: _Mo | None = None
+        self._mt_id = 0
+        version = {"major": 1, "minor": 5, "patch": 5, "build_info": "simulated"}
+        self._output += b"\0\0\0\x11"
+        self._tell(
+            "bootInfo",
+            {"image_type": "production", "boot_source": "primary", "version": version},
+        )
+
+    # The serial line.
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what the host says."""
+        if self.faults.deaf:
+            return
+        self._input += data
+        while (end := self._input.find(b"\r")) >= 0:
+            line = self._input[:end].decode("ascii", "replace")
+            del self._input[: end + 1]
+            if line.strip("\n"):
+                self._obey(line.strip("\n"))
+
+    def data_to_send(self) -> bytes:
+        """Return what the modem says."""
+        data = bytes(self._output)
+        self._output.clear()
+        return b"" if self.faults.deaf else data
+
+    def _say(self, code: int, target: str, body: Mapping[str, object]) -> None:
+        text = json.dumps(body, separators=(",", ":"))
+        self._output += f"{code} {target} {text}\r".encode("ascii")
+
+    def _tell(self, target: str, body: Mapping[str, object]) -> None:
+        self._say(299, target, body)
+
+    def _obey(self, line: str) -> None:
+        match = _REQUEST.fullmatch(line)
+        if self.faults.malformed or match is None:
+            self.faults.malformed = max(0, self.faults.malformed - 1)
+            self._say(405, "MALFORMED", {})
+            return
+        verb, target, text = match.groups()
+        if re.search(r",(?! )", re.sub(r'"data": ?"[^"]*"', "", text)):
+            # As real ones do to JSON without any spaces.
+            self._say(407, target, {})
+            return
+        try:
+            body = json.loads(text)
+        except ValueError:
+            self._say(407, target, {})
+            return
+        if self.faults.interleave and self.state == imt.ACTIVE:
+            self.faults.interleave -= 1
+            self.bring_mail()
+        if self.version is None and target != "apiVersion":
+            self._say(400, target, {})
+            return
+        if verb == "GET" and target in _TOLD:
+            self._say(200, target, _TOLD[target](self))
+        elif verb == "PUT" and target in _SET:
+            _SET[target](self, body)
+        else:
+            self._say(404, target, {})
+
+    # Its state.
+
+    def _set_version(self, body: Mapping[str, Any]) -> None:
+        wanted = body["active_version"]
+        self.version = (wanted["major"], wanted["minor"], wanted["patch"])
+        self._say(200, "apiVersion", _told_version(self))
+
+    def _set_sim(self, body: Mapping[str, Any]) -> None:
+        self.interface = body["interface"]
+        self._say(200, "simConfig", {"interface": self.interface})
+        self._tell("simStatus", _told_sim(self))
+
+    def _set_state(self, body: Mapping[str, Any]) -> None:
+        if self.interface == "none":
+            self._say(410, "operationalState", {})
+            return
+        self.state = body["state"]
+        self._say(200, "operationalState", {"state": self.state, "reason": 0})
+        self._tell("operationalState", {"state": self.state, "reason": 0})
+        if self.state == imt.ACTIVE:
+            self._tell("constellationState", _told_sky(self))
+            self.bring_mail()
+
+    # Messages from the host.
+
+    def _originate(self, body: Mapping[str, Any]) -> None:
+        topic, size = body["topic_id"], body["message_length"]
+        if self.state != imt.ACTIVE or topic not in {id_ for id_, _ in TOPICS}:
+            self._say(418, "messageOriginate", {})
+            return
+        told = {"topic_id": topic, "request_reference": body["request_reference"]}
+        refusal = self.faults.refusals.popleft() if self.faults.refusals else None
+        if self._mo is not None:
+            refusal = "message_discarded_on_overflow"
+        if refusal is not None:
+            self._say(200, "messageOriginate", {**told, "message_response": refusal})
+            return
+        self._mo = _Mo(topic, self._next_id, size)
+        self._next_id = (self._next_id + 1) % 256
+        named = {**told, "message_id": self._mo.id, "message_response": imt.ACCEPTED}
+        if self.faults.lose_answers:
+            self.faults.lose_answers -= 1
+        else:
+            self._say(200, "messageOriginate", named)
+        self._want(self._mo)
+
+    def _want(self, mo: _Mo) -> None:
+        if self.faults.pause_after == mo.segments:
+            self.faults.pause_after = None
+            return
+        length = min(imt.SEGMENT_BYTES, mo.size - len(mo.body))
+        wanted = {"segment_length": length, "segment_start": len(mo.body)}
+        self._tell("messageOriginateSegment", {**_named(mo), **wanted})
+
+    def _take_segment(self, body: Mapping[str, Any]) -> None:
+        mo = self._mo
+        if mo is None or body["message_id"] != mo.id or body["segment_start"] != len(mo.body):
+            self._say(406, "messageOriginateSegment", {})
+            return
+        data = base64.b64decode(body["data"])
+        if len(data) != body["segment_length"]:
+            self._end(mo, "segment_incorrect")
+            return
+        mo.body += data
+        mo.segments += 1
+        self._say(200, "messageOriginateSegment", _named(mo))
+        if self.faults.reset_after == mo.segments:
+            self.faults.reset_after = None
+            self.reset()
+        elif len(mo.body) < mo.size:
+            self._want(mo)
+        elif imt.crc(bytes(mo.body[:-2])) != bytes(mo.body[-2:]):
+            self._end(mo, "message_dropped_local_crc_error")
+        else:
+            mo.whole = True
+
+    def _cancel(self, body: Mapping[str, Any]) -> None:
+        mo = self._mo
+        if mo is None or body["message_id"] != mo.id:
+            self._say(406, "messageOriginateStatus", {})
+        elif body.get("action") != "cancel":
+            self._say(413, "messageOriginateStatus", {})
+        else:
+            self._say(200, "messageOriginateStatus", _named(mo))
+            if mo.whole and self.visible:
+                mo.cancelled = True  # Too late: it tells what came of it.
+            else:
+                self._end(mo, "message_cancelled_pre_transit")
+
+    def _end(self, mo: _Mo, word: str) -> None:
+        self._mo = None
+        if self.faults.lose_finals:
+            self.faults.lose_finals -= 1
+        else:
+            self._tell("messageOriginateStatus", {**_named(mo), "final_mo_status": word})
+
+    # What happens to it.
+
+    @property
+    def in_transit(self) -> bool:
+        """Whether a message is on its way to the network."""
+        return self._mo is not None and self._mo.whole and self.visible
+
+    def finish_transit(self) -> None:
+        """The network has answered, if a message is on its way."""
+        mo = self._mo
+        if mo is None or not mo.whole:
+            return
+        word, arrives = "mo_ack_received", True
+        if self.faults.finals:
+            word, arrives = self.faults.finals.popleft()
+        if arrives:
+            self.number += 1
+            self._gateway.mobile_originated(self.imei, self.number, bytes(mo.body[:-2]))
+        self._end(mo, word)
+        self.bring_mail()
+
+    def bring_mail(self) -> None:
+        """Push what waits at the gateway to the host, where the modem is on the network."""
+        if self.state != imt.ACTIVE or not self.visible:
+            return
+        while (body := self._gateway.next_mobile_terminated()) is not None:
+            self._gateway.taken()
+            self._push(body)
+
+    def _push(self, body: bytes) -> None:
+        guard = imt.crc(body)
+        if self.faults.wrong_crcs:
+            self.faults.wrong_crcs -= 1
+            guard = bytes([guard[0] ^ 1, guard[1]])
+        whole = body + guard
+        named = {"topic_id": TOPICS[0][0], "message_id": self._mt_id}
+        self._mt_id = (self._mt_id + 1) % 256
+        self._tell("messageTerminate", {**named, "message_length_max": len(whole)})
+        for start in range(0, len(whole), MT_SEGMENT):
+            piece = whole[start : start + MT_SEGMENT]
+            segment = {"segment_length": len(piece), "segment_start": start}
+            data = {"data": base64.b64encode(piece).decode("ascii")}
+            self._tell("messageTerminateSegment", {**named, **segment, **data})
+        self._tell("messageTerminateStatus", {**named, "final_mt_status": imt.COMPLETE})
+
+    def set_sky(self, *, visible: bool, bars: int) -> None:
+        """Change what the modem sees."""
+        self.visible, self.bars = visible, bars
+        if self.state == imt.ACTIVE:
+            self._tell("constellationState", _told_sky(self))
+        self.bring_mail()
+
+    def reset(self) -> None:
+        """Its power dips: what it was told and given is gone, and a message that it had with it."""
+        self._output.clear()
+        self._boot()
+
+
+def _told_version(modem: SimulatedImtModem) -> dict[str, object]:
+    told: dict[str, object] = {"supported_versions": [_version(each) for each in VERSIONS]}
+    if modem.version is not None:
+        told["active_version"] = _version(modem.version)
+    return told
+
+
+def _told_hardware(modem: SimulatedImtModem) -> dict[str, object]:
+    told = {"hw_version": "0x0601", "serial_number": "1a07ty", "imei": modem.imei}
+    return {**told, "board_temp": 19}
+
+
+def _told_sim(modem: SimulatedImtModem) -> dict[str, object]:
+    there = modem.interface != "none" and not modem.faults.no_sim
+    number = "8988169771000000001" if there else ""
+    return {"card_present": there, "sim_connected": there, "iccid": number}
+
+
+def _told_sky(modem: SimulatedImtModem) -> dict[str, object]:
+    if not modem.visible:
+        return {"constellation_visible": False}
+    level = {"signal_bars": modem.bars, "signal_level": -115 + modem.bars}
+    return {"constellation_visible": True, **level}
+
+
+def _told_topics(modem: SimulatedImtModem) -> dict[str, object]:
+    limits = {"priority": "High", "discard_time_seconds": 604_800, "max_queue_depth": 99}
+    known = () if modem.faults.no_topics else TOPICS
+    return {
+        "provisioning": [{"topic_id": id_, "topic_name": name, **limits} for id_, name in known]
+    }
+
+
+_TOLD: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
+    "apiVersion": _told_version,
+    "hwInfo": _told_hardware,
+    "simConfig": lambda modem: {"interface": modem.interface},
+    "simStatus": _told_sim,
+    "operationalState": lambda modem: {"state": modem.state, "reason": 0},
+    "constellationState": _told_sky,
+    "messageProvisioning": _told_topics,
+}
+"""What a GET is answered with."""
+_SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
+    "apiVersion": SimulatedImtModem._set_version,
+    "simConfig": SimulatedImtModem._set_sim,
+    "operationalState": SimulatedImtModem._set_state,
+    "messageOriginate": SimulatedImtModem._originate,
+    "messageOriginateSegment": SimulatedImtModem._take_segment,
+    "messageOriginateStatus": SimulatedImtModem._cancel,
+}
+"""What a PUT does."""
+
+
+def _named(mo: _Mo) -> dict[str, object]:
+    return {"topic_id": mo.topic, "message_id": mo.id}
+
+
+def _version(numbers: tuple[int, int, int]) -> dict[str, object]:
+    return dict(zip(("major", "minor", "patch"), numbers, strict=True))

@@ -1,0 +1,35 @@
+"""What a credit costs, as settings tell it and people read it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from fieldagent.system.properties import WrongProperty
+
+_PRICE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,6}))? ([A-Z]{3})", re.ASCII)
+
+
+class Price(NamedTuple):
+    """What one costs, in millionths of a currency's unit."""
+
+    millionths: int
+    currency: str
+    """Its three letters (ISO 4217)."""
+
+    def of(self, units: float) -> str:
+        """Return what so many cost, for people: `1.44 EUR`; of less than a hundredth all of it."""
+        millionths = round(self.millionths * units)
+        hundredths, rest = divmod(millionths, 10_000)
+        if millionths and not hundredths:
+            return f"0.{millionths:06d}".rstrip("0") + f" {self.currency}"
+        hundredths += rest >= 5_000
+        return f"{hundredths // 100}.{hundredths % 100:02d} {self.currency}"
+
+
+def credit_price(value: str) -> Price:
+    """Read a setting of the form `0.12 EUR`. Raises WrongProperty."""
+    found = _PRICE.fullmatch(value)
+    if found is None:
+        raise WrongProperty(f"must be an amount and a currency, such as 0.12 EUR, not {value!r}")
+    return Price(int(found[1]) * 1_000_000 + int((found[2] or "").ljust(6, "0")), found[3])

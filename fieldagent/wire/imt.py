@@ -1,0 +1,382 @@
+"""Messages of Iridium Messaging Transport (IMT), as a 9704 takes and gives them by JSPR. No I/O.
+
+A message goes over the serial line in segments that the modem asks for, or brings. Its last two
+bytes are a CRC-16/XMODEM of the others, once for the message; the network takes it off and puts it
+on. The modem names a message by topic and an 8-bit number, which begins anew at each power-up: no
+number tells afterwards whether a message was sent, as the MOMSN of SBD does.
+
+Rules for a driver:
+
+| rule | why |
+|---|---|
+| a segment is served within 300 ms | else the message ends as `segment_not_supplied` |
+| a message is given up by `cancel` alone, and its status awaited | the modem goes on by itself |
+| before the last segment was given nothing has left | the modem sends whole messages |
+| what the modem brings is stored at once | it keeps no copy, and asks for no acknowledgement |
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fieldagent.wire import jspr
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.sbd_status import MoStatus, SessionVerdict
+
+BAUD = 230_400
+PAYLOAD_BYTES = 100_000
+"""Longest message, each way, without its CRC."""
+CRC_BYTES = 2
+SEGMENT_BYTES = 1446
+"""Longest segment, before base64."""
+TOPIC_MIN, TOPIC_MAX = 64, 65_535
+RAW = "RAW"
+"""The topic of Cloudloop for any bytes; its number is usually 244."""
+ACCEPTED = "message_accepted"
+COMPLETE = "complete"
+ACTIVE, INACTIVE = "active", "inactive"
+
+
+def crc(body: bytes) -> bytes:
+    """Return the CRC-16/XMODEM of a message, the higher byte first."""
+    return binascii.crc_hqx(body, 0).to_bytes(CRC_BYTES)
+
+
+class MessageKey(NamedTuple):
+    """How the modem names a message."""
+
+    topic: int
+    id: int
+    """0 to 255, given by the modem; begins anew at each power-up."""
+
+    def packed(self) -> int:
+        """Return both as one number, for the disk."""
+        return self.topic << 8 | self.id
+
+
+UNNAMED = 0
+"""In place of `MessageKey.packed`: the modem has not named the message yet."""
+
+
+def unpacked(number: int) -> MessageKey | None:
+    """Return what `MessageKey.packed` made; None of `UNNAMED`."""
+    return None if number == UNNAMED else MessageKey(number >> 8, number & 0xFF)
+
+
+class SegmentWanted(NamedTuple):
+    """The modem asks for part of an MO message."""
+
+    key: MessageKey
+    start: int
+    length: int
+
+
+class MoEnded(NamedTuple):
+    """An MO message has ended in the modem."""
+
+    key: MessageKey
+    word: str
+    """One of `FINAL`, or one that this program does not know."""
+
+
+class MtSegment(NamedTuple):
+    """Part of an MT message."""
+
+    key: MessageKey
+    start: int
+    data: bytes
+
+
+class MtEnded(NamedTuple):
+    """An MT message has come, or comes no more."""
+
+    key: MessageKey
+    word: str
+
+
+class Booted(NamedTuple):
+    """The modem has just got power, or was reset."""
+
+    firmware: str
+
+
+class Constellation(NamedTuple):
+    """What the modem sees of the sky."""
+
+    visible: bool
+    bars: int
+
+
+class SimStatus(NamedTuple):
+    present: bool
+    connected: bool
+    iccid: str
+
+
+class OperationalState(NamedTuple):
+    state: str
+    reason: int
+
+
+Event = (
+    SegmentWanted
+    | MoEnded
+    | MtSegment
+    | MtEnded
+    | Booted
+    | Constellation
+    | SimStatus
+    | OperationalState
+)
+
+
+def read_event(line: jspr.JsprLine) -> Event | None:
+    """Return what an unasked line says, or the answer to a GET of the same target; None of a line
+    that says nothing to us. Raises RemoteProtocolError where a member lacks or is wrong."""
+    reader = _READERS.get(line.target)
+    return None if reader is None else reader(line)
+
+
+def _key(line: jspr.JsprLine) -> MessageKey:
+    topic = jspr.number(line, "topic_id", TOPIC_MIN, TOPIC_MAX)
+    return MessageKey(topic, jspr.number(line, "message_id", 0, 255))
+
+
+def _segment_wanted(line: jspr.JsprLine) -> SegmentWanted:
+    length = jspr.number(line, "segment_length", 1, SEGMENT_BYTES)
+    start = jspr.number(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
+    return SegmentWanted(_key(line), start, length)
+
+
+def _mt_segment(line: jspr.JsprLine) -> MtSegment:
+    start = jspr.number(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
+    try:
+        data = base64.b64decode(jspr.word(line, "data"), validate=True)
+    except ValueError:
+        raise RemoteProtocolError(f"{line.target} has data that is no base64") from None
+    return MtSegment(_key(line), start, data)
+
+
+def _booted(line: jspr.JsprLine) -> Booted:
+    return Booted(_version(line.body.get("version")))
+
+
+def _constellation(line: jspr.JsprLine) -> Constellation:
+    visible = line.body.get("constellation_visible") is True
+    # The bars are not there while nothing is visible.
+    bars = line.body.get("signal_bars", 0)
+    return Constellation(visible, bars if type(bars) is int and 0 <= bars <= 5 and visible else 0)
+
+
+def _sim_status(line: jspr.JsprLine) -> SimStatus:
+    present, connected = line.body.get("card_present"), line.body.get("sim_connected")
+    return SimStatus(present is True, connected is True, str(line.body.get("iccid", ""))[:22])
+
+
+def _state(line: jspr.JsprLine) -> OperationalState:
+    reason = line.body.get("reason", 0)
+    return OperationalState(jspr.word(line, "state"), reason if type(reason) is int else 0)
+
+
+_READERS: Mapping[str, Any] = {
+    "messageOriginateSegment": _segment_wanted,
+    "messageOriginateStatus": lambda line: MoEnded(_key(line), jspr.word(line, "final_mo_status")),
+    "messageTerminateSegment": _mt_segment,
+    "messageTerminateStatus": lambda line: MtEnded(_key(line), jspr.word(line, "final_mt_status")),
+    "bootInfo": _booted,
+    "constellationState": _constellation,
+    "simStatus": _sim_status,
+    "operationalState": _state,
+}
+
+STATE_REASONS: Mapping[int, str] = {
+    1: "its self-test failed",
+    2: "it is too hot or too cold",
+    3: "it protects its radio's power stage",
+    4: "its own parts do not understand each other (VAM handshake)",
+    5: "its hardware is not valid",
+    6: "its supply voltage is too low",
+    7: "it is in a manufacturing test",
+}
+"""Why a modem is not active (operationalState, reason)."""
+
+
+# What the modem tells of itself.
+
+
+def newest_version(line: jspr.JsprLine) -> dict[str, int]:
+    """Return the newest version of the API that the modem knows: firmware lists them in either
+    order. Raises RemoteProtocolError."""
+    listed = line.body.get("supported_versions")
+    known = [_three(each) for each in listed] if isinstance(listed, list) else []
+    if not known or None in known:
+        raise RemoteProtocolError(f"apiVersion has no readable supported_versions: {listed!r}")
+    major, minor, patch = max(each for each in known if each is not None)
+    return {"major": major, "minor": minor, "patch": patch}
+
+
+def _three(version: object) -> tuple[int, int, int] | None:
+    if not isinstance(version, dict):
+        return None
+    numbers = [version.get(name) for name in ("major", "minor", "patch")]
+    return (numbers[0], numbers[1], numbers[2]) if _whole(numbers) else None  # type: ignore[return-value]
+
+
+def _whole(numbers: Iterable[object]) -> bool:
+    return all(type(each) is int for each in numbers)
+
+
+def _version(version: object) -> str:
+    three = _three(version)
+    return "" if three is None else ".".join(map(str, three))
+
+
+class Topic(NamedTuple):
+    id: int
+    name: str
+    priority: str
+
+
+def provisioned(line: jspr.JsprLine) -> list[Topic]:
+    """Return the topics that the modem may use; none of a SIM that is new, or whose plan has just
+    been changed: it learns them within 10 to 30 minutes of open sky."""
+    listed = line.body.get("provisioning")
+    found = []
+    for each in listed if isinstance(listed, list) else ():
+        id_ = each.get("topic_id") if isinstance(each, dict) else None
+        if type(id_) is int and TOPIC_MIN <= id_ <= TOPIC_MAX:
+            found.append(Topic(id_, str(each.get("topic_name")), str(each.get("priority"))))
+    return found
+
+
+def topic_called(topics: Iterable[Topic], name: str) -> Topic | None:
+    """Return the topic of this name or number."""
+    for each in topics:
+        if name in (each.name, str(each.id)):
+            return each
+    return None
+
+
+# An MO message.
+
+
+class MoMessage:
+    """A message that the modem takes in segments, each made of memory when it is asked for."""
+
+    def __init__(self, body: bytes) -> None:
+        if not 1 <= len(body) <= PAYLOAD_BYTES:
+            raise LocalProtocolError(
+                f"an IMT message has 1 to {PAYLOAD_BYTES} bytes, this one {len(body)}"
+            )
+        self._whole = memoryview(body + crc(body))
+        self.last_given = False
+        """The segment with its end was given: from here on it may leave."""
+
+    def __len__(self) -> int:
+        """Of all that goes over the serial line: the CRC counts."""
+        return len(self._whole)
+
+    def segment(self, wanted: SegmentWanted) -> bytes:
+        """Return the line that gives a segment. Raises RemoteProtocolError where the modem asks for
+        what the message does not have."""
+        end = wanted.start + wanted.length
+        if end > len(self._whole):
+            raise RemoteProtocolError(
+                f"the modem asks for bytes {wanted.start} to {end} of {len(self._whole)}"
+            )
+        self.last_given = self.last_given or end == len(self._whole)
+        data = base64.b64encode(self._whole[wanted.start : end]).decode("ascii")
+        return jspr.put(
+            "messageOriginateSegment",
+            topic_id=wanted.key.topic,
+            message_id=wanted.key.id,
+            segment_length=wanted.length,
+            segment_start=wanted.start,
+            data=data,
+        )
+
+
+_S = SessionVerdict
+FINAL: Mapping[str, MoStatus] = {
+    "mo_ack_received": MoStatus(_S.SENT, "sent"),
+    "message_cancelled_pre_transit": MoStatus(_S.NOT_SENT, "withdrawn before it left"),
+    "segment_not_supplied": MoStatus(_S.NOT_SENT, "the modem did not get a segment in time"),
+    "segment_incorrect": MoStatus(_S.NOT_SENT, "the modem got a segment that does not fit"),
+    "message_dropped_local_crc_error": MoStatus(_S.NOT_SENT, "it was garbled on the serial line"),
+    "user_supplied_crc_error": MoStatus(_S.NOT_SENT, "it was garbled on the serial line"),
+    "message_discarded_on_overflow": MoStatus(_S.NOT_SENT, "the modem's queue is full", 60.0),
+    "subscription_invalid": MoStatus(
+        _S.FAULT, "the account does not allow this topic: see the plan of this SIM"
+    ),
+    "message_expired": MoStatus(_S.DOUBTFUL, "the modem's own time for it ended"),
+    "message_transfer_timeout": MoStatus(_S.DOUBTFUL, "the network did not answer in time"),
+    "network_error": MoStatus(_S.DOUBTFUL, "the network failed"),
+    "protocol_error": MoStatus(_S.DOUBTFUL, "modem and network did not understand each other"),
+    "crc_error_in_transfer": MoStatus(_S.DOUBTFUL, "it was garbled in the air"),
+    "message_cancelled_in_transit": MoStatus(_S.DOUBTFUL, "withdrawn when it may have left"),
+}
+"""What a final_mo_status, or a message_response that accepts nothing, means for us."""
+
+
+def mo_final(word: str) -> MoStatus:
+    """Return what a status means: one that this program does not know is in doubt."""
+    return FINAL.get(word) or MoStatus(_S.DOUBTFUL, f"the modem says {word[:60]!r}")
+
+
+def mo_refused(word: str) -> MoStatus:
+    """Return what an answer means that accepts no message: nothing can have left."""
+    found = FINAL.get(word)
+    if found is not None and found.verdict in (_S.NOT_SENT, _S.FAULT):
+        return found
+    return MoStatus(_S.NOT_SENT, f"the modem does not take it: {word[:60]}")
+
+
+# An MT message.
+
+
+class MtMessage(NamedTuple):
+    topic: int
+    body: bytes
+    damage: str
+    """Why the bytes are not to be trusted; empty of a whole message."""
+    guard: int | None = None
+    """Of a damaged one: the CRC that stood behind it; None where bytes lack."""
+
+
+MESSAGES_MAX = 8
+"""How many MT messages are collected at one moment: their ends come, or they are forgotten."""
+
+
+class MtAssembly:
+    """Collects the segments of MT messages until each has ended."""
+
+    def __init__(self) -> None:
+        self._segments: dict[MessageKey, dict[int, bytes]] = {}
+
+    def add(self, segment: MtSegment) -> None:
+        """Keep a segment; the same one may come again."""
+        if segment.key not in self._segments and len(self._segments) >= MESSAGES_MAX:
+            del self._segments[next(iter(self._segments))]
+        self._segments.setdefault(segment.key, {})[segment.start] = segment.data
+
+    def end(self, ended: MtEnded) -> MtMessage | None:
+        """Return the message that has ended; None where it was broken off, or nothing came."""
+        segments = self._segments.pop(ended.key, {})
+        if ended.word != COMPLETE or not segments:
+            return None
+        whole, gap = bytearray(), 0
+        for start in sorted(segments):
+            gap += max(0, start - len(whole))
+            del whole[start:]
+            whole += bytes(start - len(whole)) + segments[start]
+        if gap:
+            body = bytes(whole[:-CRC_BYTES])
+            return MtMessage(ended.key.topic, body, f"{gap} bytes of it did not come")
+        body, guard = bytes(whole[:-CRC_BYTES]), bytes(whole[-CRC_BYTES:])
+        if crc(body) != guard:
+            told = int.from_bytes(guard)
+            return MtMessage(ended.key.topic, body, "its CRC is wrong", told)
+        return MtMessage(ended.key.topic, body, "")

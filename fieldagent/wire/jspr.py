@@ -1,0 +1,132 @@
+"""JSPR, the lines between a host and an Iridium Certus 9704: one JSON object each. No I/O.
+
+The host says `GET target {…}` or `PUT target {…}`, the modem `NNN target {…}`; each ends with CR.
+299 comes unasked, at any time, also between a request and its answer. Names follow the vendor's
+library (rock7/RockBLOCK-9704, src/jspr.c).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fieldagent.package.strict_json import NotJson, check_depth
+from fieldagent.wire.errors import RemoteProtocolError
+
+LINE_BYTES = 8192
+"""A longer line is noise: the longest, a segment of 1446 bytes, has about 2 050."""
+DONE, UNASKED, NO_VERSION, ALREADY = 200, 299, 400, 402
+NOT_ALLOWED, NOT_DONE, NO_SIM, NOT_PROVISIONED = 406, 408, 410, 418
+SERIAL_ERROR = 500
+GARBLED = frozenset({403, 405, 407})
+"""Too long, malformed, no JSON: what noise on the line makes of a request that was right."""
+MEANS: Mapping[int, str] = {
+    401: "it does not know this kind of request",
+    403: "the request is too long for it",
+    404: "it does not know this target",
+    405: "it could not read the request",
+    406: "it does not allow that now",
+    407: "it could not read the request's JSON",
+    408: "it failed with the request",
+    409: "it does not authorise that",
+    410: "its SIM is not configured",
+    417: "its hardware does not have that",
+    418: "the topic is not provisioned, or its service is not ready yet",
+}
+_LINE = re.compile(rb"(?:^|[^0-9])([2-5][0-9]{2}) ([A-Za-z]{1,29}) (\{.*\})\s*$", re.DOTALL)
+
+
+class JsprLine(NamedTuple):
+    """What the modem says."""
+
+    code: int
+    target: str
+    body: Mapping[str, Any]
+
+    def in_words(self) -> str:
+        """Return why a request was refused, for people."""
+        return f"{self.code}, {MEANS.get(self.code, 'for a reason that is not documented')}"
+
+
+def get(target: str, **members: object) -> bytes:
+    """Return a request for what the target is."""
+    return _request("GET", target, members)
+
+
+def put(target: str, **members: object) -> bytes:
+    """Return a request to set the target."""
+    return _request("PUT", target, members)
+
+
+def _request(verb: str, target: str, members: Mapping[str, object]) -> bytes:
+    # Real modems answer 407 to JSON without a space after each comma and colon.
+    return f"{verb} {target} {json.dumps(members, separators=(', ', ': '))}\r".encode("ascii")
+
+
+class LineReader:
+    """Makes lines of bytes: all go in by `receive_data`, each line comes out of `next_line`.
+
+    A line may come in pieces, with any pause between them. What is no line is dropped: zeros while
+    the modem boots, a DC1 before its first word, the rest of a line that was cut.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._drops = False
+        """The line has become too long: what is left of it is dropped."""
+        self.noise = 0
+        """Bytes that were part of no line."""
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what the serial line brought."""
+        self._buffer += data
+
+    def next_line(self) -> JsprLine | None:
+        """Return the next line; None while it has not come whole."""
+        while (end := self._buffer.find(b"\r")) >= 0:
+            found = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            dropped, self._drops = self._drops, False
+            line = None if dropped else _read(found)
+            if line is not None:
+                return line
+            self.noise += len(found)
+        if len(self._buffer) > LINE_BYTES:
+            self.noise += len(self._buffer)
+            self._buffer.clear()
+            self._drops = True
+        return None
+
+
+def _read(found: bytes) -> JsprLine | None:
+    """The last that can be a line: noise may stand before it, and hold what looks like one."""
+    match = _LINE.search(found)
+    if match is None:
+        return None
+    try:
+        check_depth(match[3].decode())
+        body = json.loads(match[3])
+    except (ValueError, NotJson):
+        return None
+    code = int(match[1])
+    if not isinstance(body, dict) or code > SERIAL_ERROR:
+        return None
+    return JsprLine(code, match[2].decode("ascii"), body)
+
+
+def number(line: JsprLine, name: str, low: int, high: int) -> int:
+    """Return a member that is a whole number of this range. Raises RemoteProtocolError."""
+    value = line.body.get(name)
+    if type(value) is not int or not low <= value <= high:
+        raise RemoteProtocolError(f"{line.target} has {name}={value!r}, not {low} to {high}")
+    return value
+
+
+def word(line: JsprLine, name: str) -> str:
+    """Return a member that is text. Raises RemoteProtocolError."""
+    value = line.body.get(name)
+    if not isinstance(value, str):
+        raise RemoteProtocolError(f"{line.target} has {name}={value!r}, which is no text")
+    return value

@@ -1,0 +1,533 @@
+"""MeshCore's companion protocol: what a radio with that firmware and its host say to each other, by
+serial line or TCP.
+
+Each frame is one byte, a length of two bytes, and a content that begins with its kind: the host
+sends `<` frames, the radio `>` frames. The host says one thing at a time and the radio answers it;
+what begins with 80 or more it says unasked. Integers are little-endian, texts UTF-8. Between frames
+a radio may print log lines.
+
+    who writes is named by six bytes of a public key, and heard only where the radio knows that key
+    a channel's text is nobody's: the name before it is what the sender's radio put there
+    an acknowledgement (82) is the word of the receiver's radio, and of no person
+
+Source: MeshCore, docs/companion_protocol.md and the wiki's Companion Radio Protocol.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from hashlib import sha256
+from typing import NamedTuple
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.length_frames import LengthDeframer
+
+TCP_PORT = 5000
+BAUD = 115_200
+TO_RADIO, FROM_RADIO = b"<", b">"
+"""What a frame begins with."""
+FRAME_BYTES = 300
+"""Most bytes of a frame's content; one that announces more is no frame."""
+KEY_BYTES, PREFIX_BYTES = 32, 6
+TEXT_BYTES = 133
+"""Most bytes of a text that every firmware takes."""
+UNASKED = 0x80
+"""From here on a frame is no answer."""
+APP_VERSION = 3
+"""Makes a radio tell the signal of each message."""
+CHANNEL_KEY_BYTES = 16
+PUBLIC_KEY = bytes.fromhex("8b3387e9c5cdea6ac9e5edbaa115cd72")
+"""Of the channel that each radio has."""
+BY_PATH = 0xFF
+"""As a message's path length: it came by a known path, of which the length is not told."""
+HOPS = 0x3F
+"""Of a path length: the upper two bits tell how long each station's hash is."""
+
+
+class CompanionCommand(IntEnum):
+    APP_START = 1
+    SEND_TEXT = 2
+    SEND_CHANNEL_TEXT = 3
+    GET_CONTACTS = 4
+    GET_TIME = 5
+    SET_TIME = 6
+    SEND_ADVERT = 7
+    SET_NAME = 8
+    PUT_CONTACT = 9
+    NEXT_MESSAGE = 10
+    RESET_PATH = 13
+    SET_POSITION = 14
+    REMOVE_CONTACT = 15
+    GET_BATTERY = 20
+    QUERY_DEVICE = 22
+    GET_CONTACT = 30
+    GET_CHANNEL = 31
+    SET_CHANNEL = 32
+    ASK_TELEMETRY = 39
+
+
+class CompanionSaid(IntEnum):
+    OK = 0
+    ERROR = 1
+    CONTACTS_BEGIN = 2
+    CONTACT = 3
+    CONTACTS_END = 4
+    SELF_INFO = 5
+    SENT = 6
+    OLD_TEXT = 7
+    """A message as firmware tells it to a host older than APP_VERSION: without its signal."""
+    OLD_CHANNEL_TEXT = 8
+    TIME = 9
+    NO_MESSAGE = 10
+    BATTERY = 12
+    DEVICE_INFO = 13
+    TEXT = 16
+    CHANNEL_TEXT = 17
+    CHANNEL = 18
+    CHANNEL_DATA = 27
+    ADVERT = 0x80
+    """Of a contact that the radio has: its key follows."""
+    PATH_UPDATED = 0x81
+    ACK = 0x82
+    MESSAGE_WAITS = 0x83
+    NEW_ADVERT = 0x8A
+    """Of somebody whom the radio has not added: the whole contact follows."""
+    TELEMETRY = 0x8B
+    CONTACT_DELETED = 0x8F
+    CONTACTS_FULL = 0x90
+
+
+class CompanionError(IntEnum):
+    UNSUPPORTED = 1
+    NOT_FOUND = 2
+    TABLE_FULL = 3
+    BAD_STATE = 4
+    FILE_ERROR = 5
+    ILLEGAL = 6
+
+
+ERRORS = {
+    CompanionError.UNSUPPORTED: "it does not know that",
+    CompanionError.NOT_FOUND: "it does not know them",
+    CompanionError.TABLE_FULL: "its queue or table is full",
+    CompanionError.BAD_STATE: "it is not ready for that",
+    CompanionError.FILE_ERROR: "its memory cannot be written",
+    CompanionError.ILLEGAL: "a value is out of its range",
+}
+"""In words that follow a radio."""
+
+
+class ContactType(IntEnum):
+    CHAT = 1
+    """A person's."""
+    REPEATER = 2
+    ROOM = 3
+    SENSOR = 4
+
+
+class TextType(IntEnum):
+    PLAIN = 0
+    COMMAND = 1
+    SIGNED = 2
+    """A room's, which tells in four bytes who wrote it."""
+
+
+class CompanionSelf(NamedTuple):
+    """What a radio tells of itself."""
+
+    key: bytes
+    name: str
+    type: int = ContactType.CHAT
+    latitude: int = 0
+    """1e-6 degree; with the longitude 0: not set."""
+    longitude: int = 0
+    adds_by_hand: bool = False
+    """Whom it hears it tells, and does not add."""
+    frequency: int = 0
+    """kHz."""
+    bandwidth: int = 0
+    """Hz."""
+    spreading: int = 0
+    coding: int = 0
+    power: int = 0
+    """dBm."""
+
+
+class CompanionDevice(NamedTuple):
+    protocol: int
+    contacts_max: int
+    channels_max: int
+    firmware: str
+    model: str
+
+
+class CompanionContact(NamedTuple):
+    """Somebody whom a radio knows."""
+
+    key: bytes
+    type: int
+    name: str
+    advertised: int = 0
+    """When their last advert was, by their own clock: Unix time."""
+    latitude: int = 0
+    """1e-6 degree; with the longitude 0: not told."""
+    longitude: int = 0
+    changed: int = 0
+    """When the radio last changed this entry, by its clock: Unix time."""
+    flags: int = 0
+    path_length: int = -1
+    """-1 where no path there is known."""
+    path: bytes = b""
+
+
+class CompanionText(NamedTuple):
+    """A text that the radio kept for its host."""
+
+    sender: bytes
+    """The first six bytes of their key; empty on a channel."""
+    channel: int | None
+    """Its index; None where it is to the radio alone."""
+    time: int
+    """By the sender's clock: Unix time."""
+    text: str
+    type: int = TextType.PLAIN
+    hops: int | None = None
+    """Stations that repeated it; None where it came by a path."""
+    snr: float | None = None
+    """dB."""
+
+
+class CompanionSent(NamedTuple):
+    flooded: bool
+    """It went to everybody, for want of a path."""
+    ack: bytes
+    """Four bytes, by which the acknowledgement names it."""
+    wait: float
+    """Seconds in which that comes, by the radio's own reckoning."""
+
+
+class CompanionChannel(NamedTuple):
+    place: int
+    """Its index."""
+    name: str
+    key: bytes
+
+
+_SELF = struct.Struct("<BBB32siiBBBBIIBB")
+_DEVICE = struct.Struct("<BBI12s40s20s")
+_CONTACT = struct.Struct("<32sBBb64s32sIiiI")
+_TEXT = struct.Struct("<6sBBI")
+_CHANNEL_TEXT = struct.Struct("<BBBI")
+_SIGNAL = struct.Struct("<bBB")
+_SENT = struct.Struct("<B4sI")
+_CHANNEL = struct.Struct("<B32s16s")
+_SEND_TEXT = struct.Struct("<BBI6s")
+_SEND_CHANNEL_TEXT = struct.Struct("<BBI")
+_NUMBER, _SHORT = struct.Struct("<I"), struct.Struct("<H")
+_POSITION = struct.Struct("<iii")
+
+
+def frame(content: bytes, begins: bytes = TO_RADIO) -> bytes:
+    """Raises LocalProtocolError where it is longer than a frame holds."""
+    if len(content) > FRAME_BYTES:
+        raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(content)}")
+    return begins + _SHORT.pack(len(content)) + content
+
+
+class CompanionDeframer(LengthDeframer):
+    """Cuts a stream into the contents of its frames, none of which is empty."""
+
+    def __init__(self, begins: bytes = FROM_RADIO) -> None:
+        super().__init__(begins, "little", FRAME_BYTES, 1)
+
+
+def app_start(name: str) -> bytes:
+    return bytes([CompanionCommand.APP_START]) + bytes(7) + name.encode()
+
+
+def query_device() -> bytes:
+    return bytes([CompanionCommand.QUERY_DEVICE, APP_VERSION])
+
+
+def plain(command: CompanionCommand, content: bytes = b"") -> bytes:
+    """Return a command and what it is about: nothing, a key, or an index."""
+    return bytes([command]) + content
+
+
+def set_time(now: int) -> bytes:
+    return plain(CompanionCommand.SET_TIME, _NUMBER.pack(now))
+
+
+def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
+    """A direct message. `to` is a key, or its first six bytes. The same text with the same time is
+    the same message, whichever attempt it is."""
+    head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, to[:PREFIX_BYTES])
+    return plain(CompanionCommand.SEND_TEXT, head + text.encode())
+
+
+def send_channel_text(index: int, text: str, time: int) -> bytes:
+    head = _SEND_CHANNEL_TEXT.pack(TextType.PLAIN, index, time)
+    return plain(CompanionCommand.SEND_CHANNEL_TEXT, head + text.encode())
+
+
+def put_contact(contact: CompanionContact) -> bytes:
+    return plain(CompanionCommand.PUT_CONTACT, write_contact(contact))
+
+
+def ask_telemetry(key: bytes) -> bytes:
+    """Ask a contact's radio how it is. It answers those alone whom its person lets."""
+    return plain(CompanionCommand.ASK_TELEMETRY, bytes(3) + key)
+
+
+def read_self(content: bytes) -> CompanionSelf:
+    """Raises RemoteProtocolError."""
+    body = _body(content, CompanionSaid.SELF_INFO, _SELF.size)
+    found = _SELF.unpack_from(body)
+    kind, power, _, key, latitude, longitude, _, _, _, by_hand = found[:10]
+    frequency, bandwidth, spreading, coding = found[10:]
+    return CompanionSelf(
+        *(key, _text(body[_SELF.size :]), kind, latitude, longitude, bool(by_hand)),
+        *(frequency, bandwidth, spreading, coding, power),
+    )
+
+
+def write_self(known: CompanionSelf) -> bytes:
+    head = _SELF.pack(
+        known.type,
+        known.power,
+        known.power,
+        known.key,
+        known.latitude,
+        known.longitude,
+        *(0, 1, 0, known.adds_by_hand),
+        *(known.frequency, known.bandwidth, known.spreading, known.coding),
+    )
+    return bytes([CompanionSaid.SELF_INFO]) + head + known.name.encode()
+
+
+def read_device(content: bytes) -> CompanionDevice:
+    """Raises RemoteProtocolError. Firmware before version 3 tells no numbers: then they are 0."""
+    body = _body(content, CompanionSaid.DEVICE_INFO, 1)
+    if len(body) <= _DEVICE.size:
+        return CompanionDevice(body[0], 0, 0, "", "")
+    half, channels, _, _, model, firmware = _DEVICE.unpack_from(body, 1)
+    return CompanionDevice(body[0], half * 2, channels, _text(firmware), _text(model))
+
+
+def write_device(known: CompanionDevice) -> bytes:
+    body = _DEVICE.pack(
+        known.contacts_max // 2,
+        known.channels_max,
+        0,
+        b"",
+        known.model.encode()[:40],
+        known.firmware.encode()[:20],
+    )
+    return bytes([CompanionSaid.DEVICE_INFO, known.protocol]) + body
+
+
+def read_contact(content: bytes) -> CompanionContact:
+    """Read a contact of the list, or one that is told unasked. Raises RemoteProtocolError."""
+    kind = CompanionSaid.CONTACT
+    if content[:1] == bytes([CompanionSaid.NEW_ADVERT]):
+        kind = CompanionSaid.NEW_ADVERT
+    return read_bare_contact(_body(content, kind, _CONTACT.size))
+
+
+def read_bare_contact(body: bytes) -> CompanionContact:
+    """Read what follows the first byte. Raises RemoteProtocolError."""
+    if len(body) < _CONTACT.size:
+        raise RemoteProtocolError(f"a contact has {_CONTACT.size} bytes, not {len(body)}")
+    key, kind, flags, length, path, name, advertised, latitude, longitude, changed = (
+        _CONTACT.unpack_from(body)
+    )
+    return CompanionContact(
+        *(key, kind, _text(name), advertised, latitude, longitude, changed, flags, length),
+        path.rstrip(b"\0"),
+    )
+
+
+def write_contact(contact: CompanionContact) -> bytes:
+    """Return what follows the first byte."""
+    return _CONTACT.pack(
+        contact.key,
+        contact.type,
+        contact.flags,
+        contact.path_length,
+        contact.path,
+        contact.name.encode()[:32],
+        contact.advertised,
+        contact.latitude,
+        contact.longitude,
+        contact.changed,
+    )
+
+
+def read_text(content: bytes) -> CompanionText:
+    """Read what `NEXT_MESSAGE` brought, but for a channel's data. Raises RemoteProtocolError."""
+    kind = content[0] if content else -1
+    body, snr = content[1:], None
+    if kind in (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT):
+        body = _body(content, kind, _SIGNAL.size)
+        snr, body = _SIGNAL.unpack_from(body)[0] / 4, body[_SIGNAL.size :]
+    if kind in (CompanionSaid.TEXT, CompanionSaid.OLD_TEXT):
+        return _read_direct(body, snr)
+    if kind in (CompanionSaid.CHANNEL_TEXT, CompanionSaid.OLD_CHANNEL_TEXT):
+        _is_long_enough(body, _CHANNEL_TEXT.size)
+        index, path, how, time = _CHANNEL_TEXT.unpack_from(body)
+        text = _text(body[_CHANNEL_TEXT.size :])
+        return CompanionText(b"", index, time, text, how, _hops(path), snr)
+    raise RemoteProtocolError(f"a message is of kind {kind}")
+
+
+def _read_direct(body: bytes, snr: float | None) -> CompanionText:
+    _is_long_enough(body, _TEXT.size)
+    sender, path, how, time = _TEXT.unpack_from(body)
+    rest = body[_TEXT.size :]
+    if how == TextType.SIGNED:
+        rest = rest[4:]
+    return CompanionText(sender, None, time, _text(rest), how, _hops(path), snr)
+
+
+def write_text(message: CompanionText) -> bytes:
+    """Return a message as a radio tells it to a host that wants its signal."""
+    path = BY_PATH if message.hops is None else message.hops
+    signal = _SIGNAL.pack(round((message.snr or 0) * 4), 0, 0)
+    text = message.text.encode()
+    if message.channel is None:
+        head = _TEXT.pack(message.sender, path, message.type, message.time)
+        return bytes([CompanionSaid.TEXT]) + signal + head + text
+    head = _CHANNEL_TEXT.pack(message.channel, path, message.type, message.time)
+    return bytes([CompanionSaid.CHANNEL_TEXT]) + signal + head + text
+
+
+def _hops(path: int) -> int | None:
+    return None if path == BY_PATH else path & HOPS
+
+
+def read_sent(content: bytes) -> CompanionSent:
+    """Raises RemoteProtocolError."""
+    route, ack, wait = _SENT.unpack_from(_body(content, CompanionSaid.SENT, _SENT.size))
+    return CompanionSent(bool(route), ack, wait / 1000)
+
+
+def write_sent(sent: CompanionSent) -> bytes:
+    body = _SENT.pack(sent.flooded, sent.ack, round(sent.wait * 1000))
+    return bytes([CompanionSaid.SENT]) + body
+
+
+def read_ack(content: bytes) -> bytes:
+    """Return the four bytes by which it names what is there. Raises RemoteProtocolError."""
+    return _body(content, CompanionSaid.ACK, 4)[:4]
+
+
+def read_advert(content: bytes) -> bytes:
+    """Return the key of the contact that was heard. Raises RemoteProtocolError."""
+    return _body(content, CompanionSaid.ADVERT, KEY_BYTES)[:KEY_BYTES]
+
+
+def read_time(content: bytes) -> int:
+    """Return the radio's clock, Unix time. Raises RemoteProtocolError."""
+    return int(_NUMBER.unpack_from(_body(content, CompanionSaid.TIME, _NUMBER.size))[0])
+
+
+def read_channel(content: bytes) -> CompanionChannel:
+    """Raises RemoteProtocolError."""
+    body = _body(content, CompanionSaid.CHANNEL, _CHANNEL.size)
+    index, name, key = _CHANNEL.unpack_from(body)
+    return CompanionChannel(index, _text(name), key)
+
+
+def write_channel(channel: CompanionChannel) -> bytes:
+    """Return what follows the first byte, of an answer and of SET_CHANNEL."""
+    return _CHANNEL.pack(channel.place, channel.name.encode()[:32], channel.key)
+
+
+def is_private(channel: CompanionChannel) -> bool:
+    """Whether a channel's key is one that a group has chosen: neither public, nor none, nor made of
+    the channel's own name."""
+    of_its_name = sha256(channel.name.encode()).digest()[:CHANNEL_KEY_BYTES]
+    return any(channel.key) and channel.key not in (PUBLIC_KEY, of_its_name)
+
+
+def read_error(content: bytes) -> str:
+    """Return what a radio refuses for, in words that follow it."""
+    code = content[1] if len(content) > 1 else 0
+    known = code in set(CompanionError)
+    return ERRORS[CompanionError(code)] if known else f"it says error {code}"
+
+
+LPP_SIZES = {0x65: 2, 0x66: 1, 0x67: 2, 0x68: 1, 0x73: 2, 0x74: 2, 0x75: 2, 0x78: 1, 0x88: 9}
+"""Bytes of a value in Cayenne's low-power payload, by its type, of those that radios tell."""
+LPP_VOLTAGE = 0x74
+"""Hundredths of a volt, the highest byte first."""
+
+
+def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
+    """Return the first six bytes of the key of whoever answers, and their battery's volts; None
+    where they do not tell that. Raises RemoteProtocolError."""
+    body = _body(content, CompanionSaid.TELEMETRY, 1 + PREFIX_BYTES)
+    sender, values = body[1 : 1 + PREFIX_BYTES], body[1 + PREFIX_BYTES :]
+    while len(values) > 2 and (size := LPP_SIZES.get(values[1])) is not None:
+        value, values, kind = values[2 : 2 + size], values[2 + size :], values[1]
+        if kind == LPP_VOLTAGE and len(value) == size:
+            return sender, int.from_bytes(value, "big") / 100
+    return sender, None
+
+
+def write_telemetry(sender: bytes, volts: float) -> bytes:
+    value = round(volts * 100).to_bytes(2, "big")
+    head = bytes([CompanionSaid.TELEMETRY, 0]) + sender[:PREFIX_BYTES]
+    return head + bytes([1, LPP_VOLTAGE]) + value
+
+
+def read_position(body: bytes) -> tuple[int, int]:
+    """Read what follows SET_POSITION: 1e-6 degree. Raises RemoteProtocolError."""
+    _is_long_enough(body, 8)
+    latitude, longitude, _ = _POSITION.unpack(body[:12].ljust(12, b"\0"))
+    return latitude, longitude
+
+
+def read_send_text(body: bytes) -> tuple[bytes, str, int, int]:
+    """Read what follows SEND_TEXT: to whom, the text, its time and attempt. Raises
+    RemoteProtocolError."""
+    _is_long_enough(body, _SEND_TEXT.size)
+    _, attempt, time, to = _SEND_TEXT.unpack_from(body)
+    return to, _text(body[_SEND_TEXT.size :]), time, attempt
+
+
+def read_send_channel_text(body: bytes) -> tuple[int, str, int]:
+    """Read what follows SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError."""
+    _is_long_enough(body, _SEND_CHANNEL_TEXT.size)
+    _, index, time = _SEND_CHANNEL_TEXT.unpack_from(body)
+    return index, _text(body[_SEND_CHANNEL_TEXT.size :]), time
+
+
+def read_number(body: bytes) -> int:
+    """Read a number of four bytes. Raises RemoteProtocolError."""
+    _is_long_enough(body, _NUMBER.size)
+    return int(_NUMBER.unpack_from(body)[0])
+
+
+def write_number(kind: int, number: int) -> bytes:
+    return bytes([kind]) + _NUMBER.pack(number)
+
+
+def _body(content: bytes, kind: int, size: int) -> bytes:
+    """Return what follows the first byte. Raises RemoteProtocolError where it is of another kind or
+    shorter."""
+    if content[:1] != bytes([kind]):
+        raise RemoteProtocolError(f"a frame begins with {content[:1].hex()}, not {kind:02x}")
+    _is_long_enough(content[1:], size)
+    return content[1:]
+
+
+def _is_long_enough(body: bytes, size: int) -> None:
+    if len(body) < size:
+        raise RemoteProtocolError(f"a frame has {len(body)} bytes, and needs {size}")
+
+
+def _text(raw: bytes) -> str:
+    """Return what stands before the first null."""
+    return raw.partition(b"\0")[0].decode("utf-8", "replace")

@@ -1,0 +1,490 @@
+"""Meshtastic's client API: what a radio with that firmware and its host say to each other over a
+serial line or TCP.
+
+Each frame is 94 C3, a length of two bytes, and one protobuf: the host sends `ToRadio`, the radio
+`FromRadio`. Between frames a radio may print log lines. Only what we use is read; the rest is
+skipped. Sources: meshtastic/protobufs (mesh, portnums, channel, config, telemetry, mesh.options),
+and StreamAPI, PhoneAPI, Router of the firmware for what the members mean.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.length_frames import LengthDeframer
+from fieldagent.wire.lora import LoraSettings
+from fieldagent.wire.protobuf import ProtobufSchema, Scalar
+
+TCP_PORT = 4403
+BAUD = 115_200
+MAGIC = b"\x94\xc3"
+FRAME_BYTES = 512
+"""Most bytes of a protobuf in a frame; one that announces more is no frame."""
+WAKE = b"\xc3" * 32
+"""Sent when a serial line is opened: it wakes a chip that sleeps, and fills up a half-read frame.
+A radio takes no C3 for the beginning of anything."""
+PAYLOAD_BYTES = 233
+"""Most bytes of `MeshData.payload` that a radio takes from its host."""
+CHANNEL_BYTES, DIRECT_BYTES = 231, 219
+"""Most of them that go on the air: on a channel, and to one node by its public key."""
+BROADCAST = 0xFFFF_FFFF
+EVERYTHING_BUT_NODES = 69420
+"""As a nonce: the radio leaves out the other nodes it knows. 69421 asks for those alone."""
+NODES_ALONE = 69421
+WHOLE_PRECISION = 32
+"""Bits of a position that nobody has blurred."""
+DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
+"""Which everybody has."""
+OVER_MQTT = 5
+"""Of `MeshPacket.transport`: it came over somebody's Internet."""
+
+
+class Port(IntEnum):
+    """What a `MeshData` holds."""
+
+    TEXT = 1
+    POSITION = 3
+    NODE_INFO = 4
+    ROUTING = 5
+    WAYPOINT = 8
+    ALERT = 11
+    STORE_FORWARD = 65
+    TELEMETRY = 67
+    PRIVATE = 256
+
+
+class RoutingError(IntEnum):
+    NONE = 0
+    NO_ROUTE = 1
+    GOT_NAK = 2
+    TIMEOUT = 3
+    NO_INTERFACE = 4
+    MAX_RETRANSMIT = 5
+    NO_CHANNEL = 6
+    TOO_LARGE = 7
+    NO_RESPONSE = 8
+    DUTY_CYCLE_LIMIT = 9
+    BAD_REQUEST = 32
+    NOT_AUTHORIZED = 33
+    PKI_FAILED = 34
+    PKI_UNKNOWN_PUBKEY = 35
+    RATE_LIMIT_EXCEEDED = 38
+    PKI_SEND_FAIL_PUBLIC_KEY = 39
+
+
+class Queued(IntEnum):
+    """`QueueStatus.result` where it is no RoutingError: the firmware's own errors, ErrorCode."""
+
+    OK = 0
+    FULL = 32
+    NO_CHIP = 33
+    OFF = 34
+    """The transmitter is off, or no region is set: nothing is transmitted at all."""
+    LOCALLY = 35
+
+
+PRESETS = {
+    0: LoraSettings(0, 250_000, 11, 5),
+    1: LoraSettings(0, 125_000, 12, 8),
+    3: LoraSettings(0, 250_000, 10, 5),
+    4: LoraSettings(0, 250_000, 9, 5),
+    5: LoraSettings(0, 250_000, 8, 5),
+    6: LoraSettings(0, 250_000, 7, 5),
+    7: LoraSettings(0, 125_000, 11, 8),
+    8: LoraSettings(0, 500_000, 7, 5),
+    9: LoraSettings(0, 500_000, 11, 8),
+    10: LoraSettings(0, 125_000, 9, 5),
+    12: LoraSettings(0, 62_500, 7, 6),
+}
+"""By `LoraConfig.modem_preset`, from LONG_FAST (0) to NARROW_FAST (12); the frequency is that of
+the region."""
+LONG_FAST, SHORT_TURBO = 0, 8
+DUTY_CYCLES = {2: 10.0, 3: 10.0, 12: 10.0, 14: 10.0, 29: 2.5, 32: 10.0}
+"""By `LoraConfig.region`, per cent of an hour; elsewhere there is no such limit."""
+
+
+class Role(IntEnum):
+    """Of a channel."""
+
+    OFF = 0
+    PRIMARY = 1
+    SECONDARY = 2
+
+
+class MeshData(NamedTuple):
+    port: int = 0
+    payload: bytes = b""
+    want_response: bool = False
+    dest: int = 0
+    source: int = 0
+    request_id: int = 0
+    """The packet that this answers, of a ROUTING."""
+    reply_id: int = 0
+    """The packet that a person answers by this text or reaction."""
+    emoji: int = 0
+    """Not 0: the payload is a reaction to `reply_id`."""
+
+
+class MeshPacket(NamedTuple):
+    source: int = 0
+    """`from`: a radio sets it itself."""
+    to: int = 0
+    channel: int = 0
+    """Its index, where the packet is decoded."""
+    decoded: MeshData | None = None
+    encrypted: bytes | None = None
+    id: int = 0
+    rx_time: int = 0
+    rx_snr: float = 0.0
+    hop_limit: int = 0
+    want_ack: bool = False
+    priority: int = 0
+    rx_rssi: int = 0
+    via_mqtt: bool = False
+    hop_start: int = 0
+    public_key: bytes = b""
+    pki_encrypted: bool = False
+    transport: int = 0
+
+
+class User(NamedTuple):
+    id: str = ""
+    long_name: str = ""
+    short_name: str = ""
+    hw_model: int = 0
+    public_key: bytes = b""
+
+
+class MeshPosition(NamedTuple):
+    latitude: int | None = None
+    """1e-7 degree."""
+    longitude: int | None = None
+    altitude: int | None = None
+    """Metres above the sea."""
+    time: int = 0
+    """Unix time; 0 where the node does not know it."""
+    ground_speed: int | None = None
+    """km/h by the firmware."""
+    ground_track: int | None = None
+    """1e-5 degree by the firmware."""
+    precision_bits: int = 0
+    """Fewer than 32: blurred on purpose; 0 by firmware that does not say."""
+
+
+class MeshWaypoint(NamedTuple):
+    id: int = 0
+    latitude: int | None = None
+    longitude: int | None = None
+    expire: int = 0
+    """Unix time; 0 and 2^31 - 1: never; 1: deleted."""
+    name: str = ""
+    description: str = ""
+
+
+class Routing(NamedTuple):
+    error: int | None = None
+    """A RoutingError; None where it is no answer but a question for a route."""
+
+
+class QueueStatus(NamedTuple):
+    result: int = 0
+    """`Queued`, or a RoutingError."""
+    free: int = 0
+    maximum: int = 0
+    packet_id: int = 0
+
+
+class DeviceMetrics(NamedTuple):
+    battery: int = 0
+    """Per cent; 101 where it is not by battery."""
+    voltage: float = 0.0
+
+
+class Telemetry(NamedTuple):
+    time: int = 0
+    device: DeviceMetrics | None = None
+
+
+class MyInfo(NamedTuple):
+    number: int = 0
+
+
+class NodeInfo(NamedTuple):
+    number: int = 0
+    user: User | None = None
+    position: MeshPosition | None = None
+    snr: float = 0.0
+    last_heard: int = 0
+    metrics: DeviceMetrics | None = None
+    via_mqtt: bool = False
+    hops_away: int | None = None
+
+
+class ChannelSettings(NamedTuple):
+    key: bytes = b""
+    """0, 16 or 32 bytes; one byte names one of the public keys."""
+    name: str = ""
+    uplink: bool = False
+    """To somebody's MQTT server."""
+
+
+class MeshChannel(NamedTuple):
+    place: int = 0
+    """Its index, by which packets name it."""
+    settings: ChannelSettings | None = None
+    role: int = 0
+
+
+class LoraConfig(NamedTuple):
+    use_preset: bool = False
+    modem_preset: int = 0
+    bandwidth: int = 0
+    spreading: int = 0
+    coding: int = 0
+    region: int = 0
+    """0: none is set, and nothing is transmitted."""
+    hop_limit: int = 0
+    transmits: bool = False
+
+
+class Config(NamedTuple):
+    lora: LoraConfig | None = None
+
+
+class Metadata(NamedTuple):
+    firmware: str = ""
+    hw_model: int = 0
+
+
+class Notification(NamedTuple):
+    level: int = 0
+    message: str = ""
+
+
+class Heartbeat(NamedTuple):
+    nonce: int = 0
+    """1: the radio broadcasts who it is."""
+
+
+class ToRadio(NamedTuple):
+    """One of them."""
+
+    packet: MeshPacket | None = None
+    want_config: int | None = None
+    disconnect: bool | None = None
+    heartbeat: Heartbeat | None = None
+
+
+class FromRadio(NamedTuple):
+    """One of them, but for the number; none where it is something that we do not read."""
+
+    number: int = 0
+    packet: MeshPacket | None = None
+    my_info: MyInfo | None = None
+    node_info: NodeInfo | None = None
+    config: Config | None = None
+    config_complete: int | None = None
+    rebooted: bool | None = None
+    channel: MeshChannel | None = None
+    queue_status: QueueStatus | None = None
+    metadata: Metadata | None = None
+    notification: Notification | None = None
+
+
+_UNSIGNED, _SIGNED, _BOOL = Scalar.UNSIGNED, Scalar.SIGNED, Scalar.BOOL
+_FIXED, _SIGNED_FIXED, _FLOAT = Scalar.FIXED, Scalar.SIGNED_FIXED, Scalar.FLOAT
+_BYTES, _TEXT = Scalar.BYTES, Scalar.TEXT
+
+DATA = ProtobufSchema(
+    MeshData,
+    port=(1, _UNSIGNED),
+    payload=(2, _BYTES),
+    want_response=(3, _BOOL),
+    dest=(4, _FIXED),
+    source=(5, _FIXED),
+    request_id=(6, _FIXED),
+    reply_id=(7, _FIXED),
+    emoji=(8, _FIXED),
+)
+MESH_PACKET = ProtobufSchema(
+    MeshPacket,
+    source=(1, _FIXED),
+    to=(2, _FIXED),
+    channel=(3, _UNSIGNED),
+    decoded=(4, DATA),
+    encrypted=(5, _BYTES),
+    id=(6, _FIXED),
+    rx_time=(7, _FIXED),
+    rx_snr=(8, _FLOAT),
+    hop_limit=(9, _UNSIGNED),
+    want_ack=(10, _BOOL),
+    priority=(11, _UNSIGNED),
+    rx_rssi=(12, _SIGNED),
+    via_mqtt=(14, _BOOL),
+    hop_start=(15, _UNSIGNED),
+    public_key=(16, _BYTES),
+    pki_encrypted=(17, _BOOL),
+    transport=(21, _UNSIGNED),
+)
+USER = ProtobufSchema(
+    User,
+    id=(1, _TEXT),
+    long_name=(2, _TEXT),
+    short_name=(3, _TEXT),
+    hw_model=(5, _UNSIGNED),
+    public_key=(8, _BYTES),
+)
+POSITION = ProtobufSchema(
+    MeshPosition,
+    latitude=(1, _SIGNED_FIXED),
+    longitude=(2, _SIGNED_FIXED),
+    altitude=(3, _SIGNED),
+    time=(4, _FIXED),
+    ground_speed=(15, _UNSIGNED),
+    ground_track=(16, _UNSIGNED),
+    precision_bits=(23, _UNSIGNED),
+)
+WAYPOINT = ProtobufSchema(
+    MeshWaypoint,
+    id=(1, _UNSIGNED),
+    latitude=(2, _SIGNED_FIXED),
+    longitude=(3, _SIGNED_FIXED),
+    expire=(4, _UNSIGNED),
+    name=(6, _TEXT),
+    description=(7, _TEXT),
+)
+ROUTING = ProtobufSchema(Routing, error=(3, _UNSIGNED))
+QUEUE_STATUS = ProtobufSchema(
+    QueueStatus,
+    result=(1, _SIGNED),
+    free=(2, _UNSIGNED),
+    maximum=(3, _UNSIGNED),
+    packet_id=(4, _UNSIGNED),
+)
+DEVICE_METRICS = ProtobufSchema(DeviceMetrics, battery=(1, _UNSIGNED), voltage=(2, _FLOAT))
+TELEMETRY = ProtobufSchema(Telemetry, time=(1, _FIXED), device=(2, DEVICE_METRICS))
+MY_INFO = ProtobufSchema(MyInfo, number=(1, _UNSIGNED))
+NODE_INFO = ProtobufSchema(
+    NodeInfo,
+    number=(1, _UNSIGNED),
+    user=(2, USER),
+    position=(3, POSITION),
+    snr=(4, _FLOAT),
+    last_heard=(5, _FIXED),
+    metrics=(6, DEVICE_METRICS),
+    via_mqtt=(8, _BOOL),
+    hops_away=(9, _UNSIGNED),
+)
+CHANNEL_SETTINGS = ProtobufSchema(
+    ChannelSettings, key=(2, _BYTES), name=(3, _TEXT), uplink=(5, _BOOL)
+)
+MESH_CHANNEL = ProtobufSchema(
+    MeshChannel, place=(1, _SIGNED), settings=(2, CHANNEL_SETTINGS), role=(3, _UNSIGNED)
+)
+LORA_CONFIG = ProtobufSchema(
+    LoraConfig,
+    use_preset=(1, _BOOL),
+    modem_preset=(2, _UNSIGNED),
+    bandwidth=(3, _UNSIGNED),
+    spreading=(4, _UNSIGNED),
+    coding=(5, _UNSIGNED),
+    region=(7, _UNSIGNED),
+    hop_limit=(8, _UNSIGNED),
+    transmits=(9, _BOOL),
+)
+CONFIG = ProtobufSchema(Config, lora=(6, LORA_CONFIG))
+METADATA = ProtobufSchema(Metadata, firmware=(1, _TEXT), hw_model=(9, _UNSIGNED))
+NOTIFICATION = ProtobufSchema(Notification, level=(3, _UNSIGNED), message=(4, _TEXT))
+HEARTBEAT = ProtobufSchema(Heartbeat, nonce=(1, _UNSIGNED))
+TO_RADIO = ProtobufSchema(
+    ToRadio,
+    packet=(1, MESH_PACKET),
+    want_config=(3, _UNSIGNED),
+    disconnect=(4, _BOOL),
+    heartbeat=(7, HEARTBEAT),
+)
+FROM_RADIO = ProtobufSchema(
+    FromRadio,
+    number=(1, _UNSIGNED),
+    packet=(2, MESH_PACKET),
+    my_info=(3, MY_INFO),
+    node_info=(4, NODE_INFO),
+    config=(5, CONFIG),
+    config_complete=(7, _UNSIGNED),
+    rebooted=(8, _BOOL),
+    channel=(10, MESH_CHANNEL),
+    queue_status=(11, QUEUE_STATUS),
+    metadata=(13, METADATA),
+    notification=(16, NOTIFICATION),
+)
+
+
+def node_id(number: int) -> str:
+    """Return a node's number as people and apps write it: `!a1b2c3d4`."""
+    return f"!{number:08x}"
+
+
+def frame(message: bytes) -> bytes:
+    """Raises LocalProtocolError where it is longer than a frame holds."""
+    if len(message) > FRAME_BYTES:
+        raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(message)}")
+    return MAGIC + len(message).to_bytes(2, "big") + message
+
+
+def to_radio(message: ToRadio) -> bytes:
+    """Return the frame in which a host says it."""
+    return frame(TO_RADIO.encode(message))
+
+
+def from_radio(message: FromRadio) -> bytes:
+    """Return the frame in which a radio says it."""
+    return frame(FROM_RADIO.encode(message))
+
+
+class Deframer(LengthDeframer):
+    """Cuts a stream into the protobufs of its frames."""
+
+    def __init__(self) -> None:
+        super().__init__(MAGIC, "big", FRAME_BYTES)
+
+
+def read_from_radio(message: bytes) -> FromRadio:
+    """Raises RemoteProtocolError."""
+    return FROM_RADIO.decode(message)
+
+
+def expanded_key(key: bytes) -> bytes:
+    """Return the key that a channel's `psk` stands for: of one byte n, none or a public one."""
+    if len(key) != 1:
+        return key
+    if key == b"\0":
+        return b""
+    return DEFAULT_KEY[:-1] + bytes([(DEFAULT_KEY[-1] + key[0] - 1) & 0xFF])
+
+
+def is_private(settings: ChannelSettings) -> bool:
+    """Whether a channel's key is one that a group has chosen: of 16 or 32 bytes, and not public."""
+    key = expanded_key(settings.key)
+    return len(key) in (16, 32) and key[:-1] != DEFAULT_KEY[:-1] and any(key)
+
+
+def reaction(packet_id: int, sign: str) -> MeshData:
+    """Return what shows as a reaction on somebody's message."""
+    return MeshData(Port.TEXT, sign.encode(), reply_id=packet_id, emoji=1)
+
+
+def read_answer(packet: MeshPacket) -> tuple[int, int] | None:
+    """Return the packet that a ROUTING answers and its RoutingError; None of any other packet.
+
+    NONE from the destination: its radio has it. NONE from one's own radio: somebody repeats it.
+    """
+    data = packet.decoded
+    if data is None or data.port != Port.ROUTING or not data.request_id:
+        return None
+    try:
+        error = ROUTING.decode(data.payload).error
+    except RemoteProtocolError:
+        return None
+    return data.request_id, error or 0

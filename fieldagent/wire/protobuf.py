@@ -1,0 +1,168 @@
+"""Protocol Buffers, as far as radios speak it: proto3 messages of scalars, bytes and messages.
+
+A `ProtobufSchema` names the members that we read of a message; whatever else stands in it is
+skipped, as the peers grow by new fields. Source: protobuf.dev, "Encoding".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+Message = TypeVar("Message", bound=NamedTuple)
+VARINT, EIGHT_BYTES, COUNTED, FOUR_BYTES = 0, 1, 2, 5
+"""Wire types. 3 and 4, of groups, are of proto2 and used by nobody here."""
+VARINT_BYTES = 10
+
+
+class Scalar(Enum):
+    """How a member is written."""
+
+    UNSIGNED = "uint32, uint64, enum"
+    SIGNED = "int32: below zero it takes ten bytes"
+    BOOL = "bool"
+    FIXED = "fixed32"
+    SIGNED_FIXED = "sfixed32"
+    FLOAT = "float"
+    BYTES = "bytes"
+    TEXT = "string"
+
+
+WIRE_TYPES = {
+    Scalar.UNSIGNED: VARINT,
+    Scalar.SIGNED: VARINT,
+    Scalar.BOOL: VARINT,
+    Scalar.FIXED: FOUR_BYTES,
+    Scalar.SIGNED_FIXED: FOUR_BYTES,
+    Scalar.FLOAT: FOUR_BYTES,
+    Scalar.BYTES: COUNTED,
+    Scalar.TEXT: COUNTED,
+}
+FOUR = {Scalar.FIXED: "<I", Scalar.SIGNED_FIXED: "<i", Scalar.FLOAT: "<f"}
+Kind: TypeAlias = "Scalar | ProtobufSchema[Any]"
+
+
+class ProtobufSchema(Generic[Message]):
+    """Reads and writes one kind of message as a named tuple, each of whose members has a default.
+
+    `members` gives the number and kind of each by its name. What has its default is not written;
+    a member whose default is None is written also where it is 0, as a member of a oneof is.
+    """
+
+    def __init__(self, message: type[Message], /, **members: tuple[int, Kind]) -> None:
+        self._message = message
+        self._members = members
+        self._by_number = {number: (name, kind) for name, (number, kind) in members.items()}
+        self._defaults: dict[str, Any] = message._field_defaults
+
+    def encode(self, message: Message) -> bytes:
+        """Raises LocalProtocolError where a member does not fit its kind."""
+        written = bytearray()
+        for name, (number, kind) in self._members.items():
+            value = getattr(message, name)
+            if value != self._defaults[name]:
+                written += _member(number, kind, value)
+        return bytes(written)
+
+    def decode(self, data: bytes) -> Message:
+        """Raises RemoteProtocolError. Of a member that stands there twice the last counts."""
+        found: dict[str, Any] = {}
+        for number, wire_type, raw in _members(data):
+            name, kind = self._by_number.get(number, ("", Scalar.BYTES))
+            if name and wire_type == (
+                COUNTED if isinstance(kind, ProtobufSchema) else WIRE_TYPES[kind]
+            ):
+                found[name] = _value(kind, raw)
+        made: Callable[..., Message] = self._message
+        return made(**found)
+
+
+def _wire_type(kind: Kind) -> int:
+    return COUNTED if isinstance(kind, ProtobufSchema) else WIRE_TYPES[kind]
+
+
+def _member(number: int, kind: Kind, value: Any) -> bytes:
+    if isinstance(kind, ProtobufSchema):
+        return _counted(number, kind.encode(value))
+    if kind is Scalar.TEXT:
+        return _counted(number, value.encode())
+    if kind is Scalar.BYTES:
+        return _counted(number, value)
+    if kind in FOUR:
+        try:
+            return _varint(number << 3 | FOUR_BYTES) + struct.pack(FOUR[kind], value)
+        except struct.error as error:
+            raise LocalProtocolError(f"{value} is no {kind.value}: {error}") from None
+    return _varint(number << 3 | VARINT) + _varint(int(value))
+
+
+def _counted(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | COUNTED) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    rest = value & 0xFFFF_FFFF_FFFF_FFFF
+    written = bytearray()
+    while rest > 0x7F:
+        written.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    written.append(rest)
+    return bytes(written)
+
+
+def _members(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield number, wire type and content of each member of a message."""
+    position = 0
+    while position < len(data):
+        tag, position = _read_varint(data, position)
+        number, wire_type = tag >> 3, tag & 7
+        if not number:
+            raise RemoteProtocolError("a member has the number 0")
+        if wire_type == VARINT:
+            value, position = _read_varint(data, position)
+            yield number, wire_type, value
+            continue
+        size = {EIGHT_BYTES: 8, FOUR_BYTES: 4}.get(wire_type)
+        if wire_type == COUNTED:
+            size, position = _read_varint(data, position)
+        if size is None:
+            raise RemoteProtocolError(f"member {number} has the wire type {wire_type}")
+        if size > len(data) - position:
+            raise RemoteProtocolError(f"member {number} is cut off")
+        yield number, wire_type, data[position : position + size]
+        position += size
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for index in range(VARINT_BYTES):
+        if position + index >= len(data):
+            raise RemoteProtocolError("a number is cut off")
+        byte = data[position + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
+    raise RemoteProtocolError("a number has more than ten bytes")
+
+
+def _value(kind: Kind, raw: int | bytes) -> Any:
+    if isinstance(kind, ProtobufSchema):
+        assert isinstance(raw, bytes)
+        return kind.decode(raw)
+    if isinstance(raw, int):
+        return _number(kind, raw)
+    if kind is Scalar.TEXT:
+        # What a stranger's name or text holds is for people: what is no UTF-8 in it is marked.
+        return raw.decode("utf-8", "replace")
+    return struct.unpack(FOUR[kind], raw)[0] if kind in FOUR else raw
+
+
+def _number(kind: Scalar, raw: int) -> int | bool:
+    if kind is Scalar.BOOL:
+        return bool(raw)
+    low = raw & 0xFFFF_FFFF
+    return low - 2**32 if kind is Scalar.SIGNED and low >= 2**31 else low

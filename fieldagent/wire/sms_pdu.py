@@ -1,0 +1,360 @@
+"""Text messages as a GSM modem in PDU mode takes and gives them (3GPP TS 23.040, 9.2; 27.005, 4).
+
+A PDU begins with the service centre's address (SCA) and goes on with the TPDU, of which there are
+three: SUBMIT goes to the network, DELIVER comes from it, and a STATUS-REPORT says what became of a
+SUBMIT. `encode` and `decode` turn each into bytes and back; `split` makes as many contents of one
+text or of data as it takes, and `Assembly` puts such contents together again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum
+from typing import NamedTuple
+
+from fieldagent.wire import sms_alphabet
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+OCTETS = 140
+"""Of user data in one message."""
+_NUMBER = re.compile(r"\+?[0-9*#]{1,20}", re.ASCII)
+_DIGITS = "0123456789*#abc"
+_DELIVER, _SUBMIT, _REPORT = 0, 1, 2
+_RELATIVE, _ASKS_REPORT, _HEADER, _HAS_REPORT = 0x10, 0x20, 0x40, 0x20
+_INTERNATIONAL, _UNKNOWN, _ALPHANUMERIC = 0x91, 0x81, 0xD0
+
+
+class Coding(Enum):
+    """How user data is coded; the value is the data coding scheme that is sent (TS 23.038, 4)."""
+
+    GSM7 = 0x00
+    DATA = 0x04
+    UCS2 = 0x08
+
+
+class Part(NamedTuple):
+    """Which of several messages one is (TS 23.040, 9.2.3.24.1)."""
+
+    reference: int
+    """The same for all: 8 bits, or 16 as others may send."""
+    total: int
+    number: int
+    """From 1."""
+
+
+class Content(NamedTuple):
+    """User data without its header."""
+
+    coding: Coding
+    body: bytes
+    """Octets; of GSM7 one septet a byte, as its alphabet numbers them."""
+    part: Part | None = None
+
+    @property
+    def text(self) -> str:
+        """Of GSM7 or UCS2. A surrogate without its other half is replaced."""
+        if self.coding is Coding.GSM7:
+            return sms_alphabet.text_of(self.body)
+        return self.body.decode("utf-16-be", "replace")
+
+
+class Submit(NamedTuple):
+    number: str
+    """Digits, with a plus sign ahead if they are international."""
+    content: Content
+    report: bool = True
+    """Whether the network is to say what becomes of it."""
+    validity: int = 0xA7
+    """TP-VP, relative: A7 is 24 hours, FF 63 weeks (TS 23.040, 9.2.3.12.1)."""
+    reference: int = 0
+    """TP-MR; a modem writes its own."""
+
+
+class Deliver(NamedTuple):
+    number: str
+    """Who it says it is from: digits, or a name in letters. Anybody can write that."""
+    content: Content
+    at: float
+    """Unix time at the service centre."""
+
+
+class StatusReport(NamedTuple):
+    reference: int
+    """TP-MR of the SUBMIT: 8 bits, which come round again."""
+    number: str
+    """To whom that went."""
+    at: float
+    """When it reached the service centre, Unix time."""
+    ended: float
+    status: int
+    """TP-ST (TS 23.040, 9.2.3.15)."""
+
+    @property
+    def state(self) -> ReportState:
+        if self.status < 0x20:
+            return ReportState.DELIVERED
+        return ReportState.TRYING if self.status < 0x40 else ReportState.FAILED
+
+
+class ReportState(Enum):
+    DELIVERED = "delivered"
+    """The other handset has it."""
+    TRYING = "trying"
+    FAILED = "failed"
+
+
+# Contents.
+
+
+def split(content: str | bytes, reference: int) -> list[Content]:
+    """Return the messages that carry this text, or these octets, with `reference` (0 to 255) in
+    each part. Raises LocalProtocolError where it takes more than 255."""
+    if isinstance(content, bytes):
+        return _parts(Coding.DATA, [content[at : at + 1] for at in range(len(content))], reference)
+    if sms_alphabet.alphabet_of(content) is sms_alphabet.Alphabet.GSM7:
+        return _parts(Coding.GSM7, [sms_alphabet.septets(each) for each in content], reference)
+    units = [each.encode("utf-16-be", "replace") for each in content]
+    return _parts(Coding.UCS2, units, reference)
+
+
+_SIZES = {Coding.GSM7: (160, 153), Coding.DATA: (140, 134), Coding.UCS2: (140, 134)}
+"""Bytes of `Content.body` in one message, and in each part of several."""
+
+
+def _parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Content]:
+    """No unit is broken: an escape and what it leads to, both halves of a surrogate pair."""
+    whole, part = _SIZES[coding]
+    if sum(map(len, units)) <= whole:
+        return [Content(coding, b"".join(units))]
+    bodies = [bytearray()]
+    for unit in units:
+        if len(bodies[-1]) + len(unit) > part:
+            bodies.append(bytearray())
+        bodies[-1] += unit
+    if len(bodies) > 255:
+        raise LocalProtocolError(f"it takes {len(bodies)} messages, and 255 are the most")
+    return [
+        Content(coding, bytes(body), Part(reference, len(bodies), number))
+        for number, body in enumerate(bodies, 1)
+    ]
+
+
+class Assembly:
+    """Puts parts together, of senders and references at once; `most` waiting at one time. The
+    oldest is given up first."""
+
+    def __init__(self, most: int = 16) -> None:
+        self._most = most
+        self._waiting: dict[tuple[str, int, int], dict[int, Content]] = {}
+
+    def add(self, number: str, content: Content) -> Content | None:
+        """Return the whole once its last part is here; one that is whole comes back at once."""
+        part = content.part
+        if part is None:
+            return content
+        key = (number, part.reference, part.total)
+        found = self._waiting.setdefault(key, {})
+        found[part.number] = content
+        if len(found) < part.total:
+            while len(self._waiting) > self._most:
+                del self._waiting[next(iter(self._waiting))]
+            return None
+        del self._waiting[key]
+        return Content(content.coding, b"".join(found[at].body for at in sorted(found)))
+
+
+# PDUs.
+
+
+def encode(message: Submit | Deliver | StatusReport) -> bytes:
+    """Return the PDU with an empty SCA: the modem knows its own. The length that AT+CMGS wants is
+    of what follows the first byte. Raises LocalProtocolError for what no message can hold."""
+    if isinstance(message, Submit):
+        first = _SUBMIT | _RELATIVE | (_ASKS_REPORT if message.report else 0) | _header_bit(message)
+        head = bytes((0, first, message.reference)) + _address(message.number)
+        scheme = bytes((0, message.content.coding.value, message.validity))
+        return head + scheme + _user_data(message.content)
+    if isinstance(message, Deliver):
+        # 04: no more messages wait at the centre.
+        head = bytes((0, _DELIVER | 0x04 | _header_bit(message))) + _address(message.number)
+        scheme = bytes((0, message.content.coding.value))
+        return head + scheme + _moment(message.at) + _user_data(message.content)
+    head = bytes((0, _REPORT | 0x04, message.reference)) + _address(message.number)
+    return head + _moment(message.at) + _moment(message.ended) + bytes((message.status,))
+
+
+def _header_bit(message: Submit | Deliver) -> int:
+    return 0 if message.content.part is None else _HEADER
+
+
+def _address(number: str) -> bytes:
+    """Return its length in digits, its type, and its digits, two a byte, swapped (9.1.2.5)."""
+    if not _NUMBER.fullmatch(number):
+        raise LocalProtocolError(f"{number!r} is no telephone number")
+    digits = number.removeprefix("+")
+    kind = _INTERNATIONAL if number.startswith("+") else _UNKNOWN
+    nibbles = [_DIGITS.index(each) for each in digits] + [0xF] * (len(digits) % 2)
+    pairs = zip(nibbles[::2], nibbles[1::2], strict=True)
+    return bytes((len(digits), kind)) + bytes(low | high << 4 for low, high in pairs)
+
+
+def _moment(unix: float) -> bytes:
+    """Return it in UTC, two digits a byte, swapped (9.2.3.11)."""
+    at = datetime.fromtimestamp(unix, UTC)
+    parts = (at.year % 100, at.month, at.day, at.hour, at.minute, at.second, 0)
+    return bytes(part // 10 | part % 10 << 4 for part in parts)
+
+
+def _user_data(content: Content) -> bytes:
+    """Return TP-UDL and TP-UD."""
+    part, body = content.part, content.body
+    header = b"" if part is None else bytes((5, 0, 3, part.reference, part.total, part.number))
+    if content.coding is not Coding.GSM7:
+        length = len(header) + len(body)
+        if length > OCTETS:
+            raise LocalProtocolError(f"{length} octets do not fit the {OCTETS} of a message")
+        return bytes((length,)) + header + body
+    # The header fills whole septets, of which its last has a bit to spare.
+    skip = -(8 * len(header)) % 7
+    length = (8 * len(header) + skip) // 7 + len(body)
+    if length > 160:
+        raise LocalProtocolError(f"{length} septets do not fit the 160 of a message")
+    return bytes((length,)) + header + sms_alphabet.pack(body, skip)
+
+
+def decode(pdu: bytes, *, sent: bool = False) -> Submit | Deliver | StatusReport:
+    """Return what a modem has: DELIVER and STATUS-REPORT; with `sent`, the SUBMIT that it is given.
+    Raises RemoteProtocolError."""
+    reader = _Reader(pdu)
+    reader.take(reader.byte())  # SCA
+    first = reader.byte()
+    kind = first & 0x03
+    if sent or kind == _SUBMIT:
+        if kind != _SUBMIT:
+            raise RemoteProtocolError(f"it is no SUBMIT: its first octet is {first:02X}")
+        return _submit(reader, first)
+    if kind == _DELIVER:
+        number = reader.address()
+        scheme = reader.bytes_of(2)[1]
+        at = reader.moment()
+        return Deliver(number, reader.content(scheme, header=bool(first & _HEADER)), at)
+    if kind == _REPORT:
+        reference = reader.byte()
+        number = reader.address()
+        return StatusReport(reference, number, reader.moment(), reader.moment(), reader.byte())
+    raise RemoteProtocolError("its type is reserved")
+
+
+def _submit(reader: _Reader, first: int) -> Submit:
+    reference, number = reader.byte(), reader.address()
+    scheme = reader.bytes_of(2)[1]
+    form, validity = first & 0x18, 0xFF
+    if form == _RELATIVE:
+        validity = reader.byte()
+    elif form:
+        reader.take(7)
+    content = reader.content(scheme, header=bool(first & _HEADER))
+    return Submit(number, content, bool(first & _ASKS_REPORT), validity, reference)
+
+
+class _Reader:
+    def __init__(self, pdu: bytes) -> None:
+        self._rest = pdu
+
+    def take(self, size: int) -> bytes:
+        if size > len(self._rest):
+            raise RemoteProtocolError("the PDU ends too soon")
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
+
+    bytes_of = take
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def address(self) -> str:
+        length, kind = self.byte(), self.byte()
+        if length > 20:
+            raise RemoteProtocolError(f"a number has {length} digits")
+        data = self.take((length + 1) // 2)
+        if kind & 0x70 == _ALPHANUMERIC & 0x70:
+            return sms_alphabet.text_of(sms_alphabet.unpack(data, length * 4 // 7))
+        nibbles = [nibble for each in data for nibble in (each & 0xF, each >> 4)][:length]
+        if 0xF in nibbles:
+            raise RemoteProtocolError("a number has fewer digits than it says")
+        plus = "+" if kind & 0x70 == _INTERNATIONAL & 0x70 else ""
+        return plus + "".join(_DIGITS[each] for each in nibbles)
+
+    def moment(self) -> float:
+        """Return Unix time; the zone is in quarters of an hour, its sign in bit 3 (9.2.3.11)."""
+        *fields, zone = self.take(7)
+        try:
+            year, month, day, hour, minute, second = map(_decimal, fields)
+            quarters = _decimal(zone & 0xF7)
+            offset = timedelta(minutes=15 * (-quarters if zone & 0x08 else quarters))
+            zoned = timezone(offset)
+            at = datetime(2000 + year, month, day, hour, minute, second, tzinfo=zoned)
+            return at.timestamp()
+        except (ValueError, OverflowError) as error:
+            raise RemoteProtocolError(f"its time is none: {error}") from None
+
+    def content(self, scheme: int, *, header: bool) -> Content:
+        coding = _coding(scheme)
+        length, data = self.byte(), self._rest
+        if coding is not Coding.GSM7:
+            if length > min(OCTETS, len(data)):
+                raise RemoteProtocolError(f"{len(data)} octets follow where {length} were to")
+            data = data[:length]
+        elif length > 160:
+            raise RemoteProtocolError(f"{length} septets are more than a message has")
+        if not header:
+            body = data if coding is not Coding.GSM7 else sms_alphabet.unpack(data, length)
+            return Content(coding, body)
+        if not data or data[0] + 1 > len(data):
+            raise RemoteProtocolError("its header is longer than the message")
+        size = data[0] + 1
+        part = _part(data[1:size])
+        if coding is not Coding.GSM7:
+            return Content(coding, data[size:], part)
+        skip = -(8 * size) % 7
+        septets = length - (8 * size + skip) // 7
+        if septets < 0:
+            raise RemoteProtocolError("its header is longer than the message")
+        return Content(coding, sms_alphabet.unpack(data[size:], septets, skip), part)
+
+
+def _decimal(swapped: int) -> int:
+    tens, ones = swapped & 0xF, swapped >> 4
+    if tens > 9 or ones > 9:
+        raise ValueError(f"{swapped:02X} are no two digits")
+    return 10 * tens + ones
+
+
+def _coding(scheme: int) -> Coding:
+    """Return what the data coding scheme names (TS 23.038, 4). Raises RemoteProtocolError for text
+    that is compressed."""
+    if scheme & 0xC0 == 0x00:
+        if scheme & 0x20:
+            raise RemoteProtocolError("its text is compressed")
+        return (Coding.GSM7, Coding.DATA, Coding.UCS2, Coding.GSM7)[scheme >> 2 & 0x03]
+    if scheme & 0xF0 == 0xE0:
+        return Coding.UCS2
+    if scheme & 0xF0 == 0xF0 and scheme & 0x04:
+        return Coding.DATA
+    return Coding.GSM7
+
+
+def _part(header: bytes) -> Part | None:
+    """Return which part it is, by the first element that says so; others are passed over."""
+    while len(header) >= 2:
+        kind, size = header[0], header[1]
+        value, header = header[2 : 2 + size], header[2 + size :]
+        if len(value) < size:
+            raise RemoteProtocolError("an element of its header ends too soon")
+        if (kind, size) in ((0, 3), (8, 4)):
+            part = Part(int.from_bytes(value[:-2]), value[-2], value[-1])
+            # A count of 0, or a number beyond it, is as if the element were not there.
+            return part if 1 <= part.number <= part.total else None
+    return None

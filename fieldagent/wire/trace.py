@@ -1,0 +1,167 @@
+"""A trace: what went over a serial line, and when, as text that people read and tests replay.
+
+A line is `SECONDS > BYTES` of what the host sent, `SECONDS < BYTES` of what the device did, or
+`SECONDS ! TEXT` of what happened to the port. Bytes that are no printable ASCII are `\\xNN`, a
+backslash is two. Lines that begin with `#` are remarks.
+
+`mask` takes the payloads out: what is left has the same length, and a sum that was right, or wrong,
+is so still.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from fieldagent.wire.errors import RemoteProtocolError
+
+SENT, CAME, HAPPENED = ">", "<", "!"
+HEAD = "# fieldagent trace 1"
+FRAME_SHOWN = 3
+"""Bytes of a radio's frame that are shown without payloads."""
+
+
+class TraceRecord(NamedTuple):
+    """What went over the line at one moment."""
+
+    at: float
+    """Seconds since the recorder began."""
+    way: str
+    """`SENT`, `CAME` or `HAPPENED`."""
+    data: bytes
+    """Of `HAPPENED`, text in ASCII."""
+
+
+def write(records: Iterable[TraceRecord]) -> str:
+    """Return the lines of these records."""
+    return "".join(f"{each.at:.3f} {each.way} {_escaped(each.data)}\n" for each in records)
+
+
+def read(text: str) -> list[TraceRecord]:
+    """Return the records of a trace. Raises RemoteProtocolError with the line that is none."""
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise RemoteProtocolError(f"line {number} is none of a trace: {line[:60]!r}")
+        found.append(TraceRecord(float(match[1]), match[2], _plain(match[3])))
+    return found
+
+
+_LINE = re.compile(r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)")
+
+
+def _escaped(data: bytes) -> str:
+    shown = (chr(b) if 32 <= b < 127 and b != 92 else f"\\x{b:02x}" for b in data)
+    return "".join(shown).replace("\\x5c", "\\\\")
+
+
+def _plain(text: str) -> bytes:
+    def byte(match: re.Match[str]) -> str:
+        return "\\" if match[0] == "\\\\" else chr(int(match[1], 16))
+
+    return re.sub(r"\\\\|\\x([0-9a-f]{2})", byte, text).encode("latin-1")
+
+
+# What is left out.
+
+
+def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
+    """Return them without payloads; `kind` is `sbd`, `imt`, or anything else of a radio."""
+    return _MASKS.get(kind, _mask_frames)(records)
+
+
+def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
+    """By +SBDWB and +SBDRB. What stands before the first command may be of a payload."""
+    found: list[TraceRecord] = []
+    left, known = 0, False
+    for at, each in enumerate(records):
+        if each.way == HAPPENED:
+            found.append(each)
+            known = True
+        elif each.way == SENT and left and not each.data.startswith(b"AT"):
+            found.append(each._replace(data=_zeroed(each.data)))
+            left = 0
+        elif each.way == SENT:
+            written = re.fullmatch(rb"AT\+SBDWB=([0-9]{1,4})\r", each.data)
+            left = int(written[1]) + 2 if written else 0
+            known = known or each.data.startswith(b"AT")
+            found.append(each)
+        elif known:
+            found.append(each._replace(data=_mask_read(records, at)))
+    return found
+
+
+def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
+    """Return what came in the record at this place, without its part of a message."""
+    first = at
+    while first and records[first - 1].way == CAME:
+        first -= 1
+    asked = records[first - 1].data if first and records[first - 1].way == SENT else b""
+    if asked != b"AT+SBDRB\r":
+        return records[at].data
+    last = at
+    while last + 1 < len(records) and records[last + 1].way == CAME:
+        last += 1
+    whole = b"".join(each.data for each in records[first : last + 1])
+    begins = sum(len(each.data) for each in records[first:at])
+    return _message_zeroed(whole)[begins : begins + len(records[at].data)]
+
+
+def _message_zeroed(whole: bytes) -> bytes:
+    """Of the answer to +SBDRB: echo and line ends stay, and the length."""
+    head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", whole)
+    start = head.end() if head else 0
+    if len(whole) < start + 2 or whole[start] >= 0x09:
+        return whole
+    size = int.from_bytes(whole[start : start + 2])
+    message = whole[start + 2 : start + 2 + size + 2]
+    rest = whole[start + 2 + len(message) :]
+    return whole[: start + 2] + _zeroed(message) + rest
+
+
+def _zeroed(message: bytes) -> bytes:
+    """Return zeros in its place, and behind them a sum that is as right as the one there was."""
+    body, guard = message[:-2], message[-2:]
+    right = (sum(body) & 0xFFFF).to_bytes(2) == guard
+    return bytes(len(body)) + (b"\0\0" if right else b"\x55\0")[: len(guard)]
+
+
+def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
+    """Segments as zeros, whose CRC is zero; base64 has `A` for them."""
+    found = list(records)
+    for way in (SENT, CAME):
+        places = [at for at, each in enumerate(records) if each.way == way]
+        whole = b"".join(records[at].data for at in places)
+        whole = re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _base64_zeroed, whole)
+        begins = 0
+        for at in places:
+            ends = begins + len(records[at].data)
+            found[at] = records[at]._replace(data=whole[begins:ends])
+            begins = ends
+    return found
+
+
+def _base64_zeroed(match: re.Match[bytes]) -> bytes:
+    return match[1] + b"A" * len(match[2])
+
+
+def _mask_frames(records: Sequence[TraceRecord]) -> list[TraceRecord]:
+    """How long a frame is, and how it begins."""
+    return [
+        each
+        if each.way == HAPPENED
+        else each._replace(
+            data=each.data[:FRAME_SHOWN] + f"...{len(each.data)} bytes".encode("ascii")
+        )
+        for each in records
+    ]
+
+
+_MASKS: Mapping[str, Callable[[Sequence[TraceRecord]], list[TraceRecord]]] = {
+    "sbd": _mask_sbd,
+    "imt": _mask_imt,
+}

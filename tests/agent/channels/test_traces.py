@@ -1,0 +1,240 @@
+"""Traces: what the recorder keeps and leaves out, and faults that it recorded, played to the real
+driver. `python -m tests.agent.channels.test_traces` records those in the tree anew."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.agent.channels import flight_recorder, satellite
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.flight_recorder import FlightRecorder
+from fieldagent.agent.journal import inbound
+from fieldagent.package.package import Message, Status
+from fieldagent.wire import trace
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
+from tests import autojump
+from tests.agent.channels.contract import Checked
+from tests.agent.channels.test_satellite import Sky, agent, outcome, until
+from tests.kit import RATES, Kit, kit
+from tests.replay import Replay, records_of
+
+TRACES = Path(__file__).parent / "traces"
+SECRET = "the well is at the third pine"
+
+
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
+    """Both ends of the pty live in this process: little is waited for that is real."""
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
+
+
+records = st.lists(
+    st.builds(
+        TraceRecord,
+        st.integers(0, 10**9).map(lambda number: number / 1000),
+        st.sampled_from([SENT, CAME]),
+        st.binary(),
+    )
+)
+
+
+@given(records)
+def test_any_bytes_are_written_and_read_again(told: list[TraceRecord]) -> None:
+    assert trace.read(trace.write(told)) == told
+
+
+@given(st.text())
+def test_what_is_no_trace_is_told_by_its_line(text: str) -> None:
+    try:
+        trace.read(text)
+    except RemoteProtocolError as error:
+        assert str(error).startswith("line ")
+
+
+@given(st.binary(min_size=1, max_size=270), st.integers(1, 7), st.booleans())
+def test_no_part_of_a_message_is_left(body: bytes, piece: int, right: bool) -> None:
+    """However the line cuts it; its length and whether its sum is right stay."""
+    guard = (sum(body) + (not right) & 0xFFFF).to_bytes(2)
+    answer = b"\r\n" + len(body).to_bytes(2) + body + guard + b"\r\nOK\r\n"
+    pieces = [answer[i : i + piece] for i in range(0, len(answer), piece)]
+    told = [
+        TraceRecord(0.0, SENT, b"AT+SBDWB=%d\r" % len(body)),
+        TraceRecord(0.0, CAME, b"READY\r\n"),
+        TraceRecord(0.0, SENT, body + guard),
+        TraceRecord(0.0, CAME, b"0\r\n\r\nOK\r\n"),
+        TraceRecord(1.0, SENT, b"AT+SBDRB\r"),
+        *(TraceRecord(1.0, CAME, each) for each in pieces),
+    ]
+    if body.startswith(b"AT"):
+        return
+    shown = trace.mask(told, "sbd")
+    assert [len(each.data) for each in shown] == [len(each.data) for each in told]
+    zeros = bytes(len(body)) + (b"\0\0" if right else b"\x55\0")
+    assert shown[2].data == zeros
+    read = b"".join(each.data for each in shown[5:])
+    assert read == answer[:4] + zeros + b"\r\nOK\r\n"
+
+
+def test_of_a_9704_the_segments_are_left_out() -> None:
+    line = b'299 messageTerminateSegment {"topic_id":244,"data":"c2VjcmV0"}\r'
+    told = [TraceRecord(0.0, CAME, line[:55]), TraceRecord(0.0, CAME, line[55:])]
+    shown = b"".join(each.data for each in trace.mask(told, "imt"))
+    assert shown == line.replace(b"c2VjcmV0", b"AAAAAAAA")
+
+
+def test_of_a_radio_a_frame_is_its_length() -> None:
+    (shown,) = trace.mask([TraceRecord(0.0, CAME, b"\xc0\x00secret words\xc0")], "node")
+    assert shown.data == b"\xc0\x00s...15 bytes"
+
+
+async def test_memory_and_ring_are_bounded_and_writes_are_rare(tmp_path: Path) -> None:
+    ring = tmp_path / "trace.log"
+    recorder = FlightRecorder(ring)
+    recorder.kind = "sbd"
+
+    await recorder.fault("the first")
+    begun = ring.stat().st_ino
+    await recorder.fault("at once after it")
+    assert ring.stat().st_ino == begun, "no write follows another at once"
+    for _ in range(9000):
+        recorder.sent(b"AT+SBDSX\r")
+        recorder.came(b"x" * 90)
+    assert len(recorder.text(payloads=True)) < 3 * flight_recorder.MEMORY_BYTES
+    for number in range(20):
+        flight_recorder._append(ring, f"{number:.3f} < {'y' * 30_000}\n", "sbd")
+    assert ring.stat().st_size <= flight_recorder.RING_BYTES
+    assert trace.read(ring.read_text("ascii"))[-1].at == 19.0
+
+
+async def test_a_disk_that_takes_nothing_stops_no_channel(tmp_path: Path) -> None:
+    recorder = FlightRecorder(tmp_path / "no folder" / "trace.log")
+    await recorder.fault("a fault")
+    assert await recorder.kept() == ""
+
+
+@asynccontextmanager
+async def played(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Replay, Kit]]:
+    """A kit with the real driver, before which a trace is played."""
+    replay = Replay(records_of(TRACES / name), path / "modem")
+    async with kit(path, **how) as k, trio.open_nursery() as nursery:
+        await nursery.start(replay.run)
+
+        async def drive() -> None:
+            outbox, pace = Checked(k.outbox, in_flight=1), satellite.Pace(random.Random(1))
+            await satellite.run(str(replay.link), outbox, k.reception, k.outbox.link, pace)
+
+        nursery.start_soon(drive)
+        yield replay, k
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_reset_within_a_session_as_it_was_recorded(tmp_path: Path, clock: Any) -> None:
+    """The modem lost power while it sent, and said nothing of how that ended. The message goes
+    again, and is delivered once the modem itself says so."""
+    async with played("reset-in-session.log", tmp_path) as (replay, k):
+        id_ = await k.post(message={"content": SECRET})
+        assert await outcome(k, id_) is Status.DELIVERED
+        events = [line.event for line in k.history(id_)]
+        assert events == ["accepted", "sent", "Delivered", "answered"]
+        assert replay.is_over, "both sessions were played: the one without an end, and the next"
+        assert replay.unknown == []
+
+
+async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: Any) -> None:
+    """Read again until its sum is right: the trace has no payload, so what comes is no message of
+    ours, and is kept."""
+    async with played("garbled-mail.log", tmp_path) as (_, k):
+        await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
+        (row,) = k.journal.read("SELECT reason, body FROM dead_letter")
+        assert row[0].startswith("it cannot be read"), "the last reading was right"
+        assert not any(row[1]), "and has no payload"
+        assert inbound.listing(k.journal, 9) == []
+
+
+@pytest.mark.parametrize("name", sorted(each.name for each in TRACES.glob("*.log")))
+def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
+    told = records_of(TRACES / name)
+    assert trace.mask(told, "sbd") == told
+    assert any(each.way == HAPPENED for each in told)
+    assert SECRET.encode() not in (TRACES / name).read_bytes()
+
+
+async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) -> None:
+    """By the driver itself, from its own line to the file that is copied."""
+    text = await record_reset(tmp_path)
+    ways = [each.way for each in trace.read(text)]
+    assert {SENT, CAME, HAPPENED} <= set(ways)
+    assert "nobody knows whether it left" in text or "ModemSilent" in text
+    assert SECRET not in text
+
+
+# How they were recorded: the real driver and recorder, and a simulated modem.
+
+
+async def _recorded(path: Path, sky: Sky, work: Any) -> str:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            k.outbox.link.recorder.ring = path / "trace.log"
+            await work(k)
+            await k.outbox.link.recorder.fault("recorded")
+            text = k.outbox.link.recorder.text()
+        nursery.cancel_scope.cancel()
+    return text
+
+
+async def record_reset(path: Path) -> str:
+    sky = Sky(path)
+
+    async def work(k: Kit) -> None:
+        id_ = await k.post(message={"content": SECRET})
+        await until(lambda: sky.modem.session)
+        sky.modem.brown_out()
+        assert await outcome(k, id_) is Status.DELIVERED
+
+    return await _recorded(path, sky, work)
+
+
+async def record_garbled(path: Path) -> str:
+    sky = Sky(path)
+
+    async def work(k: Kit) -> None:
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.home.send(Message(SECRET))
+        sky.modem.faults.wrong_sums = 3
+        sky.modem.ring()
+        sky.port.poke()
+        await until(lambda: inbound.listing(k.journal, 9))
+
+    return await _recorded(path, sky, work)
+
+
+def main() -> None:
+    """Write the traces of the tree."""
+    autojump.install()
+    for name, record in (
+        ("reset-in-session.log", record_reset),
+        ("garbled-mail.log", record_garbled),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            clock = trio.testing.MockClock(autojump_threshold=0)
+            text = trio.run(record, Path(folder), clock=clock)
+        (TRACES / name).write_text(text.replace(folder, "/dev"), "ascii")
+        print(name, len(text), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""People with the official client of their radios' firmware, a kit with a radio of that, and what
+it is linked to: every one a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.agent.test_agent import HOOK
+from tests.processes import Agent, Running, until
+from tests.simulator import test_companion_judged, test_meshtastic_judged
+
+KEPT, LEFT, THERE, GIVEN_UP = "📥", "🛰", "✅", "❌"
+SIGNS = (KEPT, LEFT, THERE, GIVEN_UP)
+
+
+def learn(person: Running, what: str) -> Any:
+    """The next thing of that kind that they learn."""
+    return json.loads(person.expect(f'{{"{what}"'))
+
+
+def heard(person: Running) -> str:
+    """The next text that they get, signs on their own messages aside."""
+    while True:
+        told = learn(person, "heard")
+        if not told.get("emoji") and not told["text"].startswith(SIGNS):
+            return str(told["text"])
+
+
+def hears(person: Running, words: str) -> None:
+    """Wait until a text came to them that holds that."""
+    until(lambda: any(words in each["text"] for each in _told(person)))
+
+
+def _told(person: Running) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in person.output() if line.startswith('{"heard"')]
+
+
+def _reactions(person: Running, message: int, text: str) -> list[str]:
+    there = [each for each in _told(person) if each.get("emoji") and each["on"] == message]
+    return [each["text"] for each in there]
+
+
+def _texts(person: Running, message: int, text: str) -> list[str]:
+    """Signs that came as texts, each with the beginning of the message that it is about."""
+    signs = []
+    for each in _told(person):
+        sign, _, words = each["text"].partition(" ")
+        about = words.partition("(«")[2].removesuffix("»)")
+        is_it = text.startswith(about[:-1]) if about.endswith("…") else text == about
+        if sign in SIGNS and is_it:
+            signs.append(sign)
+    return signs
+
+
+class Firmware(NamedTuple):
+    """What a kit's radio and its people's have."""
+
+    name: str
+    """What `mesh-protocol` calls it."""
+    handle: Callable[[int], str]
+    """Returns that of a node of the air; 1 is the kit's own."""
+    text_bytes: int
+    air: Callable[..., AbstractContextManager[tuple[Running, list[int]]]]
+    person: Callable[[int], Running]
+    signs: Callable[[Running, int, str], list[str]]
+    """Those that a person has seen by now, of a message by its number and text."""
+
+    @property
+    def kit(self) -> str:
+        return self.handle(1)
+
+    @property
+    def ada(self) -> str:
+        return self.handle(2)
+
+    @property
+    def ben(self) -> str:
+        return self.handle(3)
+
+
+MESHTASTIC = Firmware(
+    "meshtastic",
+    test_meshtastic_judged.handle,
+    200,
+    test_meshtastic_judged.mesh,
+    test_meshtastic_judged.person,
+    _reactions,
+)
+MESHCORE = Firmware(
+    "meshcore",
+    test_companion_judged.handle,
+    133,
+    test_companion_judged.companions,
+    test_companion_judged.person,
+    _texts,
+)
+FIRMWARES = {each.name: each for each in (MESHTASTIC, MESHCORE)}
+"""One for each of `people_settings.RADIOS`."""
+
+
+@dataclass
+class Camp:
+    home: Path
+    firmware: Firmware
+    air: Running
+    people: list[Running]
+    kit: Agent
+    settings: Mapping[str, str | None]
+    stack: ExitStack
+    texts: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def number(self) -> str:
+        return self.firmware.kit
+
+    def people_around(self) -> list[dict[str, Any]]:
+        """Those who were heard, or whom the radio knew."""
+        found: list[dict[str, Any]] = self.kit.call("GET", "/api/mesh").body["people"]
+        return found
+
+    def write(self, who: int, text: str) -> int:
+        """Let a person send it to the kit; return the number of their message."""
+        self.people[who].type(f"text {self.number} {text}")
+        message = int(learn(self.people[who], "sent")["sent"])
+        self.texts[message] = text
+        return message
+
+    def signs(self, who: int, message: int) -> list[str]:
+        """Those that a person has seen on a message of theirs by now."""
+        return self.firmware.signs(self.people[who], message, self.texts[message])
+
+    def sees(self, who: int, message: int, *expected: str) -> bool:
+        return self.signs(who, message) == [*expected]
+
+    def restart(self) -> None:
+        """Kill the kit's agent, and start it again."""
+        self.kit.kill()
+        self.kit = self.stack.enter_context(Agent(self.home / "kit", self.settings))
+
+    def mesh(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.kit.call("GET", "/api/status").body["mesh"]
+        return found
+
+    def await_radio(self) -> None:
+        until(lambda: self.mesh()["state"] == "ready")
+
+    def packages(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = self.kit.call("GET", "/api/packages").body["packages"]
+        return listed
+
+
+@contextmanager
+def camp(
+    home: Path,
+    settings: Mapping[str, str | None],
+    *arguments: str,
+    people: int = 1,
+    firmware: Firmware = MESHTASTIC,
+) -> Iterator[Camp]:
+    with ExitStack() as stack:
+        air, ports = stack.enter_context(firmware.air(home, *arguments, people=people))
+        there = [stack.enter_context(firmware.person(port)) for port in ports]
+        (home / "kit").mkdir()
+        all_settings = {
+            "satellite-port": None,
+            "mesh-port": str(home / "air" / "node-1"),
+            "mesh-protocol": firmware.name,
+            "mesh-people": f"{firmware.ada} Ada",
+            "inbound-hook": HOOK,
+            **settings,
+        }
+        kit = stack.enter_context(Agent(home / "kit", all_settings))
+        made = Camp(home, firmware, air, there, kit, all_settings, stack)
+        made.await_radio()
+        yield made

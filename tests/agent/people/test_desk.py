@@ -1,0 +1,237 @@
+"""What becomes of each thing that a handheld says, by who says it and how it came."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.agent.journal import directory, handhelds, incident, outbound
+from fieldagent.agent.people.contract import (
+    FromHandheld,
+    HandheldSignal,
+    Located,
+    Marked,
+    Named,
+    Powered,
+    Spoken,
+)
+from fieldagent.agent.people.desk import Desk
+from fieldagent.agent.people.service import PeopleService
+from fieldagent.agent.people.toll import Toll
+from fieldagent.agent.people_settings import PeopleSettings
+from fieldagent.package.package import Location, Message, Package, Waypoint
+from fieldagent.wire.kit_note import Directory, DirectoryEntry
+from tests import kit as kits
+
+ADA, EVE = "!00000ada", "!00000eee"
+KEY, OTHER = b"\1" * 32, b"\2" * 32
+SETTINGS = PeopleSettings(port="nowhere", people={ADA: "Ada"})
+
+
+@dataclass
+class Bench:
+    kit: kits.Kit
+    desk: Desk
+    numbers: Any = field(default_factory=lambda: count(1))
+
+    async def hear(self, what: Any, handle: str = ADA, **how: Any) -> None:
+        number = how.pop("number", None) or next(self.numbers)
+        await self.desk.take(FromHandheld(handle, number, what, HandheldSignal(-80, 6.0, 1), **how))
+
+    async def say(self, text: str, handle: str = ADA, **how: Any) -> None:
+        said = {name: how.pop(name) for name in ("key", "direct", "alert") if name in how}
+        await self.hear(Spoken(text, **{"direct": True, **said}), handle, **how)
+
+    def packages(self) -> list[Package]:
+        rows = self.kit.journal.read("SELECT sequence FROM package ORDER BY sequence")
+        found = [outbound.package(self.kit.journal, sequence) for (sequence,) in rows]
+        return [each.package for each in found if each is not None]
+
+    def items(self) -> list[Any]:
+        return [each.item for each in self.packages()]
+
+    def answers(self) -> list[str]:
+        return [each.text for each in handhelds.posts(self.kit.journal)]
+
+
+@asynccontextmanager
+async def bench(path: Path, **changed: Any) -> AsyncIterator[Bench]:
+    async with kits.kit(path) as kit:
+        settings = SETTINGS._replace(**changed)
+        desk = Desk(
+            kit.journal,
+            kit.intake,
+            kit.cancellation,
+            kit.inbox,
+            Toll(kit.journal, kit.outboxes),
+            settings,
+            [],
+        )
+        yield Bench(kit, desk)
+
+
+async def test_a_packet_counts_once(tmp_path: Path) -> None:
+    """Two equal texts are two messages; the same packet again is none."""
+    async with bench(tmp_path) as there:
+        await there.say("hello", number=7)
+        await there.say("hello", number=7)
+        await there.say("hello", number=8)
+        assert there.items() == [Message("Ada: hello")] * 2
+
+
+async def test_what_came_over_the_internet_is_not_paid_for(tmp_path: Path) -> None:
+    async with bench(tmp_path, positions=60) as there:
+        await there.say("hello", over_internet=True)
+        await there.say("SOS", over_internet=True)
+        await there.hear(Marked(1, 46.5, 7.9, "Hut", "", None), over_internet=True)
+        await there.hear(Located(Location(46.5, 7.9)), over_internet=True)
+        assert there.items() == []
+        assert handhelds.handheld(there.kit.journal, ADA).heard is None, "who is far is not around"
+
+
+async def test_a_user_of_the_hubs_speaks_in_their_own_name(tmp_path: Path) -> None:
+    async with bench(tmp_path, people={}) as there:
+        listed = Directory(1, 9, (DirectoryEntry("user", 12, "Ada", (ADA,)),))
+        await directory.keep(there.kit.journal, listed)
+        await there.say("hello")
+        (package,) = there.packages()
+        assert (package.item, package.author) == (Message("hello"), 12)
+
+
+async def test_another_key_makes_a_guest_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, join_code="edelweiss") as there:
+        await there.hear(Named("Ada of the hut", KEY))
+        await there.say("one", key=KEY)
+        with caplog.at_level(logging.WARNING):
+            await there.hear(Named("Ada of the hut", OTHER))
+        assert "has another key than before" in caplog.text
+        await there.say("two", key=OTHER)
+        assert there.items() == [Message("Ada: one")]
+        (notice,) = PeopleService(SETTINGS, there.desk).notices()
+        assert notice.startswith(f"the radio {ADA} (Ada of the hut) has another key")
+        await there.say("join edelweiss", key=OTHER)
+        await there.say("three", key=OTHER)
+        assert there.items() == [Message("Ada: one"), Message("Ada: three")]
+        assert PeopleService(SETTINGS, there.desk).notices() == []
+
+
+async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
+    """Anybody can put a number into a packet."""
+    async with bench(tmp_path) as there:
+        await there.hear(Named("Ada", KEY))
+        await there.say("send money")
+        await there.say("send money", key=OTHER)
+        assert there.items() == []
+
+
+async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        await there.hear(Named("Ada", KEY))
+        await there.say("SOS fallen", key=KEY)
+        await there.say("SOS CANCEL", key=b"")
+        found = incident.open_one(there.kit.journal)
+        assert found is not None
+        assert there.answers()[-1].startswith("This does not bear the key")
+        await there.say("SOS CANCEL", key=KEY)
+        assert incident.open_one(there.kit.journal) is None
+
+
+async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        await there.kit.post(message={"content": "SOS of the hut"}, priority=100)
+        await there.say("SOS me too", EVE)
+        await there.say("SOS CANCEL", EVE)
+        assert incident.open_one(there.kit.journal) is not None
+        assert "it is not yours alone" in there.answers()[-1]
+
+
+async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> None:
+    async with bench(tmp_path, positions=60) as there:
+        await there.hear(Located(Location(46.5475, 7.985), 13))
+        assert there.items() == []
+        await there.say("SOS", EVE)
+        await there.say("SOS avalanche")
+        said = there.items()[-1].content
+        assert said.startswith(f"SOS from Ada ({ADA}), near 46.547 7.985, which their radio blurs")
+        assert "within 2.9 km: avalanche" in said
+        assert not any(isinstance(item, Location) for item in there.items())
+
+
+async def test_positions_go_as_often_as_is_set(tmp_path: Path) -> None:
+    async with bench(tmp_path, positions=600) as there:
+        clock = there.kit.journal.clock
+        at = datetime.fromtimestamp(clock.date(clock.now()) - 100, UTC)
+        for seconds in range(3):
+            moment = at + timedelta(seconds=seconds)
+            await there.hear(Located(Location(46.5, 7.9 + seconds, moment)))
+        await there.hear(Located(Location(46.5, 7.9, at)), EVE)
+        (package,) = there.packages()
+        assert (package.item.longitude, package.gather) == (7.9, 600)  # type: ignore[union-attr]
+        assert handhelds.handheld(there.kit.journal, ADA).longitude == 9.9
+        # One that was under way for long takes no newer one's place.
+        await there.hear(Located(Location(46.5, 1.0, at)))
+        assert handhelds.handheld(there.kit.journal, ADA).longitude == 9.9
+
+
+async def test_a_waypoint_takes_its_own_place(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        await there.hear(Marked(1, 46.5, 7.9, "Camp", "water", 3600))
+        await there.hear(Marked(1, 46.6, 7.9, "Camp", "water", 3600))
+        await there.hear(Marked(2, 46.7, 7.9, "Ford", "", None), EVE)
+        first, second = there.packages()
+        assert first.collapse_key == second.collapse_key is not None
+        assert isinstance(second.item, Waypoint)
+        assert (second.item.latitude, second.item.name, second.item.notes) == (
+            46.6,
+            "Ada: Camp",
+            "water",
+        )
+        assert second.time_to_live == 3600
+
+
+async def test_each_person_has_so_many_credits_a_day(tmp_path: Path) -> None:
+    async with bench(tmp_path, credits_per_day=3) as there:
+        for number in range(1, 6):
+            await there.say(f"message {number}")
+        assert len(there.items()) == 3
+        assert there.answers()[0].startswith("Your 3 satellite credits of today are spent")
+        await there.say("SOS after all")
+        assert len(there.items()) == 4
+
+
+async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        await there.hear(Powered(42))
+        service = PeopleService(SETTINGS, there.desk)
+        (seen,) = service.around()
+        assert (seen["battery"], seen["hops"], seen["rssi"]) == (42, 1, -80)
+        assert there.items() == []
+
+
+async def test_a_code_is_guessed_five_times_a_day(tmp_path: Path) -> None:
+    async with bench(tmp_path, people={}, join_code="edelweiss") as there:
+        for number in range(6):
+            await there.say(f"join wrong{number}")
+        await there.say("join edelweiss")
+        await there.say("hello")
+        assert there.items() == []
+        assert there.answers().count("That is not the code of this kit.") == 5
+
+
+async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        await there.say("hello", number=5)
+        journal = there.kit.journal
+        await journal.persist(lambda db: db.execute("DELETE FROM handheld_said") and None)
+        await journal.persist(handhelds.find_again)
+        assert [(each.handle, each.number) for each in handhelds.told_of(journal)] == [(ADA, 5)]

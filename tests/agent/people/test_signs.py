@@ -1,0 +1,55 @@
+"""Which sign is put on a person's message, and that none says more than is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.agent.outbound.reach import Step
+from fieldagent.agent.people.post import PARTS_MAX, parts_of
+from fieldagent.agent.people.signs import GIVEN_UP, KEPT, LEFT, THERE, due
+
+
+def steps(*rungs: str) -> list[Step]:
+    return [Step(float(at), rung, "Ben", f"it is {rung}") for at, rung in enumerate(rungs)]
+
+
+@pytest.mark.parametrize(
+    ("told", "rungs", "sign"),
+    [
+        ("", ["kept"], KEPT),
+        (KEPT, ["kept"], ""),
+        (KEPT, ["kept", "left"], LEFT),
+        ("", ["kept", "left"], LEFT),
+        (LEFT, ["kept", "left"], ""),
+        (KEPT, ["kept", "hub"], ""),
+        (KEPT, ["kept", "heard"], ""),
+        (KEPT, ["kept", "radio", "handed_over"], ""),
+        (KEPT + LEFT, ["kept", "left", "stored"], THERE),
+        (KEPT, ["kept", "read"], THERE),
+        (KEPT + LEFT + THERE, ["kept", "left", "stored", "read"], ""),
+        (KEPT, ["kept", "ended"], GIVEN_UP),
+        (KEPT, ["kept", "nobody"], GIVEN_UP),
+        (KEPT + GIVEN_UP, ["kept", "ended", "stored"], THERE),
+        (KEPT + LEFT + GIVEN_UP, ["kept", "left", "ended", "stored"], ""),
+        (GIVEN_UP, ["kept", "left", "ended"], ""),
+        ("", [], ""),
+    ],
+)
+def test_the_highest_that_is_true_is_shown_on_a_change(
+    told: str, rungs: list[str], sign: str
+) -> None:
+    found, line = due(told, steps(*rungs))
+    assert found == sign
+    assert bool(line) is (sign == GIVEN_UP)
+
+
+@pytest.mark.parametrize("text", ["short", "x" * 700, "wörter " * 60, "✓" * 150, "a " * 1000])
+def test_parts_are_whole_and_few(text: str) -> None:
+    parts = parts_of(text, 200)
+    assert 1 <= len(parts) <= PARTS_MAX
+    assert all(len(part.encode()) <= 200 for part in parts)
+    if len(parts) > 1:
+        joined = "".join(part.partition(" ")[2] for part in parts)
+        assert joined.replace(" ", "") == text.replace(" ", "")
+    elif len(text.encode()) > 200:
+        assert parts[0].endswith(" … more at the kit")

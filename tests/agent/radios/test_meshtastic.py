@@ -1,0 +1,164 @@
+"""A Meshtastic radio between kits: what is refused, what its words mean, and two kits by it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
+from fieldagent.agent.radios import meshtastic
+from fieldagent.agent.radios.contract import RadioPlace
+from fieldagent.simulator.lora import LoraAir
+from fieldagent.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
+from fieldagent.simulator.nodes import Nodes
+from fieldagent.system.error_groups import first_error
+from fieldagent.wire.meshtastic import ChannelSettings, MeshData, MeshPacket, Port
+from tests.processes import PATIENCE
+from tests.simulator.test_simulate_node import kit, nodes
+
+OWN = {key.name: key.default for key in meshtastic.RADIO.keys}
+
+
+@asynccontextmanager
+async def radios(home: Path, count: int = 2) -> AsyncIterator[tuple[Nodes, list[RadioPlace]]]:
+    """The first by its serial line, the others by TCP."""
+    air = LoraAir(Random(1))
+    air.turnaround = 0.0
+    links: list[Path | int] = [home / "mesh-1", *[0] * (count - 1)]
+    simulated = Nodes(air, links, lambda line: None, SimulatedMeshtastic)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(simulated.run)
+        ports = [each.link for each in simulated.sockets]
+        places = [
+            RadioPlace(f"tcp://127.0.0.1:{port}" if isinstance(port, int) else str(port), own=OWN)
+            for port in ports
+        ]
+        yield simulated, places
+        nursery.cancel_scope.cancel()
+
+
+def radio_of(simulated: Nodes, number: int = 1) -> SimulatedMeshtastic:
+    node = simulated.sockets[number - 1].node
+    assert isinstance(node, SimulatedMeshtastic)
+    return node
+
+
+async def refusal(place: RadioPlace) -> str:
+    with trio.fail_after(PATIENCE), pytest.raises(BaseExceptionGroup) as raised:
+        async with meshtastic.open_meshtastic(place, ChannelLink()):
+            raise AssertionError("it was taken")
+    lost = first_error(raised.value)
+    assert isinstance(lost, RadioLost)
+    return str(lost)
+
+
+CHANNELS = {
+    "none": ([], "the radio has no channel 'Kits' (none with a name)"),
+    "other": ([ChannelSettings(GROUP.key, "Team")], "no channel 'Kits' (Team)"),
+    "open": ([ChannelSettings(b"", "Kits")], "'Kits' has no key, or one that everybody has"),
+    "public": ([ChannelSettings(b"\1", "Kits")], "'Kits' has no key, or one that everybody has"),
+    "zero": ([ChannelSettings(bytes(32), "Kits")], "'Kits' has no key, or one that everybody has"),
+    "uplink": ([GROUP._replace(uplink=True)], "passes its channel 'Kits' on by MQTT"),
+}
+
+
+@pytest.mark.parametrize("which", CHANNELS)
+async def test_a_channel_that_others_read_is_refused(tmp_path: Path, which: str) -> None:
+    channels, why = CHANNELS[which]
+    async with radios(tmp_path) as (simulated, (place, _)):
+        radio_of(simulated).keyring.channels[1:] = channels
+        assert why in await refusal(place)
+
+
+async def test_the_channel_of_people_is_refused(tmp_path: Path) -> None:
+    async with radios(tmp_path) as (simulated, (place, _)):
+        radio_of(simulated).keyring.channels[:] = [GROUP]
+        assert "'Kits' is the radio's primary channel" in await refusal(place)
+
+
+async def test_without_a_region_it_is_refused_and_lost_later(tmp_path: Path) -> None:
+    async with radios(tmp_path) as (simulated, (place, _)):
+        radio_of(simulated).set_region(0)
+        assert (await refusal(place)).startswith("no region is set on the radio")
+        radio_of(simulated).set_region(3)
+        with pytest.raises(BaseExceptionGroup) as raised:
+            async with meshtastic.open_meshtastic(place, ChannelLink()) as modem:
+                radio_of(simulated).set_region(0)
+                await modem.transmit(b"hello", urgent=False)
+        lost = first_error(raised.value)
+        assert "no region is set on the radio, or its transmitter is off" in str(lost)
+
+
+async def test_two_hundred_nodes_are_no_trouble_at_the_start(tmp_path: Path) -> None:
+    async with radios(tmp_path) as (simulated, (place, other)):
+        acquaint([radio_of(simulated)], 200)
+        link = ChannelLink()
+        with trio.fail_after(PATIENCE):
+            async with (
+                meshtastic.open_meshtastic(place, link) as one,
+                meshtastic.open_meshtastic(other, ChannelLink()) as two,
+            ):
+                assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
+                heard = await two.receive()
+        assert (heard.body, heard.rssi, heard.snr) == (b"hello", -80, 6)
+        assert link.facts["node"] == "!fa9e0001"
+        assert link.facts["lora"] == "500 kHz, SF7, 4/5"
+
+
+async def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None:
+    async with radios(tmp_path) as (simulated, (place, other)):
+        with trio.fail_after(PATIENCE):
+            async with (
+                meshtastic.open_meshtastic(place, ChannelLink()) as one,
+                meshtastic.open_meshtastic(other, ChannelLink()) as two,
+            ):
+                simulated.reboot(simulated.sockets[0])
+                await one.transmit(b"one", urgent=False)
+                assert (await two.receive()).body == b"one"
+                await two.transmit(b"two", urgent=False)
+                assert (await one.receive()).body == b"two"
+
+
+async def test_the_share_of_the_hour_is_kept_but_for_an_sos(tmp_path: Path) -> None:
+    async with radios(tmp_path) as (_, (place, _)):
+        little = place._replace(own={**OWN, "meshtastic-share": 0.002})
+        async with meshtastic.open_meshtastic(little, ChannelLink()) as modem:
+            assert await modem.transmit(bytes(100), urgent=False) is TransmitResult.TRANSMITTED
+            assert await modem.transmit(bytes(100), urgent=False) is TransmitResult.SPENT
+            assert await modem.transmit(bytes(100), urgent=True) is TransmitResult.TRANSMITTED
+
+
+async def test_people_and_strangers_on_the_radio_are_not_heard_as_kits(tmp_path: Path) -> None:
+    async with (
+        radios(tmp_path) as (simulated, (place, other)),
+        meshtastic.open_meshtastic(place, ChannelLink()) as one,
+        meshtastic.open_meshtastic(other, ChannelLink()) as two,
+    ):
+        for data, channel, by_internet in (
+            (MeshData(Port.TEXT, b"hi"), 1, False),
+            (MeshData(Port.PRIVATE, b"no kit"), 0, False),
+            (MeshData(Port.PRIVATE, b"far away"), 1, True),
+        ):
+            packet = MeshPacket(5, 0xFFFFFFFF, channel, data, id=9, via_mqtt=by_internet)
+            radio_of(simulated).host.give(packet)
+        simulated.sockets[0].poke()
+        await two.transmit(b"a kit", urgent=False)
+        with trio.fail_after(PATIENCE):
+            assert (await one.receive()).body == b"a kit"
+
+
+def test_two_kits_reach_each_other(tmp_path: Path) -> None:
+    radio = {"radio-protocol": "meshtastic"}
+    with (
+        nodes(tmp_path, "--kind", "meshtastic", "--seed", "7"),
+        kit(tmp_path, 1, {}, **radio) as ada,
+        kit(tmp_path, 2, {}, **radio) as ben,
+    ):
+        assert ada.post("Camp reached").body["channels"] == {"Radio": {"status": "Delivered"}}
+        assert "Camp reached" in ben.expect("hook: ")

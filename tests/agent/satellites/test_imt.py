@@ -1,0 +1,493 @@
+"""The driver of a 9704 with a simulated one at the other end of a real pty, in virtual time.
+
+Counted where it matters: at the network's gateway, and in what the caller is told.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.outbound.budget import DayLimit
+from fieldagent.agent.satellites.imt import driver
+from fieldagent.package.package import Channel, Data, Message, Status
+from fieldagent.package.reading import read_package
+from fieldagent.simulator.base_camp import BaseCamp
+from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.imt_modem import SimulatedImtModem
+from fieldagent.simulator.imt_port import ImtPort
+from fieldagent.simulator.mt_queue import MtQueue
+from fieldagent.wire import imt
+from fieldagent.wire.credit import by_bytes
+from tests.agent.channels.contract import Checked
+from tests.kit import RATES, Kit, kit
+
+LARGE = bytes(range(256)) * 300
+"""76 800 bytes: 54 segments."""
+SOS: dict[str, Any] = {"message": {"content": "help"}, "priority": 100}
+
+
+@pytest.fixture(params=RATES)
+def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
+    """Both ends of the pty live in this process: little is waited for that is real."""
+    return trio.testing.MockClock(request.param, autojump_threshold=0)
+
+
+@dataclass
+class Sky:
+    """Modem, gateway and serial line, which outlive any one run of the agent."""
+
+    path: Path
+    latency: float = 20.0
+
+    def __post_init__(self) -> None:
+        self.queue = MtQueue()
+        self.home = BaseCamp(lambda line: None, self.queue, mt_bytes=imt.PAYLOAD_BYTES)
+        gateway = SimulatedGateway(lambda line: None, self.queue, self.home, by_bytes(0))
+        self.gateway = gateway
+        self.modem = SimulatedImtModem(gateway)
+        self.port = ImtPort(self.modem, self.path / "modem", latency=self.latency)
+
+    @property
+    def faults(self) -> Any:
+        return self.modem.faults
+
+    @property
+    def contents(self) -> list[object]:
+        return [getattr(item, "content", item) for item in self.home.received]
+
+    def bring(self, text: str) -> None:
+        self.home.send(Message(text))
+        self.modem.bring_mail()
+        self.port.poke()
+
+
+@asynccontextmanager
+async def agent(sky: Sky, *, minimum_bytes: int = 0, **how: Any) -> AsyncIterator[Kit]:
+    """The agent's core with the real driver, until the block ends: then its power fails."""
+    pace = driver.ImtPace(random.Random(1), minimum_bytes)
+    async with kit(sky.path, **how) as k, trio.open_nursery() as nursery:
+
+        async def drive() -> None:
+            await driver.run(
+                str(sky.path / "modem"),
+                Checked(k.outbox, in_flight=1),
+                k.reception,
+                k.outbox.link,
+                pace,
+            )
+
+        nursery.start_soon(drive)
+        yield k
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
+    sky = Sky(path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky, **how) as k:
+            yield sky, k
+        nursery.cancel_scope.cancel()
+
+
+async def outcome(k: Kit, id_: int, within: float = 3600) -> Status | None:
+    """The terminal status of a Package that was posted."""
+    with trio.fail_after(within):
+        return (await k.endings.outcome(k.standing(id_).sequence)).status
+
+
+async def until(condition: Callable[[], object], within: float = 3600) -> None:
+    with trio.fail_after(within):
+        while not condition():
+            await trio.sleep(1)
+
+
+def data(content: bytes) -> dict[str, Any]:
+    return {"data": {"payload": base64.b64encode(content).decode()}}
+
+
+async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+        link = k.outbox.link
+        assert link.signal == 4
+        assert {"imei", "sim", "topic"} <= link.facts.keys()
+        assert link.facts["imei"] == sky.modem.imei
+        assert sky.modem.version == (1, 7, 0), "the newest of the list"
+
+
+async def test_it_is_delivered_after_the_networks_own_status_and_not_before(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        id_ = await k.post()
+        await until(lambda: sky.modem.in_transit)
+        assert k.status(id_) is None
+        assert await outcome(k, id_) is Status.DELIVERED
+
+
+@pytest.mark.parametrize("size", [1, 1400, 1446, 2892, 99_000])
+async def test_a_large_message_goes_in_one(tmp_path: Path, clock: Any, size: int) -> None:
+    content = random.Random(size).randbytes(size)
+    async with field_kit(tmp_path) as (sky, k):
+        assert await outcome(k, await k.post(**data(content))) is Status.DELIVERED
+        assert sky.home.received == [Data(content)]
+        assert sky.gateway.sessions == 1
+
+
+async def test_messages_of_any_size_come_in(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await outcome(k, await k.post())
+        sky.home.send(Data(LARGE))
+        sky.bring("come down")
+        await until(lambda: len(inbound.listing(k.journal, 9)) == 2)
+
+
+@pytest.mark.parametrize("word", imt.FINAL)
+async def test_every_status(tmp_path: Path, clock: Any, word: str) -> None:
+    """Once with this status, then a clear sky: never lost, never twice."""
+    sent = word == "mo_ack_received"
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.finals.append((word, sent))
+        assert await outcome(k, await k.post(), within=7200) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+        assert sky.gateway.sessions == 1
+
+
+@pytest.mark.parametrize("word", ["network_error", "message_transfer_timeout", "news_of_2030"])
+async def test_what_arrived_against_its_status_arrives_once(
+    tmp_path: Path, clock: Any, word: str
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.finals.append((word, True))
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.gateway.sessions == 2
+        assert sky.contents == ["hello"], "the number inside makes the second copy harmless"
+
+
+@pytest.mark.parametrize("word", ["subscription_invalid", "message_discarded_on_overflow", "odd"])
+async def test_what_the_modem_does_not_take_goes_later(
+    tmp_path: Path, clock: Any, word: str
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.refusals.append(word)
+        assert await outcome(k, await k.post(), within=7200) is Status.DELIVERED
+        assert sky.gateway.sessions == 1
+
+
+async def test_an_account_at_fault_is_told(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.refusals += ["subscription_invalid"] * 2
+        await k.post()
+        await until(lambda: "does not allow this topic" in "".join(_events(k)))
+        assert sky.gateway.sessions == 0
+
+
+def _events(k: Kit) -> list[str]:
+    return [str(line) for line in k.history(1)]
+
+
+# What breaks.
+
+
+@pytest.mark.parametrize("given", [1, 20, 53, 54])
+async def test_a_modem_that_loses_power_while_it_is_given_a_message(
+    tmp_path: Path, clock: Any, given: int
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.reset_after = given
+        assert await outcome(k, await k.post(**data(LARGE))) is Status.DELIVERED
+        assert sky.home.received == [Data(LARGE)]
+        assert sky.gateway.sessions == 1
+        assert sky.modem.boots == 2
+        doubted = any("may have left" in line for line in _events(k))
+        assert doubted == (given == 54), "before its last segment nothing can have left"
+
+
+async def test_a_modem_that_loses_power_with_the_message_on_its_way(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        id_ = await k.post()
+        await until(lambda: sky.modem.in_transit)
+        sky.modem.reset()
+        sky.port.poke()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert any("no number that tells" in line for line in _events(k)), "said plainly"
+        assert sky.contents == ["hello"]
+
+
+async def test_a_port_that_is_unplugged_and_a_modem_that_goes_on(
+    tmp_path: Path, clock: Any
+) -> None:
+    """It kept its power: its message is cancelled, or told to have been sent, before any other."""
+    async with field_kit(tmp_path) as (sky, k):
+        id_ = await k.post()
+        await until(lambda: sky.modem.in_transit)
+        sky.port.powered_alone = True
+        sky.port.unplug()
+        await trio.sleep(1)
+        sky.port.plug()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+        assert sky.gateway.sessions == 1, "its own status has settled the doubt"
+
+
+async def test_an_agent_that_starts_anew_cancels_what_the_modem_still_has(
+    tmp_path: Path, clock: Any
+) -> None:
+    sky = Sky(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            id_ = await k.post()
+            await until(lambda: sky.modem.in_transit)
+        async with agent(sky) as k:
+            assert await outcome(k, id_) is Status.DELIVERED
+            assert sky.gateway.sessions == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_has_not_left_is_taken_back_from_the_modem_after_a_restart(
+    tmp_path: Path, clock: Any
+) -> None:
+    sky = Sky(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            await until(lambda: k.outbox.link.state is LinkState.READY)
+            sky.modem.set_sky(visible=False, bars=0)
+            id_ = await k.post()
+            await until(lambda: k.outbox.unsettled() and k.outbox.unsettled().at_modem)  # type: ignore[union-attr]
+            await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+        async with agent(sky) as k:
+            await until(lambda: sky.modem._mo is None or sky.modem._mo.id == 1)
+            sky.modem.set_sky(visible=True, bars=5)
+            sky.port.poke()
+            assert await outcome(k, id_) is Status.DELIVERED
+            assert sky.gateway.sessions == 1, "the first copy was cancelled before it left"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_status_that_is_lost_leaves_a_doubt(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.lose_finals = 1
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.gateway.sessions == 2
+        assert sky.contents == ["hello"]
+
+
+async def test_a_late_status_of_a_message_that_was_given_up_settles_no_other(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        id_ = await k.post()
+        await until(lambda: sky.modem.in_transit)
+        named = {"topic_id": 244, "message_id": 77, "final_mo_status": "mo_ack_received"}
+        sky.modem._tell("messageOriginateStatus", named)
+        sky.port.poke()
+        await trio.sleep(5)
+        assert k.status(id_) is None
+        assert await outcome(k, id_) is Status.DELIVERED
+
+
+async def test_an_answer_that_is_lost_and_the_message_goes(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.lose_answers = 1
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+
+
+async def test_segments_that_are_not_asked_for(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.pause_after = 10
+        assert await outcome(k, await k.post(**data(LARGE))) is Status.DELIVERED
+        assert sky.gateway.sessions == 1
+        assert sky.home.received == [Data(LARGE)]
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+async def test_noise_on_the_line(tmp_path: Path, clock: Any, times: int) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.faults.malformed = times
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+
+
+async def test_a_message_comes_between_a_request_and_its_answer(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.home.send(Message("between"))
+        sky.faults.interleave = 1
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert sky.contents == ["hello"]
+
+
+async def test_a_message_that_came_garbled_is_kept(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.faults.wrong_crcs = 1
+        sky.bring("garbled")
+        sky.bring("whole")
+        await until(lambda: inbound.listing(k.journal, 9))
+        assert len(inbound.listing(k.journal, 9)) == 1
+        rows = k.journal.read("SELECT reason FROM dead_letter")
+        assert [reason for (reason,) in rows] == ["its CRC is wrong"]
+
+
+async def test_what_came_garbled_is_told_and_sent_again(tmp_path: Path, clock: Any) -> None:
+    """The modem has no copy: only who sent it can help."""
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.faults.wrong_crcs = 1
+        sky.bring("garbled")
+
+        def goes_again() -> bool:
+            sky.modem.bring_mail()
+            sky.port.poke()
+            return bool(inbound.listing(k.journal, 9))
+
+        await until(goes_again)
+        assert "garbled" in str(inbound.listing(k.journal, 9)[0]["body"])
+        assert k.journal.read("SELECT 1 FROM unreadable_owed") == []
+
+
+async def test_receipts_go_beside_packages_where_bytes_are_paid(tmp_path: Path, clock: Any) -> None:
+    """About ten bytes each: the hub relies on them, as the modem keeps no copy."""
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.bring("down")
+        await until(lambda: inbound.owed(k.journal, "Satellite"))
+        before = k.outbox.budget.spent().bytes
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert inbound.owed(k.journal, "Satellite") == []
+        assert k.outbox.budget.spent().bytes - before < 60
+
+
+async def test_a_modem_that_hangs_is_looked_for_again(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await outcome(k, await k.post())
+        sky.faults.deaf = True
+        await until(lambda: k.outbox.link.state is LinkState.ABSENT)
+        id_ = await k.post(message={"content": "later"})
+        await trio.sleep(300)
+        sky.faults.deaf = False
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.contents == ["hello", "later"]
+
+
+async def test_a_modem_that_is_absent_at_first(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.port.unplug()
+        id_ = await k.post()
+        await until(lambda: k.outbox.link.state is LinkState.ABSENT)
+        sky.port.plug()
+        assert await outcome(k, id_) is Status.DELIVERED
+
+
+async def test_a_new_sim_learns_its_topics(tmp_path: Path, clock: Any) -> None:
+    sky = Sky(tmp_path)
+    sky.faults.no_topics = True
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            id_ = await k.post()
+            await until(lambda: "10 to 30 minutes" in k.outbox.link.reason)
+            assert k.outbox.link.state is LinkState.NO_SERVICE
+            sky.faults.no_topics = False
+            assert await outcome(k, id_) is Status.DELIVERED
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_modem_without_a_sim_says_so(tmp_path: Path, clock: Any) -> None:
+    sky = Sky(tmp_path)
+    sky.faults.no_sim = True
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with agent(sky) as k:
+            await until(lambda: k.outbox.link.state is LinkState.FAULT)
+            assert "no SIM" in k.outbox.link.reason
+        nursery.cancel_scope.cancel()
+
+
+# An SOS.
+
+
+async def test_an_sos_takes_the_place_of_what_has_not_left(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.modem.set_sky(visible=False, bars=0)
+        first = await k.post()
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+        await k.post(**SOS)
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.id == 1)
+        sky.modem.set_sky(visible=True, bars=5)
+        sky.port.poke()
+        assert await outcome(k, first) is Status.DELIVERED
+        assert sky.contents[0] == "help"
+        assert sky.contents.count("hello") == 1
+
+
+async def test_an_sos_is_never_given_up(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.modem.set_sky(visible=False, bars=0)
+        id_ = await k.post(**SOS)
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+        await trio.sleep(3 * driver.TRANSIT_MAX)
+        assert sky.modem._mo is not None
+        assert sky.modem._mo.id == 0, "the modem still has the first"
+        sky.modem.set_sky(visible=True, bars=5)
+        sky.port.poke()
+        assert await outcome(k, id_) is Status.DELIVERED
+
+
+async def test_what_is_no_sos_is_given_up_for_now(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.modem.set_sky(visible=False, bars=0)
+        id_ = await k.post()
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.id > 0, 3 * 3600)
+        sky.modem.set_sky(visible=True, bars=5)
+        sky.port.poke()
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+
+
+# What it costs.
+
+
+async def test_bytes_are_booked_and_not_credits(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path, minimum_bytes=60) as (_, k):
+        await outcome(k, await k.post())
+        spent = k.outbox.budget.spent()
+        assert (spent.bytes, spent.credits, spent.doubtful) == (60, 0, 0), "the minimum is billed"
+        cost = k.cost(read_package(data(bytes(3000))), Channel.SATELLITE)
+        assert (cost.parts, cost.credits, cost.by_bytes) == (1, 0, True)
+        assert 3000 < cost.bytes < 3030
+
+
+async def test_a_budget_of_bytes_holds_back_all_but_an_sos(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path, bytes_limit=DayLimit(100, 50)) as (sky, k):
+        await outcome(k, await k.post())
+        await k.post(message={"content": "x" * 90})
+        await until(lambda: "the budget of today is spent" in k.outbox.held_back())
+        assert "of 100 bytes" in k.outbox.held_back()
+        assert await outcome(k, await k.post(**SOS)) is Status.DELIVERED
+        assert sky.contents == ["hello", "help"]

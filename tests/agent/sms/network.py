@@ -1,0 +1,182 @@
+"""The mobile network between a kit's simulated modem and a hub's SMS service, as tests rule it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.hub.alps import Alps
+from tests.hub.escalation.test_sms import ADAPTERS, Adapter, post
+from tests.hub.push_service import PushService, push_service
+from tests.hub.test_contacts import BEHIND
+from tests.processes import MODULE, Agent, Hub, Running, administer, agent, hub, until
+
+HUB_NUMBER = "+41790000001"
+LEFT = re.compile(r"SMS to (\S+): '(fa:\S+)'")
+NOWHERE = "http://127.0.0.1:9"
+"""No IP link comes of it."""
+
+
+class Network:
+    """Brings each SMS where it goes, unless it is told otherwise."""
+
+    def __init__(self, home: Path, modem: Running, service: PushService, adapter: Adapter) -> None:
+        self.home, self.modem, self.service, self.adapter = home, modem, service, adapter
+        self.hub: Hub | None = None
+        self.up: list[str] = []
+        """Texts that left the kit, and how many of them the hub was brought."""
+        self.brought = 0
+        self.down = 0
+        """How many of the service's the kit was brought."""
+        self.loses_up = 0
+        """So many of the next to the hub are lost."""
+        self.loses_down = 0
+        self._seen = 0
+        self._stopped = threading.Event()
+        self._works = threading.Event()
+        self._works.set()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def stop_up(self) -> None:
+        """Nothing reaches the hub any more."""
+        self._works.clear()
+
+    def go_on(self) -> None:
+        self._works.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.05):
+            lines = self.modem.output()
+            for line in lines[self._seen :]:
+                if found := LEFT.search(line):
+                    assert found[1] == HUB_NUMBER
+                    self.up.append(found[2])
+            self._seen = len(lines)
+            while self._works.is_set() and self.hub is not None and self.brought < len(self.up):
+                self.brought += 1
+                self._bring_up(self.up[self.brought - 1], str(self.brought))
+            while self.down < len(self.service.got):
+                _, _, text = self.adapter.read(self.service.got[self.down])
+                self.down += 1
+                if self.loses_down:
+                    self.loses_down -= 1
+                else:
+                    self.modem.type(f"sms {HUB_NUMBER} {text}")
+
+    def _bring_up(self, text: str, id_: str) -> None:
+        if self.loses_up:
+            self.loses_up -= 1
+            return
+        assert self.hub is not None
+        assert post(self.hub, self.adapter.came(id_, text)) in (200, 204)
+
+
+@contextmanager
+def gsm(home: Path) -> Iterator[Running]:
+    link = home / "gsm"
+    with Running([*MODULE, "simulate", "gsm", "--link", str(link)], "what can go wrong") as modem:
+        yield modem
+
+
+class Country(Network):
+    """Kit and hub with nothing but SMS between them."""
+
+    database: str
+    alps: Alps
+
+    def kit_settings(self, **more: str) -> dict[str, str | None]:
+        return {
+            "satellite-port": None,
+            "hub-address": NOWHERE,
+            "hub-token": self.alps.token,
+            "sms-port": str(self.home / "gsm"),
+            "sms-hub-number": HUB_NUMBER,
+            "sms-after": "1",
+            "sms-answer-within": "10",
+            **more,
+        }
+
+    def push(self, content: str) -> None:
+        """Somebody at the hub writes to the kit."""
+        assert self.hub is not None
+        self.alps.push(self.hub.port, content)
+
+    @contextmanager
+    def kit(self, **more: str) -> Iterator[Agent]:
+        with agent(self.home, self.kit_settings(**more)) as running:
+            yield running
+
+
+@contextmanager
+def country(home: Path, name: str = "sms", **settings: str) -> Iterator[Country]:
+    database, adapter = str(home / "hub.sqlite3"), ADAPTERS[name]
+    alps = Alps(database)
+    administer(database, "user", "add", "Olga")
+    administer(database, "user", "role", "Olga", "dispatcher")
+    with gsm(home) as modem, push_service(None) as service:
+        network = Country(home, modem, service, adapter)
+        network.database, network.alps = database, alps
+        own = {"database": database, **BEHIND, **adapter.settings(service.address), **settings}
+        (home / "hub").mkdir()
+        with hub(home / "hub", own) as network.hub:
+            network.begin()
+            try:
+                yield network
+            finally:
+                network.end()
+
+
+@contextmanager
+def forwarding(port: int, to: int) -> Iterator[None]:
+    """A road by IP: who comes to one port of this machine reaches another."""
+    lines: list[socket.socket] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", to)) as there:
+                lines.extend([self.request, there])
+                back = threading.Thread(target=_pump, args=(there, self.request), daemon=True)
+                back.start()
+                _pump(self.request, there)
+                back.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", port), Handler) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            for line in lines:
+                with suppress(OSError):
+                    line.shutdown(socket.SHUT_RDWR)
+
+
+def _pump(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(65_536):
+            other.sendall(data)
+        other.shutdown(socket.SHUT_WR)
+
+
+def facts(kit: Agent) -> dict[str, Any]:
+    """What the kit says of its channel."""
+    return dict(kit.call("GET", "/api/status").body["channels"]["Cellular"])
+
+
+def reaches(kit: Agent, said: str) -> None:
+    until(lambda: said in facts(kit)["sms"])

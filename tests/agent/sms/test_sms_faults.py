@@ -1,0 +1,178 @@
+"""What goes wrong with a modem and a mobile network, and what the kit makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.sms.network import HUB_NUMBER, country, facts, reaches
+from tests.agent.sms.test_sms_journey import contents
+from tests.processes import Agent, until
+
+
+def accepted(kit: Agent, content: str) -> str:
+    """Post it and return where its state is."""
+    answer = kit.call("POST", "/api/package/async", {"message": {"content": content}})
+    assert answer.status == 202
+    return answer.headers["location"]
+
+
+def arrives(kit: Agent, place: str) -> None:
+    until(lambda: kit.call("GET", place).body["status"] == "Delivered")
+
+
+def history(kit: Agent, place: str) -> str:
+    id_ = place.rpartition("/")[2]
+    return str(kit.call("GET", f"/api/package/{id_}/history").body)
+
+
+def test_a_kit_that_loses_power_after_the_network_has_it_sends_it_again_and_the_hub_has_one(
+    tmp_path: Path,
+) -> None:
+    with country(tmp_path) as network:
+        with network.kit() as kit:
+            network.stop_up()
+            accepted(kit, "one alone")
+            until(lambda: network.up)
+            kit.kill()
+        network.go_on()
+        until(lambda: contents(network.database) == ["one alone"])
+        with network.kit() as kit:
+            assert facts(kit)["smsToday"] >= 1, "what left before counts"
+            assert kit.post("and another").body["status"] == "Delivered"
+            until(lambda: facts(kit)["queued"] == 0)
+        assert contents(network.database) == ["one alone", "and another"]
+
+
+@pytest.mark.parametrize("fault", ["lose", "garble"])
+def test_a_reply_that_is_lost_is_doubtful_and_comes_once(tmp_path: Path, fault: str) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        reaches(kit, "ready")
+        network.stop_up()
+        network.modem.type(fault)
+        place = accepted(kit, "who knows")
+        until(lambda: network.up)
+        network.go_on()
+        # The hub's answer lies in the store whatever the modem has said.
+        arrives(kit, place)
+        assert contents(network.database) == ["who knows"]
+
+
+@pytest.mark.parametrize("code", [38, 331, 512])
+def test_what_the_network_refuses_for_now_waits_and_costs_nothing(
+    tmp_path: Path, code: int
+) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        reaches(kit, "ready")
+        network.modem.type(f"refuse {code}")
+        place = accepted(kit, "patience")
+        kit.expect("an SMS was not sent")
+        assert facts(kit)["smsToday"] == 0
+        arrives(kit, place)
+        assert facts(kit)["smsToday"] == 1
+
+
+def test_without_a_network_nothing_is_tried(tmp_path: Path) -> None:
+    with country(tmp_path) as network:
+        network.modem.type("network off")
+        with network.kit() as kit:
+            reaches(kit, "no service: the modem sees no network")
+            place = accepted(kit, "valley")
+            network.modem.type("network on")
+            arrives(kit, place)
+            assert len(network.up) == 1
+
+
+def test_the_modem_is_unplugged_in_the_middle_of_a_message(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        reaches(kit, "ready")
+        network.modem.type("stuck")
+        place = accepted(kit, "half of it")
+        until(lambda: facts(kit)["smsToday"] == 1)
+        network.modem.type("unplug")
+        reaches(kit, "absent")
+        network.modem.type("plug")
+        arrives(kit, place)
+        assert contents(network.database) == ["half of it"]
+
+
+def test_a_full_store_is_emptied_and_the_answer_comes(tmp_path: Path) -> None:
+    with country(tmp_path) as network:
+        network.modem.type("full")
+        network.modem.expect("as you say")
+        with network.kit() as kit:
+            assert kit.post("there is room").body["status"] == "Delivered"
+            assert facts(kit)["smsStrangers"] >= 20
+
+
+def test_a_stranger_changes_nothing_and_a_forger_is_kept_for_a_look(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        assert kit.post("one").body["status"] == "Delivered"
+        _, _, whole = network.adapter.read(network.service.pushed(1))
+        # Beside what the hub may have added to it, in one SMS: that is all that can be typed.
+        answer = whole[:151]
+        network.modem.type(f"sms +41791111111 {answer}")
+        until(lambda: facts(kit)["smsStrangers"] == 1)
+        network.modem.type(f"sms {HUB_NUMBER} {answer[:-4]}AAAA")
+        letters = ("GET", "/api/status")
+        until(lambda: kit.call(*letters).body["deadLetters"]["latest"])
+        reason = kit.call(*letters).body["deadLetters"]["latest"]["reason"]
+        assert "its tag is not the hub's" in reason
+
+
+def test_a_late_failure_of_the_network_makes_it_go_again(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit(**{"sms-answer-within": "86400"}) as kit:
+        network.loses_up = 1
+        network.modem.type("undelivered")
+        arrives(kit, accepted(kit, "again"))
+        assert network.up == [network.up[0]] * 2
+
+
+def test_an_sms_that_comes_twice_is_one_item(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        assert kit.post("twice").body["status"] == "Delivered"
+        for at in range(2):
+            network._bring_up(network.up[0], f"twin {at}")
+        assert kit.post("then").body["status"] == "Delivered"
+        assert contents(network.database) == ["twice", "then"]
+
+
+def test_the_day_has_an_end_over_restarts_and_an_sos_goes_all_the_same(tmp_path: Path) -> None:
+    limit = {"sms-per-day": "2"}
+    with country(tmp_path) as network:
+        with network.kit(**limit) as kit:
+            assert kit.post("first").body["status"] == "Delivered"
+        with network.kit(**limit) as kit:
+            accepted(kit, "second")
+            reaches(kit, "the 2 SMS of today are sent (sms-per-day)")
+            assert kit.call("POST", "/api/sos", {"text": "help"}).status == 201
+            until(lambda: "help" in contents(network.database))
+            assert "second" not in contents(network.database)
+
+
+def test_a_wrong_pin_is_tried_once_over_restarts_and_the_right_one_opens(tmp_path: Path) -> None:
+    with country(tmp_path) as network:
+        network.modem.type("pin 1234")
+        network.modem.expect("as you say")
+        with network.kit() as kit:
+            reaches(kit, "fault: the SIM wants its PIN: set sms-pin")
+        for _ in range(4):
+            with network.kit(**{"sms-pin": "9999"}) as kit:
+                reaches(kit, "refuse")
+        with network.kit(**{"sms-pin": "1234"}) as kit:
+            assert kit.post("open").body["status"] == "Delivered"
+
+
+def test_a_modem_that_hears_nothing_is_absent_and_comes_back(tmp_path: Path) -> None:
+    healed = tmp_path / "healed"
+    more = {"sms-heal": "command", "sms-recovery-command": f"touch {healed}"}
+    with country(tmp_path) as network:
+        network.modem.type("deaf")
+        network.modem.expect("as you say")
+        with network.kit(**more) as kit:
+            reaches(kit, "absent: nothing answers AT there")
+            until(healed.exists)
+            network.modem.type("hears")
+            assert kit.post("back").body["status"] == "Delivered"
+            assert "command" in facts(kit)["smsHealing"]

@@ -1,0 +1,110 @@
+"""The whole way by SMS, each end a process: from a POST at the kit by its simulated modem and a
+service to the hub, and the hub's word back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.sms.network import country, facts, forwarding
+from tests.agent.test_agent import HOOK
+from tests.hub.escalation.test_sms import ADAPTERS
+from tests.hub.test_contacts import changed
+from tests.processes import administer, free_port, until
+
+
+def contents(database: str) -> list[str]:
+    """What kits have told the hub, in its words for search."""
+    return [words for (words,) in changed(database, "SELECT words FROM item ORDER BY id")]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_delivered_is_what_the_hub_has_on_disk(tmp_path: Path, name: str) -> None:
+    with country(tmp_path, name) as network, network.kit() as kit:
+        answer = kit.post("Camp reached, grüezi")
+        assert answer.body["status"] == "Delivered"
+        assert answer.body["channels"] == {"Cellular": {"status": "Delivered"}}
+        assert contents(network.database) == ["camp reached, grüezi"]
+        assert (len(network.up), facts(kit)["smsToday"]) == (1, 1)
+        (heard,) = changed(network.database, "SELECT way FROM contact")
+        assert heard == ("sms",)
+
+
+def test_the_network_having_it_is_not_delivered(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        network.stop_up()
+        message = {"message": {"content": "anybody?"}}
+        accepted = kit.call("POST", "/api/package/async", message)
+        place = accepted.headers["location"]
+        until(lambda: network.up)
+        kit.expect("the hub's telephone has an SMS; the hub has yet to say so")
+        assert kit.call("GET", place).body["status"] is None
+        network.go_on()
+        until(lambda: kit.call("GET", place).body["status"] == "Delivered")
+
+
+def test_an_sos_goes_and_its_answer_comes(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit(**{"sms-after": "3600"}) as kit:
+        # It does not wait for the hour that all else has to.
+        assert kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+        until(lambda: administer(network.database, "sos", "list"))
+        administer(network.database, "sos", "acknowledge", "1", "--by", "Olga")
+        until(lambda: "Olga" in str(kit.call("GET", "/api/sos").body))
+
+
+def test_what_waits_for_the_kit_comes_by_sms_and_once(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
+        assert kit.post("where are you?").body["status"] == "Delivered"
+        network.push("come to the hut")
+        kit.expect("come to the hut")
+        # The hub is told that the kit has it, by one more of the kit's SMS.
+        states = "SELECT state, way FROM delivery"
+        until(lambda: changed(network.database, states) == [("stored", "sms")])
+        network.loses_down = 1
+        network.push("bring water")
+        until(lambda: not network.loses_down)
+        # What was lost comes beside the answer to the next of the kit's.
+        assert kit.post("is anybody there?").body["status"] == "Delivered"
+        kit.expect("bring water")
+        until(lambda: changed(network.database, states) == [("stored", "sms")] * 2)
+        assert len([each for each in kit.output() if "hook: " in each]) == 2
+
+
+def test_what_is_too_long_for_an_sms_waits_and_holds_up_nothing(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
+        network.push("long " * 200)
+        network.push("short")
+        assert kit.post("here").body["status"] == "Delivered"
+        kit.expect('"short"')
+        assert "long long" not in "".join(kit.output())
+
+
+def test_a_long_one_goes_in_fragments_and_a_lost_one_goes_again(tmp_path: Path) -> None:
+    text = " ".join(f"word{number}" for number in range(40))
+    with country(tmp_path) as network, network.kit() as kit:
+        network.loses_up = 1
+        assert kit.post(text).body["status"] == "Delivered"
+        assert contents(network.database) == [text]
+        assert len(set(network.up)) > 3
+        assert network.up.count(network.up[0]) >= 2, "the lost one went again unchanged"
+
+
+def test_the_link_takes_over_once_it_is_there(tmp_path: Path) -> None:
+    with country(tmp_path) as network:
+        assert network.hub is not None
+        address = f"http://127.0.0.1:{free_port()}"
+        with network.kit(**{"hub-address": address}) as kit:
+            network.stop_up()
+            message = {"message": {"content": "by either"}}
+            place = kit.call("POST", "/api/package/async", message).headers["location"]
+            until(lambda: network.up)
+            with forwarding(int(address.rpartition(":")[2]), network.hub.port):
+                until(lambda: kit.call("GET", place).body["status"] == "Delivered")
+                network.go_on()
+                until(lambda: network.brought == len(network.up))
+                left = len(network.up)
+                assert kit.post("by the link").body["status"] == "Delivered"
+                assert contents(network.database) == ["by either", "by the link"]
+                assert len(network.up) == left
+                assert facts(kit)["state"] == "ready"

@@ -1,0 +1,51 @@
+"""What `fieldagent satellite` and the money beside credits show, from real processes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from fieldagent.wire import trace
+from tests.processes import MODULE, Agent, agent, sky
+
+
+def said(kit: Agent, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*MODULE, *words, "--port", str(kit.port)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_trace_leaves_out_what_a_message_holds_unless_it_is_asked_for(tmp_path: Path) -> None:
+    with sky(tmp_path, latency=0), agent(tmp_path) as kit:
+        assert kit.post("meet at the third pine").body["status"] == "Delivered"
+        done = said(kit, "satellite", "trace")
+        assert done.returncode == 0, done.stderr
+        told = trace.read(done.stdout)
+        assert any(each.data.startswith(b"AT+SBDWB=") for each in told)
+        assert "pine" not in done.stdout
+        whole = said(kit, "satellite", "trace", "--payloads").stdout
+        assert len(trace.read(whole)) >= len(told)
+        bodies = [each.data for each in trace.read(whole) if each.way == trace.SENT]
+        assert any(not body.startswith(b"AT") and any(body[:-2]) for body in bodies)
+        none = said(kit, "satellite", "trace", "--channel", "radio")
+        assert none.returncode != 0
+        assert "Radio is not configured" in none.stderr
+
+
+def test_credits_are_money_where_a_price_is_set(tmp_path: Path) -> None:
+    with (
+        sky(tmp_path, latency=0),
+        agent(tmp_path, {"satellite-credit-price": "0.125 EUR"}) as kit,
+    ):
+        dry = said(kit, "send", "message", "hello", "--dry-run").stdout
+        assert dry.rstrip().endswith("1 credit: 0.13 EUR")
+        assert kit.post("hello").body["status"] == "Delivered"
+        assert ", 1 credit: 0.13 EUR" in said(kit, "status").stdout
+        assert "1 credit, 0.13 EUR" in said(kit, "sent").stdout
+
+
+def test_without_a_price_nothing_is_said_of_money(tmp_path: Path) -> None:
+    with sky(tmp_path, latency=0), agent(tmp_path) as kit:
+        assert kit.post("hello").body["status"] == "Delivered"
+        assert "EUR" not in said(kit, "status").stdout
+        status = kit.call("GET", "/api/status").body
+        assert "moneyToday" not in status["channels"]["Satellite"]

@@ -1,0 +1,40 @@
+"""`fieldagent simulate gsm` as a process, where more than one speaks at a time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from fcntl import ioctl
+from pathlib import Path
+from termios import FIONREAD
+
+from tests.agent.sms.network import gsm
+from tests.processes import until
+
+
+def test_an_sms_comes_while_the_modem_speaks_to_one_who_does_not_read(tmp_path: Path) -> None:
+    """The line is full in the middle of an answer; what comes then is told after it."""
+    with gsm(tmp_path) as modem:
+        line = os.open(tmp_path / "gsm", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            modem.type("full")
+            modem.expect("as you say")
+            os.write(line, b"AT+CMGF=0\rAT+CNMI=2,1,0,1,0\r" + b"AT+CMGL=4\r" * 60 + b"AT+CMGD=1\r")
+            until(lambda: _unread(line) > 2000)
+            modem.type("sms +41790000001 noon")
+            modem.expect("1 stored")
+            heard = bytearray()
+
+            def is_heard() -> bool:
+                with suppress(BlockingIOError):
+                    heard.extend(os.read(line, 65536))
+                return heard.count(b"+CMGL: 20,") == 60 and b'+CMTI: "ME",1' in heard
+
+            until(is_heard)
+        finally:
+            os.close(line)
+
+
+def _unread(line: int) -> int:
+    return int.from_bytes(ioctl(line, FIONREAD, bytes(4)), sys.byteorder)

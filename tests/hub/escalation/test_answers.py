@@ -1,0 +1,244 @@
+"""What becomes of what contacts write back: codes, words, limits, and what their writer is told."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.escalation import alarm_link, answers, contacts, telling, words_down
+from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.records import lease, sos
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Message
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, Field, collect, field_of, said
+from tests.hub.test_sos_desk import HELP
+
+PHONE = "+41791234567"
+HANDED = HandoverResult(HandoverOutcome.HANDED)
+
+
+async def told(alps: Field) -> list[str]:
+    """Let all that is due be handed over; return the codes, or the texts of replies."""
+    found = await alps.store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ""))
+    for each in found:
+        await alps.store.commit(partial(telling.settle, telling=each, result=HANDED, now=alps.now))
+    return [each.notice.code or each.notice.text for each in found]
+
+
+async def ask_for_help(alps: Field, **contact: object) -> str:
+    """Raise an SOS of kit 1, and return the code that the contact is told."""
+    await alps.store.commit(_number_on)
+    how = {"after": 0, "now": START, "kind": "sms", **contact}
+    await alps.store.commit(lambda db: contacts.add(db, 1, "Bergwacht", PHONE, **how))  # type: ignore[arg-type]
+    await alps.sends(1, HELP)
+    (code,) = await told(alps)
+    return code
+
+
+def _number_on(db: Db) -> None:
+    """Members of the field have numbers that PostgreSQL has not given."""
+    if db.takes_lists:
+        db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 100)")
+
+
+async def answer(alps: Field, text: str, id_: str = "", sender: str = PHONE) -> str:
+    alps.now += 1
+    given = ContactAnswer("sms", id_ or f"sms {alps.now}", sender, text)
+    return await alps.store.commit(lambda db: answers.take(db, given, alps.now))
+
+
+async def incident(alps: Field) -> sos.Sos:
+    found = await alps.store.read(lambda db: sos.named(db, 1, 1))
+    assert found is not None
+    return found
+
+
+def other(code: str) -> str:
+    return f"{(int(code) + 1) % 10**6:06}"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("OK 471123", (True, "471123", "")),
+        ("ok,471123: on our way", (True, "471123", "on our way")),
+        ("471123 who is with you?", (False, "471123", "who is with you?")),
+        ("OK", (True, "", "")),
+        ("okay we come", (False, "", "okay we come")),
+        ("4711234567 is my number", (False, "", "4711234567 is my number")),
+        ("\n OK.\n471123\nwe\ncome", (True, "471123", "we come")),
+        ("", (False, "", "")),
+    ],
+)
+def test_what_an_answer_says(text: str, read: tuple[bool, str, str]) -> None:
+    assert answers.read(text) == read
+
+
+async def test_the_code_acknowledges_once_by_the_name_of_who_was_told(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        assert await answer(alps, f"OK {code} with two dogs", "a") == "acknowledged"
+        assert await answer(alps, f"OK {code} with two dogs", "a") == "taken in before"
+        assert (await incident(alps)).seen_as == "Bergwacht"
+        assert await answer(alps, f"OK {code}") == "used"
+        first, second = await told(alps)
+        assert first.startswith("You have SOS 1.")
+        assert "that code was used. Bergwacht has SOS 1 already" in second
+        rows = await alps.rows("SELECT by_name, text FROM receipt WHERE says <> ''")
+        assert rows == [("Bergwacht", "with two dogs")]
+
+
+async def test_a_number_alone_proves_nothing(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        assert await answer(alps, "OK") == "without code"
+        assert await answer(alps, f"OK {code}", sender="+41791234568") == "of a stranger"
+        assert (await incident(alps)).state == "open"
+        assert await told(alps) == [
+            "Not answered: write OK and the six digits of the message that you got."
+        ]
+
+
+async def test_wrong_codes_are_counted_and_then_the_right_one_is_refused(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        for _ in range(answers.WRONG_MAX):
+            assert await answer(alps, f"OK {other(code)}") == "wrong code"
+        assert await answer(alps, f"OK {code}") == "limited"
+        assert (await incident(alps)).state == "open"
+        alps.now += answers.WRONG_WITHIN
+        assert await answer(alps, f"OK {code}") == "acknowledged"
+
+
+async def test_a_code_from_before_it_was_raised_again_is_of_no_use(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        await store.commit(
+            lambda db: db.execute("UPDATE alarm_link SET expires = ?", alps.now + 1) and None
+        )
+        alps.now += 1
+        assert await answer(alps, f"OK {code}") == "about nothing"
+        assert (await incident(alps)).state == "open"
+
+
+@pytest.mark.parametrize(
+    ("text", "arrives"),
+    [("{0} who is with you?", "who is with you?"), ("who?", "(number not proved) who?")],
+)
+async def test_words_go_to_the_kit_in_its_thread(store: Store, text: str, arrives: str) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        assert await answer(alps, text.format(code)) == "to the kit"
+        (reply,) = await told(alps)
+        assert reply.startswith("Your words are on their way")
+        ((number, content),) = said(await collect(alps.mailbox(1)))
+        assert content == arrives
+        names = await alps.rows("SELECT name, type FROM member WHERE id = ?", number)
+        assert names == [("Bergwacht", "Integration")]
+        shown = await store.read(lambda db: sos_desk.shown(db, sos.named(db, 1, 1) or found))
+        assert arrives in str(shown["thread"])
+
+
+found = sos.Sos(0, 0, 0, None, "", "", 0.0, None, None, None, None, "")
+
+
+async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        over = words_down.SATELLITE_BYTES + 43
+        assert await answer(alps, f"{code} {'x' * over}") == "not sent"
+        assert await told(alps) == [f"Nothing sent: too long by 43 bytes of {over}. Write less."]
+        assert said(await collect(alps.mailbox(1))) == []
+        shown = await store.read(lambda db: sos_desk.timeline(db, 1))
+        assert any("it did not go to the kit: xxx" in each["detail"] for each in shown)
+
+
+async def test_a_kit_that_is_linked_is_sent_more(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        leases = lease.Leases(store, "here", clock=alps.clock)
+        async with leases.held(alps.device(1)):
+            assert await answer(alps, f"{code} {'x' * 500}") == "to the kit"
+
+
+async def test_words_wait_for_no_credits_that_are_spent(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET credits_per_day = 1 WHERE id = 1") and None
+        )
+        assert await answer(alps, f"{code} {'x' * 150}") == "not sent"
+        (reply,) = await told(alps)
+        assert reply.startswith("Nothing sent: it takes ")
+        assert reply.endswith(" satellite credits, and today 1 are left.")
+
+
+async def test_who_was_told_of_several_says_which(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        await alps.sends(2, Entry(3, Message("avalanche"), int(START), sos=True))
+        (second,) = await told(alps)
+        assert await answer(alps, "we come") == "ambiguous"
+        assert await answer(alps, f"{second} we come") == "to the kit"
+        assert await answer(alps, f"OK {code}") == "acknowledged"
+        assert said(await collect(alps.mailbox(2)))[-1][1] == "we come"
+
+
+async def test_two_machines_do_not_answer_each_other_for_ever(store: Store) -> None:
+    async with field_of(store) as alps:
+        await ask_for_help(alps)
+        for _ in range(3 * words_down.REPLIES_MAX):
+            await answer(alps, "OK")
+        ((replies,),) = await alps.rows("SELECT count(*) FROM alarm_message WHERE why = 'reply'")
+        assert replies == words_down.REPLIES_MAX
+
+
+async def test_a_contact_is_told_again_until_somebody_answers(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps, tries=3, every=2)
+        assert await told(alps) == []
+        alps.now += 120
+        (second,) = await told(alps)
+        assert second != code
+        # The code of either message counts.
+        assert await answer(alps, f"OK {code}") == "acknowledged"
+        await told(alps)
+        alps.now += 600
+        assert await told(alps) == []
+        shown = await store.read(lambda db: sos_desk.timeline(db, 1))
+        handed = [each["detail"] for each in shown if each["event"] == "told"]
+        assert handed[1].endswith("(try 2 of 3)")
+
+
+@pytest.mark.parametrize(("about", "rings"), [("sos", True), ("alarms", False), ("all", True)])
+async def test_a_contact_is_told_of_what_it_is_for(store: Store, about: str, rings: bool) -> None:
+    async with field_of(store) as alps:
+        await store.commit(
+            lambda db: contacts.add(
+                db, 1, "Duty", PHONE, after=0, now=START, kind="sms", about=about
+            )
+        )
+        await alps.sends(1, HELP)
+        assert (len(await told(alps)) == 1) == rings
+        events = [each["event"] for each in await store.read(lambda db: sos_desk.timeline(db, 1))]
+        assert ("nobody reached" in events) != rings
+
+
+async def test_what_was_taken_in_is_forgotten_in_time(store: Store) -> None:
+    async with field_of(store) as alps:
+        await answer(alps, "hello", "a")
+        assert await store.commit(lambda db: answers.forget(db, alps.now)) == 0
+        assert await store.commit(lambda db: answers.forget(db, alps.now + 1)) == 1
+
+
+async def test_a_link_and_its_code_are_of_one_use(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        await answer(alps, f"OK {code}")
+        link = await store.read(lambda db: alarm_link.of_code(db, code, 1))
+        assert link is not None
+        assert link.used == alps.now

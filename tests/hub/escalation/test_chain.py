@@ -1,0 +1,139 @@
+"""The steps in which contacts are told: which cannot work, and the test of all of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from fieldagent.system.exit_codes import OK, REFUSED
+from tests.hub.push_service import push_service
+from tests.hub.relay import mail_relay
+from tests.processes import MODULE, PATIENCE, administer, administer_from_shell, hub
+
+PHONE = "+41791234567"
+
+
+def chain(config: Path, action: str) -> tuple[int, Any, str]:
+    done = subprocess.run(
+        [*MODULE, "hub", "chain", action, "--config", str(config), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def written(config: Path, settings: dict[str, str]) -> Path:
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return config
+
+
+def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    config = tmp_path / "hub.properties"
+    with mail_relay() as relay, push_service(None) as service:
+        by_sms = {"sms-webhook": f"{service.address}/send"}
+        whole = {"database": database, **relay.settings, **by_sms}
+        written(config, whole)
+        for name, address, after in (("Bea", "b@example.org", 5), ("Carl", "c@example.org", 5)):
+            more = ("--after", str(after), "--tries", "3", "--about", "sos")
+            administer(database, "contact", "add", name, address, *more)
+        for name, address in (("Ada", PHONE), ("Dora", "d@example.org")):
+            late = ("--after", "30") if name == "Dora" else ()
+            added = ("contact", "add", name, address, *late, "--config", str(config))
+            administer_from_shell(database, *added)
+        code, steps, _ = chain(config, "list")
+        assert code == OK
+        found = [(each["after"], [one["name"] for one in each["contacts"]]) for each in steps]
+        assert found == [(0, ["Ada"]), (5, ["Bea", "Carl"]), (30, ["Dora"])]
+        assert steps[1]["contacts"][0] | {"tries": 3, "about": "sos"} == steps[1]["contacts"][0]
+
+        written(config, {"database": database, **relay.settings})
+        code, steps, told = chain(config, "list")
+        assert (code, [each["works"] for each in steps]) == (REFUSED, [False, True, True])
+        assert steps[0]["contacts"][0]["fault"] == "set sms-webhook in the hub's settings"
+        assert "step 1 cannot tell anybody" in told
+
+        written(config, whole)
+        relay.answers = ["550 no such mailbox", "550 no such mailbox"]
+        code, results, _ = chain(config, "test")
+        assert code == REFUSED
+        ends = [(each["step"], each["name"], each["handedOver"]) for each in results]
+        assert ends == [
+            (1, "Ada", True),
+            (2, "Bea", False),
+            (2, "Carl", False),
+            (3, "Dora", True),
+        ]
+        assert "550" in results[1]["reason"]
+        assert relay.mail().get_content().startswith("TEST. This is a test")
+        assert json.loads(service.pushed(1).body)["text"].startswith("TEST. This is a test")
+        code, steps, _ = chain(config, "list")
+        assert (code, [each["works"] for each in steps]) == (REFUSED, [True, False, True])
+        with (
+            hub(tmp_path, whole) as running,
+            urlopen(f"{running.address}/metrics", timeout=PATIENCE) as answer,
+        ):
+            assert b"fieldagent_hub_contact_steps_broken 1\n" in answer.read()
+        written(config, whole)
+        assert chain(config, "test")[0] == OK
+        assert chain(config, "list")[0] == OK
+
+
+PIGEONS = """
+from fieldagent.hub.escalation.contract import ContactKind
+from fieldagent.system.properties import Key, absolute_path
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+
+
+def _sender(host):
+    async def send(address, notice):
+        (host.own["pigeon-loft"] / address).write_text(notice.text)
+        return HandoverResult(HandoverOutcome.HANDED)
+
+    return send
+
+
+KIND = ContactKind(
+    "pigeon",
+    "by pigeon",
+    "the pigeon",
+    sender=_sender,
+    shown=str,
+    form="a pigeon",
+    is_one=lambda address: address.startswith("pigeon-"),
+    keys=(Key("pigeon-loft", absolute_path, None, "where pigeons start"),),
+    missing=lambda own: "" if own["pigeon-loft"] else "set pigeon-loft",
+)
+"""
+
+
+def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, config = str(tmp_path / "hub.sqlite3"), tmp_path / "hub.properties"
+    (tmp_path / "pigeons.py").write_text(PIGEONS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    administer(database, "init", "Alps")
+    settings = {"database": database, "contacts": "pigeons:KIND", "pigeon-loft": str(tmp_path)}
+    written(config, settings)
+    added = ("contact", "add", "Duty", "pigeon-7", "--config", str(config))
+    administer_from_shell(database, *added)
+    assert chain(config, "test")[0] == OK
+    assert (tmp_path / "pigeon-7").read_text().startswith("TEST. ")
+    # Without it the hub starts all the same, and shows that this contact is not told.
+    written(config, {"database": database})
+    code, steps, _ = chain(config, "list")
+    assert (code, steps[0]["works"]) == (REFUSED, False)
+    assert "no contacts of kind pigeon" in steps[0]["contacts"][0]["fault"]
+    written(config, {"database": database, "contacts": "pigeons:NOTHING"})
+    done = subprocess.run(
+        [*MODULE, "hub", "chain", "list", "--config", str(config)], capture_output=True, text=True
+    )
+    assert "contacts names pigeons:NOTHING, which cannot be loaded" in done.stderr

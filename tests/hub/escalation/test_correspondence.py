@@ -1,0 +1,208 @@
+"""What comes back to a kit from an address that it wrote to, on both engines; then by mail from the
+servers of strangers, aiosmtpd and pymap, with a real kit and a real hub."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fieldagent.hub.escalation import answers, correspondence, words_down
+from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.records import outward
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import Entry, Receipt
+from tests.hub.escalation.test_answers import PHONE, _number_on, ask_for_help
+from tests.hub.escalation.test_imap import mail_from, mail_server
+from tests.hub.field import Field, collect, field_of, said
+from tests.hub.relay import mail_relay
+from tests.hub.test_contacts import kit_of, settle_in
+from tests.hub.test_people import ADA, BEN
+from tests.hub.test_people_journey import rungs
+from tests.processes import agent, hub, until
+
+DORA = "dora@example.org"
+
+
+async def write(field: Field, kit: int, number: int, to: str = PHONE) -> str:
+    """Let a kit write to an address, and the service take it; return the identity of the mail."""
+    await field.sends(kit, Entry(number, Message("Back on Sunday"), int(field.now), to=to))
+    (each,) = [
+        each
+        for each in await field.store.commit(lambda db: outward.claim(db, field.now, 9))
+        if not each.text
+    ]
+    taken = partial(outward.taken, each=each, service="the relay", now=field.now)
+    await field.store.commit(taken)
+    return each.message_id
+
+
+async def answer(field: Field, text: str, to: str = "") -> str:
+    field.now += 1
+    kind, sender = ("email", DORA) if to else ("sms", PHONE)
+    given = ContactAnswer(kind, f"{kind} {field.now}", sender, text, to)
+    return await field.store.commit(lambda db: answers.take(db, given, field.now))
+
+
+async def told(field: Field) -> list[str]:
+    """What lines up for who answered."""
+    rows = await field.rows("SELECT text FROM outward WHERE text <> '' ORDER BY id")
+    return [text for (text,) in rows]
+
+
+class Come(NamedTuple):
+    """What a kit was brought."""
+
+    words: list[tuple[str, str]]
+    """From whom, and what."""
+    read: list[tuple[int, str]]
+    """Which of its own was read, and by whom."""
+
+
+async def come(field: Field, kit: int) -> Come:
+    names = dict(await field.rows("SELECT id, name FROM member"))
+    mailbox = field.mailbox(kit)
+    await mailbox.greeted(70_000_000 + kit)
+    envelopes = await collect(mailbox)
+    entries = [entry for envelope in envelopes for entry in envelope.entries]
+    read = [
+        (each.sequence, each.content.text)
+        for each in entries
+        if isinstance(each.content, Receipt) and each.content.rung is Rung.READ
+    ]
+    return Come([(names[sender], text) for sender, text in said(envelopes)], read)
+
+
+async def alps(field: Field) -> Field:
+    await field.store.commit(_number_on)
+    return field
+
+
+async def test_an_sms_goes_to_the_kit_that_wrote_to_that_number(store: Store) -> None:
+    async with field_of(store) as field:
+        await alps(field)
+        await write(field, ADA, 1)
+        await write(field, ADA, 2)
+        assert await answer(field, "OK see you then") == "to the kit"
+        # Which of the two was answered, nobody said: one has been read.
+        assert await come(field, ADA) == ([(PHONE, "OK see you then")], [(1, PHONE)])
+        assert await come(field, BEN) == ([], [])
+        assert (await told(field))[0].startswith("Your words are on their way to Ada")
+        assert await answer(field, "bring bread") == "to the kit"
+        assert len(await told(field)) == 1
+
+
+async def test_of_several_kits_it_names_the_one_that_is_meant(store: Store) -> None:
+    async with field_of(store) as field:
+        await alps(field)
+        await write(field, ADA, 1)
+        await write(field, BEN, 1)
+        assert await answer(field, "see you then") == "ambiguous"
+        assert await answer(field, "Benno: see you") == "ambiguous"
+        assert await answer(field, "ben: see you then") == "to the kit"
+        assert await come(field, BEN) == ([(PHONE, "see you then")], [(1, PHONE)])
+        assert await come(field, ADA) == ([], [])
+        assert "Begin with the name of the one meant: Ada, Ben." in (await told(field))[0]
+
+
+async def test_a_mail_goes_where_it_belongs_whoever_else_wrote(store: Store) -> None:
+    async with field_of(store) as field:
+        await alps(field)
+        first = await write(field, ADA, 1, DORA)
+        second = await write(field, ADA, 2, DORA)
+        await write(field, BEN, 1, DORA)
+        assert await answer(field, "yes", second) == "to the kit"
+        assert await come(field, ADA) == ([(DORA, "yes")], [(2, DORA)])
+        assert await answer(field, "no", first) == "to the kit"
+        assert await come(field, ADA) == ([(DORA, "no")], [(1, DORA)])
+        assert await answer(field, "", first) == "empty"
+        assert await answer(field, "hello", "0b0e3c1e-7d3c-4c39-9d5e-2f6f0a7c1d11") == (
+            "to no message of ours"
+        )
+
+
+async def test_an_open_incident_comes_first(store: Store) -> None:
+    async with field_of(store) as field:
+        code = await ask_for_help(field)
+        await write(field, BEN, 1)
+        assert await answer(field, f"OK {code}") == "acknowledged"
+        assert [who for who, _ in (await come(field, BEN)).words] == ["Ada"]
+
+
+@pytest.mark.parametrize(
+    ("length", "outcome"),
+    [(words_down.SATELLITE_BYTES, "to the kit"), (words_down.SATELLITE_BYTES + 1, "not sent")],
+)
+async def test_what_is_too_long_stays_and_its_writer_is_told(
+    store: Store, length: int, outcome: str
+) -> None:
+    async with field_of(store) as field:
+        await alps(field)
+        await write(field, ADA, 1)
+        assert await answer(field, "x" * length) == outcome
+        words, read = await come(field, ADA)
+        assert (len(words), len(read)) == ((1, 1) if outcome == "to the kit" else (0, 0))
+        if outcome == "not sent":
+            why = f"Nothing sent: too long by 1 bytes of {length}. Write less."
+            assert await told(field) == [why]
+
+
+async def test_two_machines_that_answer_each_other_come_to_an_end(store: Store) -> None:
+    async with field_of(store) as field:
+        await alps(field)
+        await write(field, ADA, 1)
+        outcomes = [await answer(field, f"I am away {n}") for n in range(70)]
+        assert outcomes == ["to the kit"] * correspondence.PER_DAY + ["limited"] * (
+            70 - correspondence.PER_DAY
+        )
+        assert len(await told(field)) <= words_down.REPLIES_MAX
+
+
+async def test_what_was_written_long_ago_or_never_is_not_answered(store: Store) -> None:
+    async with field_of(store) as field:
+        await alps(field)
+        assert await answer(field, "hello?") == "of a stranger"
+        await write(field, ADA, 1)
+        field.now += correspondence.WITHIN + 1
+        assert await answer(field, "hello?") == "of a stranger"
+        assert await told(field) == []
+
+
+def test_from_a_kit_to_a_mail_program_and_back_and_there_again(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with mail_relay() as relay, mail_server(tmp_path) as (box, settings):
+        lines = {"database": database, **relay.settings, **settings}
+        with (
+            hub(tmp_path, lines) as running,
+            agent(tmp_path, {**kit_of(running, token), "inbound-hook": None}) as kit,
+        ):
+            body = {"message": {"content": "Back on Sunday"}, "to": DORA}
+            sent = kit.call("POST", "/api/package", body).body["id"]
+            mail = relay.mail()
+            assert "Short answers reach Ada." in mail.get_content()
+            back = str(mail["Reply-To"])
+            box.deliver(mail_from(DORA, "Bring bread.\n\n-- \nDora", to=back))
+
+            def inbox() -> list[tuple[str, str]]:
+                listed = kit.call("GET", "/api/inbound").body["payloads"]
+                return [
+                    (payload["identity"]["name"], event["content"])
+                    for each in listed
+                    for payload in each["body"]["payloads"]
+                    for event in payload["events"]
+                    if "content" in event
+                ]
+
+            until(lambda: inbox() == [(DORA, "Bring bread.")])
+            until(lambda: rungs(kit, sent)[-1] == f"read by {DORA}")
+            assert relay.mail(2).get_content().startswith("Your words are on their way to Ada")
+            kit.call("POST", "/api/package", {"message": {"content": "Two?"}, "to": DORA})
+            third = relay.mail(3)
+            assert (third["To"], "Two?" in third.get_content()) == (DORA, True)
+            box.deliver(mail_from(DORA, "x" * 3_000, to=str(third["Reply-To"])))
+            assert "too long by 1000 bytes of 3000" in relay.mail(4).get_content()

@@ -1,0 +1,379 @@
+"""Answers by mail, read from the IMAP server of a stranger (PyPI `pymap`), and what of a mail
+counts."""
+
+from __future__ import annotations
+
+import imaplib
+import socket
+import socketserver
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import trustme
+
+from fieldagent.hub.escalation import imap
+from fieldagent.hub.escalation.contract import ContactAnswer, ContactHost, Inward
+from fieldagent.store.group import StoreUnavailable
+from tests.hub.relay import mail_relay
+from tests.hub.test_contacts import BEHIND, changed, kit_of, raise_sos, settle_in
+from tests.processes import PATIENCE, administer, agent, free_port, hub, until
+
+ID = "0b0e3c1e-7d3c-4c39-9d5e-2f6f0a7c1d11"
+OWN = {"mail-from": "sos@example.org"}
+
+
+class Mailbox:
+    """Of an account at the server."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def open(self) -> imaplib.IMAP4:
+        connection = imaplib.IMAP4("127.0.0.1", self.port, timeout=20)
+        if "STARTTLS" in connection.capabilities:
+            connection.starttls(ssl._create_unverified_context())
+        connection.login("demouser", "demopass")
+        return connection
+
+    def deliver(self, mail: EmailMessage) -> None:
+        with self.open() as connection:
+            state, said = connection.append("INBOX", "", "", mail.as_bytes())
+            assert state == "OK", said
+
+    def unseen(self) -> int:
+        with self.open() as connection:
+            connection.select("INBOX", readonly=True)
+            _, found = connection.uid("SEARCH", "UNSEEN")
+            return len((found[0] or b"").split())
+
+
+@contextmanager
+def mail_server(
+    home: Path, certificate: Sequence[str] = ("--no-tls",)
+) -> Iterator[tuple[Mailbox, dict[str, str]]]:
+    pytest.importorskip("pymap", reason="needs extra `test`")
+    box = Mailbox(free_port())
+    command = [
+        str(Path(sys.executable).with_name("pymap")),
+        *certificate,
+        "--no-service",
+        "managesieve",
+    ]
+    where = ["--host", "127.0.0.1", "--port", str(box.port), "dict", "--demo-data"]
+    with (home / "pymap.log").open("wb") as log:
+        server = subprocess.Popen([*command, *where], stdout=log, stderr=log)
+        try:
+            until(lambda: answers(box))
+            password = home / "imap-password"
+            password.write_text("demopass\n")
+            yield (
+                box,
+                {
+                    "imap-host": "127.0.0.1",
+                    "imap-port": str(box.port),
+                    "imap-tls": "none",
+                    "imap-user": "demouser",
+                    "imap-password-file": str(password),
+                    "imap-seconds": "5",
+                },
+            )
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def answers(box: Mailbox) -> bool:
+    try:
+        box.open().logout()
+    except (OSError, imaplib.IMAP4.error):
+        return False
+    return True
+
+
+def mail_from(sender: str, text: str, **headers: str) -> EmailMessage:
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = sender, "sos@example.org", "Re: SOS"
+    for name, value in headers.items():
+        if name == "to":
+            mail.replace_header("To", value)
+        else:
+            mail[name.replace("_", "-")] = value
+    mail.set_content(text)
+    return mail
+
+
+def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    administer(database, "contact", "add", "Bergwacht", "bw@example.org")
+    with mail_relay() as relay, mail_server(tmp_path) as (box, settings):
+        before = box.unseen()
+        lines = {"database": database, **BEHIND, **relay.settings, **settings}
+        with hub(tmp_path, lines) as running, agent(tmp_path, kit_of(running, token)) as kit:
+            raise_sos(kit, database)
+            told = relay.mail()
+            back = str(told["Reply-To"])
+            assert back.startswith("sos+") and back.endswith("@example.org")
+            assert "answer this mail: OK" in told.get_content()
+            quoted = "\n".join(f"> {line}" for line in told.get_content().splitlines())
+            sent = f"On Mon, 1 Jan 2026, sos@example.org\nwrote:\n{quoted}"
+            away = mail_from("bw@example.org", "OK", to=back, Auto_Submitted="auto-replied")
+            box.deliver(away)
+            box.deliver(mail_from("bw@example.org", f"Ok, two of us\n\n{sent}", to=back))
+            until(lambda: changed(database, "SELECT 1 FROM sos WHERE state = 'seen'"))
+            shown = administer(database, "sos", "show", "1")
+            assert shown["seen"]["by"]["name"] == "Bergwacht"
+            seen = [each for each in shown["timeline"] if each["event"] == "seen"]
+            assert seen[0]["detail"] == "two of us"
+            reply = relay.mail(2)
+            assert reply.get_content().startswith("You have SOS 1.")
+            answer = mail_from("bw@example.org", "Stay where you are.\n-- \nOlga")
+            answer["In-Reply-To"] = str(told["Message-ID"])
+            box.deliver(answer)
+            assert relay.mail(3).get_content().startswith("Your words are on their way")
+            until(lambda: box.unseen() <= before)
+            assert changed(database, "SELECT words FROM item WHERE source_device IS NULL") == [
+                ("stay where you are.",)
+            ]
+    rows = changed(database, "SELECT outcome FROM contact_answer ORDER BY id")
+    assert rows == [("acknowledged",), ("to the kit",)]
+
+
+def test_a_server_that_is_away_stops_nothing(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    (tmp_path / "imap-password").write_text("demopass\n")
+    settings = {
+        "imap-host": "127.0.0.1",
+        "imap-port": str(free_port()),
+        "imap-tls": "none",
+        "imap-user": "demouser",
+        "imap-password-file": str(tmp_path / "imap-password"),
+        "imap-seconds": "5",
+        "mail-from": "sos@example.org",
+        "smtp-host": "127.0.0.1",
+    }
+    with hub(tmp_path, {"database": database, **settings}) as running:
+        running.expect("answers by mail: 127.0.0.1: connection refused")
+        with urlopen(f"{running.address}/healthz", timeout=PATIENCE) as answer:
+            assert answer.status == 200
+
+
+class Disk:
+    """Takes answers as the hub does, or cannot."""
+
+    def __init__(self) -> None:
+        self.full = True
+        self.taken: list[ContactAnswer] = []
+
+    async def take(self, answer: ContactAnswer) -> None:
+        if self.full:
+            raise StoreUnavailable("the disk is full")
+        self.taken.append(answer)
+
+    async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
+        raise AssertionError("mail has none")
+
+
+def inward_of(settings: dict[str, str], disk: Disk) -> Inward:
+    own = {
+        **OWN,
+        **settings,
+        "imap-port": int(settings["imap-port"]),
+        "imap-password-file": Path(settings["imap-password-file"]),
+        "imap-folder": "INBOX",
+    }
+    nobody: Any = None
+    return Inward(ContactHost(nobody, own, "", nobody, nobody), disk, nobody)
+
+
+@contextmanager
+def tls_before(port: int, tls: ssl.SSLContext) -> Iterator[int]:
+    """Speaks TLS from the first byte, and hands what it reads to the server at that port."""
+
+    class Front(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with (
+                tls.wrap_socket(self.request, server_side=True) as outside,
+                socket.create_connection(("127.0.0.1", port)) as inside,
+            ):
+                back = threading.Thread(target=hand_on, args=(inside, outside))
+                back.start()
+                hand_on(outside, inside)
+                back.join()
+
+    def hand_on(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Front) as front:
+        serving = threading.Thread(target=front.serve_forever)
+        serving.start()
+        yield front.server_address[1]
+        front.shutdown()
+        serving.join()
+
+
+@pytest.mark.parametrize("how", ["starttls", "tls"])
+async def test_mail_is_read_over_tls_from_who_proves_who_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    ours, strangers = trustme.CA(), trustme.CA()
+    issued = ours.issue_cert("127.0.0.1")
+    pem, trusts, others = (tmp_path / name for name in ("server.pem", "ca.pem", "others.pem"))
+    issued.private_key_and_cert_chain_pem.write_to_path(pem)
+    ours.cert_pem.write_to_path(trusts)
+    strangers.cert_pem.write_to_path(others)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issued.configure_cert(tls)
+    files = ("--cert", str(pem), "--key", str(pem))
+    with (
+        mail_server(tmp_path, files) as (box, settings),
+        tls_before(box.port, tls) as front,
+    ):
+        port = box.port if how == "starttls" else front
+        disk = Disk()
+        disk.full = False
+        inward = inward_of({**settings, "imap-tls": how, "imap-port": str(port)}, disk)
+        box.deliver(mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(others))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await imap.look(inward)
+        assert not disk.taken
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusts))
+        await imap.look(inward)
+        assert [each.text for each in disk.taken] == ["OK"]
+
+
+async def test_a_mail_is_seen_once_it_is_on_disk(tmp_path: Path) -> None:
+    with mail_server(tmp_path) as (box, settings):
+        disk = Disk()
+        inward = inward_of(settings, disk)
+        disk.full = False
+        await imap.look(inward)  # what the server had at its start
+        large = mail_from("bw@example.org", "x" * imap.MAIL_MAX, to=f"sos+{ID}@example.org")
+        box.deliver(large)
+        box.deliver(mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org"))
+        disk.full = True
+        with pytest.raises(StoreUnavailable):
+            await imap.look(inward)
+        assert box.unseen() == 1, "the large one was passed over"
+        disk.full = False
+        await imap.look(inward)
+        await imap.look(inward)
+        assert [each.text for each in disk.taken] == ["OK"]
+        assert box.unseen() == 0
+
+
+def read(mail: EmailMessage) -> ContactAnswer | None:
+    return imap.read(mail.as_bytes(), OWN)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Auto_Submitted": "auto-replied"},
+        {"Auto_Submitted": "auto-generated; owner-email=x"},
+        {"Precedence": "bulk"},
+        {"Precedence": "auto_reply"},
+        {"Return_Path": "<>"},
+    ],
+)
+def test_what_machines_send_by_themselves_is_no_answer(headers: dict[str, str]) -> None:
+    to = f"sos+{ID}@example.org"
+    assert read(mail_from("bw@example.org", "OK", to=to)) is not None
+    assert read(mail_from("bw@example.org", "OK", to=to, **headers)) is None
+
+
+def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
+    assert read(mail_from("sos@example.org", "OK", to=f"sos+{ID}@example.org")) is None
+    assert read(mail_from("bw@example.org", "OK")) is None
+    assert imap.read(b"\xff\xfe no mail at all", OWN) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ({"to": f"Hub <sos+{ID.upper()}@example.org>"}, True),
+        ({"Cc": f"x@example.org, sos+{ID}@example.org"}, True),
+        ({"Delivered_To": f"sos+{ID}@example.org"}, True),
+        ({"In_Reply_To": f"<{ID}@example.org>"}, True),
+        ({"References": f"<a@b> <{ID}@example.org>"}, True),
+        ({"Subject_": ID}, False),
+    ],
+)
+def test_what_a_mail_answers(headers: dict[str, str], found: bool) -> None:
+    answer = read(mail_from("bw@example.org", "OK", **headers))
+    assert (answer is not None) == found
+    if answer is not None:
+        assert (answer.kind, answer.answers, answer.text) == ("email", ID, "OK")
+
+
+QUOTE = "> SOS 1 of kit-ada\n> Map: https://x\n"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        QUOTE,
+        f"On Tue, 24 Nov 2026 at 10:00, Hub <sos@example.org> wrote:\n{QUOTE}",
+        f"On Tue, 24 Nov 2026 at 10:00, Hub\n<sos@example.org> wrote:\n\n{QUOTE}",
+        f"Am 24.11.2026 um 10:00 schrieb sos@example.org:\n{QUOTE}",
+        "-----Original Message-----\nFrom: sos@example.org\nOK",
+        "________________________________\nFrom: sos@example.org",
+        "-- \nOlga, Bergwacht\n+41 79 123 45 67",
+        "",
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_only_what_stands_before_the_quote_counts(behind: str, end: str) -> None:
+    text = f"On our way: two people.\n\nOn foot.\n\n{behind}".replace("\n", end)
+    assert imap.words_of(text) == "On our way: two people.\n\nOn foot."
+
+
+def test_a_mail_in_html_alone_is_read_without_its_quote() -> None:
+    mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
+    mail.set_content(
+        "<html><head><style>p {}</style></head><body><p>OK &amp; go</p><div>now</div>"
+        "<blockquote><p>SOS 1 of kit-ada</p></blockquote></body></html>",
+        subtype="html",
+    )
+    answer = read(mail)
+    assert answer is not None
+    assert answer.text.split() == ["OK", "&", "go", "now"]
+
+
+def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:
+    raw = (
+        f"From: bw@example.org\r\nTo: sos+{ID}@example.org\r\n"
+        "Content-Type: text/plain; charset=nosuch\r\n\r\nOK\r\n"
+    ).encode()
+    answer = imap.read(raw, OWN)
+    assert answer is None or answer.text in ("", "OK")
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({"imap-host": "imap.example.org", "imap-tls": "none"}, "imap-tls=none would send"),
+        ({"imap-host": "imap.example.org", "imap-user": None}, "imap-host needs imap-user"),
+        ({"imap-host": "imap.example.org", "mail-from": None}, "imap-host needs mail-from"),
+        ({"imap-host": "127.0.0.1", "imap-tls": "none"}, ""),
+    ],
+)
+def test_settings_that_cannot_be(own: dict[str, Any], told: str) -> None:
+    whole = {"imap-user": "u", "mail-from": "sos@example.org", "imap-tls": "tls", **own}
+    found = imap.faults(whole)
+    assert [told in each for each in found] == ([True] if told else [])

@@ -1,0 +1,270 @@
+"""SMS contacts by each adapter, from the SOS of a kit to the answer of who was told: the services
+are stand-ins of the tests' own, by what their documentation says."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlencode
+
+import pytest
+
+from fieldagent.hub.escalation import sms
+from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.twilio import signature
+from fieldagent.wire import sms_alphabet
+from tests.hub.push_service import Pushed, push_service
+from tests.hub.test_contacts import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in
+from tests.processes import Hub, administer, administer_from_shell, agent, hub, until
+
+PHONE = "+41791234567"
+KEY = "signing key"
+CODE = re.compile(r"OK ([0-9]{6})")
+
+
+class Call(NamedTuple):
+    """What a service posts to the hub."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Adapter(NamedTuple):
+    settings: Callable[[str], dict[str, str]]
+    """Of the service at that address."""
+    read: Callable[[Pushed], tuple[str, str, str]]
+    """Identity, number and text of what the hub handed over."""
+    came: Callable[[str, str], Call]
+    """An SMS of this identity and text came from PHONE."""
+    reported: Callable[[str, bool], Call]
+    """What became of the hub's message of this identity."""
+    service: str
+
+
+def gate(event: str, payload: Mapping[str, object]) -> Call:
+    body = json.dumps({"event": event, "id": "e1", "deviceId": "d", "payload": payload}).encode()
+    moment = str(int(time.time()))
+    signed = hmac.new(KEY.encode(), body + moment.encode(), hashlib.sha256).hexdigest()
+    headers = {"Content-Type": "application/json", "X-Timestamp": moment, "X-Signature": signed}
+    return Call("/contact/sms-gate", headers, body)
+
+
+def gate_read(pushed: Pushed) -> tuple[str, str, str]:
+    assert pushed.path == "/messages"
+    pair = base64.b64decode(pushed.headers["Authorization"].removeprefix("Basic "))
+    assert pair == b"sms:s3cret"
+    told = json.loads(pushed.body)
+    assert told["withDeliveryReport"] is True
+    (number,) = told["phoneNumbers"]
+    return told["id"], number, told["textMessage"]["text"]
+
+
+def twilio(path: str, form: Mapping[str, str]) -> Call:
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "X-Twilio-Signature": signature(KEY, ADDRESS + path, form),
+    }
+    return Call(path, headers, urlencode(form).encode())
+
+
+def twilio_read(pushed: Pushed) -> tuple[str, str, str]:
+    assert pushed.path == "/Accounts/AC1/Messages.json"
+    form = {name: value for name, (value,) in parse_qs(pushed.body.decode()).items()}
+    assert form["From"] == "+15005550006"
+    callback = form["StatusCallback"]
+    assert callback.startswith(f"{ADDRESS}/contact/twilio?message=")
+    return callback.partition("=")[2], form["To"], form["Body"]
+
+
+def generic(document: Mapping[str, object]) -> Call:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    return Call("/contact/sms", headers, json.dumps(document).encode())
+
+
+def generic_read(pushed: Pushed) -> tuple[str, str, str]:
+    standardwebhooks = pytest.importorskip("standardwebhooks", reason="needs extra `test`")
+    headers = {name.lower(): value for name, value in pushed.headers.items()}
+    told = standardwebhooks.Webhook(WHSEC).verify(pushed.body, headers)
+    return told["id"], told["to"], told["text"]
+
+
+WHSEC = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+ADAPTERS = {
+    "sms-gate": Adapter(
+        lambda address: {
+            "sms-gate-address": address,
+            "sms-gate-user": "sms",
+            "sms-gate-password": "s3cret",
+            "sms-gate-key": KEY,
+        },
+        gate_read,
+        lambda id_, text: gate(
+            "sms:received", {"phoneNumber": PHONE, "message": text, "receivedAt": id_}
+        ),
+        lambda id_, reached: gate(
+            "sms:delivered" if reached else "sms:failed", {"messageId": id_, "reason": "no credit"}
+        ),
+        "the telephone sms-gate",
+    ),
+    "twilio": Adapter(
+        lambda address: {
+            "twilio-address": address,
+            "twilio-account": "AC1",
+            "twilio-token": KEY,
+            "twilio-from": "+15005550006",
+        },
+        twilio_read,
+        lambda id_, text: twilio(
+            "/contact/twilio", {"MessageSid": id_, "From": PHONE, "To": "+1", "Body": text}
+        ),
+        lambda id_, reached: twilio(
+            f"/contact/twilio?message={id_}",
+            {"MessageStatus": "delivered" if reached else "undelivered", "ErrorCode": "30003"},
+        ),
+        "Twilio",
+    ),
+    "sms": Adapter(
+        lambda address: {
+            "sms-webhook": f"{address}/send",
+            "sms-webhook-secret": WHSEC,
+            "sms-webhook-token": KEY,
+        },
+        generic_read,
+        lambda id_, text: generic({"id": id_, "from": PHONE, "text": text}),
+        lambda id_, reached: generic(
+            {"id": id_, "state": "delivered" if reached else "failed", "reason": "no network"}
+        ),
+        "the program behind sms-webhook",
+    ),
+}
+
+
+def post(running: Hub, call: Call) -> int:
+    with closing(HTTPConnection("127.0.0.1", running.port, timeout=20)) as line:
+        line.request("POST", call.path, call.body, call.headers)
+        answer = line.getresponse()
+        answer.read()
+        return answer.status
+
+
+def thread(database: str) -> list[str]:
+    """What happened, in words."""
+    (row,) = (administer(database, "sos", "show", "1")["timeline"],)
+    return [f"{each['event']}: {each['detail']}" for each in row]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
+    adapter, database = ADAPTERS[name], str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with push_service(None) as service:
+        settings = {"database": database, **BEHIND, **adapter.settings(service.address)}
+        with hub(tmp_path, settings) as running, agent(tmp_path, kit_of(running, token)) as kit:
+            added = ("contact", "add", "Bergwacht", PHONE, "--config", running.arguments[1])
+            administer_from_shell(database, *added)
+            raise_sos(kit, database)
+            id_, number, text = adapter.read(service.pushed(1))
+            assert number == PHONE
+            assert "leg broken" in text
+            assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
+            assert sms_alphabet.parts(text) <= sms.PARTS
+            told = f"Bergwacht by SMS: handed over to {adapter.service}"
+            until(lambda: f"told: {told}" in thread(database))
+            assert post(running, adapter.reported(id_, True)) in (200, 204)
+            assert post(running, adapter.reported(id_, True)) in (200, 204)
+            assert post(running, adapter.reported(id_, False)) in (200, 204)
+            delivered = "told: Bergwacht: the service says delivered to the handset"
+            assert thread(database).count(delivered) == 1, "said twice, and then denied"
+            assert not any("read" in each for each in thread(database))
+            code = CODE.search(text)
+            assert code
+            answer = adapter.came("1", f"ok {code[1]} on our way")
+            for _ in range(2):
+                assert post(running, answer) in (200, 204)
+            _, _, reply = adapter.read(service.pushed(2))
+            assert reply.startswith("You have SOS 1.")
+            shown = administer(database, "sos", "show", "1")
+            assert (shown["state"], shown["seen"]["by"]["name"]) == ("seen", "Bergwacht")
+            assert post(running, adapter.came("2", "Is anybody else with you?")) in (200, 204)
+            _, _, reply = adapter.read(service.pushed(3))
+            assert reply.startswith("Your words are on their way")
+            until(lambda: any(each.startswith("answer on the kit") for each in thread(database)))
+            assert len(service.got) == 3, "what came twice was taken in once"
+
+
+def changed_of(call: Call, **headers: str) -> Call:
+    return call._replace(headers={**call.headers, **headers})
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_what_a_service_has_not_signed_is_refused(tmp_path: Path, name: str) -> None:
+    adapter, database = ADAPTERS[name], str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    settings = {"database": database, **BEHIND, **adapter.settings("http://127.0.0.1:9")}
+    with hub(tmp_path, settings) as running:
+        true = adapter.came("1", "hello")
+        assert post(running, true) in (200, 204), "strangers are told nothing, and taken"
+        bare = Call(true.path, {"Content-Type": true.headers["Content-Type"]}, true.body)
+        assert post(running, bare) == 401
+        other = true._replace(body=true.body.replace(b"hello", b"hullo"))
+        if name == "sms":
+            other = changed_of(true, Authorization="Bearer other")
+        assert post(running, other) == 401
+        large = true._replace(body=true.body.ljust(sms.BODY + 1))
+        assert post(running, large) == 413
+        if name == "sms-gate":
+            assert post(running, changed_of(true, **{"X-Timestamp": "1000"})) == 401
+
+
+def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> None:
+    adapter, database = ADAPTERS["sms"], str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with push_service(None) as service:
+        settings = {"database": database, **BEHIND, **adapter.settings(service.address)}
+        with hub(tmp_path, settings) as running, agent(tmp_path, kit_of(running, token)) as kit:
+            added = ("contact", "add", "Bergwacht", PHONE, "--config", running.arguments[1])
+            administer_from_shell(database, *added)
+            raise_sos(kit, database)
+            id_, *_ = adapter.read(service.pushed(1))
+            until(lambda: any("handed over" in each for each in thread(database)))
+            assert post(running, adapter.reported(id_, False)) == 204
+            told = "not told: Bergwacht: the service says it failed: no network"
+            assert told in thread(database)
+            listed = ("contact", "list", "--config", running.arguments[1])
+            (contact,) = administer(database, *listed)
+            assert contact["fault"] == "the service says it failed: no network"
+            assert changed(database, "SELECT reached FROM alarm_message") == [("failed",)]
+            assert post(running, adapter.reported(id_, True)) == 204
+            (contact,) = administer(database, *listed)
+            assert contact["fault"] == "", "it came after all"
+
+
+@pytest.mark.parametrize("sender", [PHONE, "0041791234567", "+41 (79) 123-45-67"])
+def test_a_number_is_known_however_a_service_writes_it(sender: str) -> None:
+    assert sms.number_of(sender) == PHONE
+
+
+@pytest.mark.parametrize("said", ["leg broken " * 40, "нога сломана " * 40, "", "€[]" * 100])
+@pytest.mark.parametrize("place", ["", "https://osm.org/?mlat=-46.50000&mlon=-107.25000"])
+def test_a_notice_fits_two_messages_and_says_how_to_answer(said: str, place: str) -> None:
+    notice = Notice(
+        "id", "SOS 12 of kit", "whole", 12, "kit", said, "", "https://h/answer/1", "123456", place
+    )
+    for answers in (True, False):
+        text = sms.text_of(notice, answers=answers)
+        assert sms_alphabet.parts(text) <= sms.PARTS
+        assert text.startswith("SOS 12 of kit")
+        assert ("OK 123456" in text) == answers
+        assert ("https://h/answer/1" in text) != answers
+        assert place in text
+        assert said[:12] in text

@@ -1,0 +1,382 @@
+"""Cloudloop's webhook at the hub's socket, and its Data API played by the test."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.http.client import Reply, request
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.routes import router
+from fieldagent.hub.contract import Estimate
+from fieldagent.hub.operator import cloudloop
+from fieldagent.hub.operator.contract import FarModem, HandedOver, Operator, OperatorHost
+from fieldagent.hub.operator.failures import Scope
+from fieldagent.store.group import StoreUnavailable
+from fieldagent.system.supervisor import log_fault
+from fieldagent.wire.outcome import Outcome
+from tests.http.serving import anybody
+from tests.hub.test_rockblock import serving
+
+SECRET, OTHER, TOKEN = "s" * 32, "o" * 32, "token"
+IMEI, THING = "300258060000001", "t" * 32
+NOW = 1_790_000_000.0
+
+
+def lingo(body: bytes = b"Hello", **members: Any) -> dict[str, Any]:
+    return {
+        "id": "38f132ed-73e7-4488-a743-ec00fe7d7879",
+        "identity": {"hardware": {"imei": IMEI}, "thingId": THING},
+        "imt": {"topic": "IMT_TOPIC_RAW", "crcError": False, "size": len(body)},
+        "message": base64.b64encode(body).decode().rstrip("="),
+        **members,
+    }
+
+
+class Shelf:
+    """What the hub remembers: `contract.Book` in memory."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[str, str]] = {}
+        self.ids: set[str] = set()
+        self.until: float | None = None
+        self.handed: dict[str, str] = {}
+
+    async def learn(self, imei: str, kind: str, address: str) -> None:
+        self.known[imei] = (kind, address)
+
+    async def imei_of(self, address: str) -> str | None:
+        return next((imei for imei, known in self.known.items() if known[1] == address), None)
+
+    async def has(self, id_: str) -> bool:
+        return id_ in self.ids
+
+    async def note(self, id_: str) -> None:
+        self.ids.add(id_)
+
+    async def fetched(self) -> float | None:
+        return self.until
+
+    async def note_fetched(self, until: float) -> None:
+        self.until = until
+
+    async def under_way(self) -> list[HandedOver]:
+        return [HandedOver(id_, state) for id_, state in self.handed.items()]
+
+    async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
+        self.handed[id_] = state
+
+
+class Hub:
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, bytes, str]] = []
+        self.where: Estimate | None = None
+        self.fail: Exception | None = None
+        self.book = Shelf()
+
+    async def take_in(
+        self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
+    ) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.taken.append((imei, body, unusable))
+        self.where = estimate
+
+    async def note_session(self, imei: str, *, fetched: bool) -> None:
+        pass
+
+    def lent(self) -> OperatorHost:
+        return OperatorHost(self.take_in, self.note_session, log_fault, lambda: NOW, self.book)
+
+
+def own(tmp_path: Path, url: str = "http://127.0.0.1:1") -> dict[str, Any]:
+    (tmp_path / "token").write_text(TOKEN)
+    return {
+        **{key.name: key.default for key in cloudloop.KIND.keys},
+        "cloudloop-secret": (SECRET, OTHER),
+        "cloudloop-token": tmp_path / "token",
+        "cloudloop-address": url,
+    }
+
+
+@asynccontextmanager
+async def webhook(tmp_path: Path) -> AsyncIterator[tuple[Hub, str]]:
+    hub = Hub()
+    async with serving(router(cloudloop.KIND.routes(own(tmp_path), hub.lent()))) as url:
+        yield hub, url
+
+
+async def bring(url: str, document: object, secret: str = SECRET) -> Reply:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    headers = (("Content-Type", "application/json"),)
+    where = f"{url}/operator/cloudloop/{secret}"
+    return await request("POST", where, headers=headers, body=body, deadline=20)
+
+
+@pytest.mark.parametrize("secret", [SECRET, OTHER])
+async def test_a_message_is_stored_and_answered_with_200(tmp_path: Path, secret: str) -> None:
+    """Two secrets are valid while they are rotated."""
+    async with webhook(tmp_path) as (hub, url):
+        assert (await bring(url, lingo(), secret)).status == 200
+        assert hub.taken == [(IMEI, b"Hello", "")]
+        assert hub.book.known == {IMEI: ("imt", THING)}
+
+
+async def test_one_that_comes_again_is_taken_once(tmp_path: Path) -> None:
+    async with webhook(tmp_path) as (hub, url):
+        for _ in range(3):
+            assert (await bring(url, lingo())).status == 200
+        assert len(hub.taken) == 1
+
+
+async def test_a_stranger_is_refused_before_the_body_is_read(tmp_path: Path) -> None:
+    async with webhook(tmp_path) as (hub, url):
+        reply = await bring(url, lingo(), "x" * 32)
+        assert reply.status == 404
+        assert b"x" * 32 not in reply.body
+        assert hub.taken == []
+
+
+async def test_what_could_not_be_stored_is_not_confirmed_and_comes_again(tmp_path: Path) -> None:
+    async with webhook(tmp_path) as (hub, url):
+        hub.fail = StoreUnavailable("the database is away")
+        assert (await bring(url, lingo())).status >= 500
+        hub.fail = None
+        assert (await bring(url, lingo())).status == 200
+        assert len(hub.taken) == 1
+
+
+async def test_an_sbd_modem_comes_in_the_same_envelope(tmp_path: Path) -> None:
+    told = lingo()
+    del told["imt"]
+    location = {"latitude": 47.4, "longitude": 8.5, "cep": 3.2}
+    told["sbd"] = {"imei": IMEI, "momsn": 7, "location": location}
+    async with webhook(tmp_path) as (hub, url):
+        assert (await bring(url, told)).status == 200
+        assert hub.taken == [(IMEI, b"Hello", "")]
+        assert hub.where == Estimate(47.4, 8.5, 3)
+        assert hub.book.known == {IMEI: ("sbd", THING)}
+
+
+UNUSABLE: dict[str, tuple[object, str]] = {
+    "no JSON": (b"Hello", "from Cloudloop"),
+    "an array": ([], "must be a JSON object"),
+    "no IMEI": (lingo(identity={}), "is no IMEI"),
+    "another network": (
+        {name: value for name, value in lingo().items() if name != "imt"},
+        "neither an SBD nor an IMT modem",
+    ),
+    "no base64": (lingo(message="a*b"), "no base64"),
+    "a number": (lingo(message=5), "no text"),
+    "a wrong CRC": (lingo(imt={"crcError": True, "topic": "IMT_TOPIC_RAW"}), "CRC wrong"),
+    "a wrong size": (lingo(imt={"size": 99}), "says that it has 99"),
+    "another topic": (lingo(imt={"topic": "IMT_TOPIC_PINK"}), "the topic PINK"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_what_cannot_be_used_is_kept_with_the_reason(tmp_path: Path, name: str) -> None:
+    document, why = UNUSABLE[name]
+    async with webhook(tmp_path) as (hub, url):
+        assert (await bring(url, document)).status == 200
+        ((_, body, reason),) = hub.taken
+        assert body
+        assert why in reason
+
+
+async def test_a_mailbox_check_brings_nothing(tmp_path: Path) -> None:
+    async with webhook(tmp_path) as (hub, url):
+        assert (await bring(url, lingo(b""))).status == 200
+        assert hub.taken == []
+        assert hub.book.known
+
+
+# The Data API.
+
+
+class Service:
+    """Answers each call by its name, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.answers: dict[str, Response] = {}
+
+    async def handle(self, asked: Request) -> Response:
+        name = asked.path.rpartition("/")[2]
+        assert TOKEN not in asked.path
+        self.asked.append((name, json.loads(asked.body or b"{}")))
+        sent = json_response({"id": "mt-1", "status": "Received", "error": ""})
+        return self.answers.get(name, sent)
+
+
+@asynccontextmanager
+async def service(tmp_path: Path) -> AsyncIterator[tuple[Service, Operator, str]]:
+    played = Service()
+    async with serving(anybody(played.handle)) as url:
+        caller = cloudloop.KIND.caller(own(tmp_path, url))
+        assert caller is not None
+        yield played, caller, url
+
+
+HERE = FarModem("imt", THING)
+
+
+async def test_an_imt_message_is_handed_over(tmp_path: Path) -> None:
+    async with service(tmp_path) as (played, caller, _):
+        verdict = await caller.send(IMEI, b"down", number=1, priority=True, modem=HERE)
+        assert (verdict.outcome, verdict.id) == (Outcome.SENT, "mt-1")
+        ((name, asked),) = played.asked
+        assert name == "DoSendImtMessage"
+        assert asked == {
+            "token": TOKEN,
+            "thing": THING,
+            "message": "ZG93bg==",
+            "topic": "IMT_TOPIC_RAW",
+            "ringStyle": "RING_STYLE_URGENT",
+        }
+
+
+async def test_an_sbd_message_is_handed_over_in_hexadecimal(tmp_path: Path) -> None:
+    async with service(tmp_path) as (played, caller, _):
+        modem = FarModem("sbd", THING)
+        await caller.send(IMEI, b"down", number=1, priority=False, modem=modem)
+        ((name, asked),) = played.asked
+        assert name == "DoSendSbdMessage"
+        assert asked["message"] == "646f776e"
+
+
+async def test_without_a_thing_nothing_is_called(tmp_path: Path) -> None:
+    async with service(tmp_path) as (played, caller, _):
+        verdict = await caller.send(IMEI, b"down", number=1, priority=False)
+        assert verdict.outcome is Outcome.NOT_SENT
+        assert "the hub learns with its first message" in verdict.reason
+        assert played.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "scope"),
+    [
+        (401, b"", Scope.ACCOUNT),
+        (403, b"", Scope.ACCOUNT),
+        (402, b"", Scope.ACCOUNT),
+        (400, b'{"error": "insufficient credit"}', Scope.ACCOUNT),
+        (404, b"", Scope.DEVICE),
+        (429, b"", Scope.GATEWAY),
+        (400, b'{"error": "message too long"}', Scope.MESSAGE),
+        (200, b'{"error": "no credits left"}', Scope.ACCOUNT),
+    ],
+)
+async def test_every_refusal_has_whom_it_concerns(
+    tmp_path: Path, status: int, body: bytes, scope: Scope
+) -> None:
+    async with service(tmp_path) as (played, caller, _):
+        played.answers["DoSendImtMessage"] = Response(status, body, "application/json")
+        verdict = await caller.send(IMEI, b"down", number=1, priority=False, modem=HERE)
+        assert verdict.outcome is Outcome.NOT_SENT
+        assert verdict.failure is not None
+        assert verdict.failure.scope is scope
+
+
+async def test_a_token_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    async with service(tmp_path) as (played, caller, _):
+        (tmp_path / "token").unlink()
+        verdict = await caller.send(IMEI, b"down", number=1, priority=False, modem=HERE)
+        assert "cloudloop-token" in verdict.reason
+        assert played.asked == []
+
+
+def history(body: bytes, *, direction: str = "MT", thing: str = THING, id_: str = "r1") -> Response:
+    record = {
+        "snippet": body[:128].hex(),
+        "at": "2026-09-21T14:13:20",
+        "size": len(body),
+        "id": id_,
+        "type": "IMT",
+        "thing": thing,
+        "direction": direction,
+    }
+    return json_response({"messageRecords": [record, {"id": "broken"}]})
+
+
+@pytest.mark.parametrize("body", [b"down", bytes(500)])
+async def test_a_doubt_is_settled_by_the_history(tmp_path: Path, body: bytes) -> None:
+    async with service(tmp_path) as (played, caller, _):
+        played.answers["DoSendImtMessage"] = Response(502, b"")
+        first = await caller.send(IMEI, body, number=1, priority=False, modem=HERE)
+        assert first.outcome is Outcome.DOUBTFUL
+        played.answers["GetMessageRecords"] = history(body)
+        again = HERE._replace(tries=1, since=NOW)
+        second = await caller.send(IMEI, body, number=1, priority=False, modem=again)
+        assert (second.outcome, second.id) == (Outcome.SENT, "r1")
+        assert [name for name, _ in played.asked] == ["DoSendImtMessage", "GetMessageRecords"]
+
+
+@pytest.mark.parametrize(
+    "found", [history(b"other"), history(b"down", direction="MO"), history(b"down", thing="u")]
+)
+async def test_what_the_history_has_not_goes_again(tmp_path: Path, found: Response) -> None:
+    async with service(tmp_path) as (played, caller, _):
+        played.answers["GetMessageRecords"] = found
+        again = HERE._replace(tries=1, since=NOW)
+        verdict = await caller.send(IMEI, b"down", number=1, priority=False, modem=again)
+        assert verdict.id == "mt-1"
+
+
+async def fetch(tmp_path: Path, url: str, hub: Hub) -> None:
+    """One look of what asks again and again."""
+    api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
+    await cloudloop._Fetch(api, hub.lent(), 60.0)._catch_up()
+
+
+async def test_what_the_webhook_did_not_bring_is_fetched_once(tmp_path: Path) -> None:
+    hub = Hub()
+    await hub.book.learn(IMEI, "imt", THING)
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
+        await fetch(tmp_path, url, hub)
+        await fetch(tmp_path, url, hub)
+    assert hub.taken == [(IMEI, b"missed", "")]
+    assert hub.book.until == NOW
+
+
+@pytest.mark.parametrize(
+    ("body", "thing", "why"),
+    [(bytes(500), THING, "the first 128 of its 500 bytes"), (b"x", "u" * 32, "no device has")],
+)
+async def test_what_the_history_does_not_tell_is_kept_and_said(
+    tmp_path: Path, body: bytes, thing: str, why: str
+) -> None:
+    hub = Hub()
+    await hub.book.learn(IMEI, "imt", THING)
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetMessageRecords"] = history(body, direction="MO", thing=thing)
+        await fetch(tmp_path, url, hub)
+    ((_, _, reason),) = hub.taken
+    assert why in reason
+
+
+async def test_a_long_absence_is_asked_for_day_by_day(tmp_path: Path) -> None:
+    hub = Hub()
+    hub.book.until = NOW - 3 * 86_400
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetMessageRecords"] = json_response({"messageRecords": []})
+        await fetch(tmp_path, url, hub)
+        spans = [(asked["from"], asked["to"]) for _, asked in played.asked]
+    assert len(spans) == 4
+    assert spans[0][0] < spans[0][1] == spans[1][0]
+
+
+async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
+    hub = Hub()
+    hub.book.handed["mt-1"] = ""
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetMtDeliveryStatus"] = json_response({"status": "Delivery Success"})
+        api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
+        await cloudloop._Fetch(api, hub.lent(), 60.0)._follow()
+    assert hub.book.handed == {"mt-1": "Delivery Success"}

@@ -1,0 +1,185 @@
+"""What a kit could not read, or does not confirm, goes to it again: within bounds, on both
+engines."""
+
+from __future__ import annotations
+
+import binascii
+from dataclasses import replace
+
+import pytest
+
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.records.operator_book import OperatorBook
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Data, Message
+from fieldagent.wire.envelope import Entry, Receipt, Unreadable, decode, derive_key, digest_of
+from fieldagent.wire.outcome import Outcome
+from tests.hub.field import MASTER, Field
+from tests.hub.field import field_of as field
+
+MO, MT = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
+
+
+async def given(alps: Field, text: str) -> Entry:
+    """The operator takes a message for Cleo's kit."""
+    before = len(alps.sky.taken)
+    await alps.push(Message(text), target=3)
+    alps.now += 60
+    await alps.satellite()
+    assert len(alps.sky.taken) == before + 1
+    (entry,) = messages(alps.sky.taken[-1][1])
+    return entry
+
+
+def messages(body: bytes) -> list[Entry]:
+    entries = decode(body, keys=[MT]).entries
+    return [entry for entry in entries if isinstance(entry.content, Message)]
+
+
+def brought(alps: Field) -> list[str]:
+    found = [entry.content for _, body in alps.sky.taken for entry in messages(body)]
+    return [each.content for each in found if isinstance(each, Message)]
+
+
+async def says(alps: Field, *entries: Entry) -> None:
+    """Cleo's kit says it over satellite."""
+    await alps.sends(3, *entries, way=Bearer.SATELLITE, key=MO)
+
+
+def receipt(entry: Entry, at: int) -> Entry:
+    return Entry(entry.sequence, Receipt(digest=digest_of(entry)), at)
+
+
+def unreadable(alps: Field, body: bytes, **other: int | None) -> Entry:
+    said = Unreadable(len(body), sum(body) & 0xFFFF)
+    return Entry(0, replace(said, **other), int(alps.now))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("told", [{}, {"guard": None}, {"size": 1}])
+async def test_what_a_kit_could_not_read_goes_again(
+    store: Store, told: dict[str, int | None]
+) -> None:
+    """By its size, by its sum where a cut hides the size, and not by what was said of it before."""
+    async with field(store) as alps:
+        await given(alps, "the one that was garbled")
+        (body,) = [body for _, body in alps.sky.taken]
+        await given(alps, "another")
+        word = unreadable(alps, body, **told)
+        await says(alps, word)
+        await alps.satellite()
+        both = ["the one that was garbled", "another"]
+        assert brought(alps) == [*both, both[0]]
+        await says(alps, word)
+        await alps.satellite()
+        assert len(alps.sky.taken) == 3, "a recording asks for nothing"
+
+
+async def test_it_goes_again_three_times_and_no_more(store: Store) -> None:
+    async with field(store) as alps:
+        await given(alps, "through a broken cable")
+        for _ in range(9):
+            await says(alps, unreadable(alps, alps.sky.taken[-1][1]))
+            await alps.satellite()
+            alps.now += 3600
+        assert brought(alps) == ["through a broken cable"] * 4
+
+
+async def test_what_fits_nothing_is_sent_by_nobody(store: Store) -> None:
+    async with field(store) as alps:
+        await given(alps, "one")
+        await given(alps, "two")
+        await says(alps, Entry(0, Unreadable(3, 5), int(alps.now)))
+        await alps.satellite()
+        assert brought(alps) == ["one", "two"]
+
+
+async def test_an_answer_to_an_sos_that_was_garbled_goes_again(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, Entry(50, Message("help"), int(alps.now), sos=True))
+        await alps.satellite()
+        (answer,) = [body for imei, body in alps.sky.taken if imei.endswith("3")]
+        (told,) = decode(answer, keys=[MT]).entries
+        assert isinstance(told.content, Receipt)
+        await says(alps, unreadable(alps, answer))
+        await alps.satellite()
+        assert [body for imei, body in alps.sky.taken if imei.endswith("3")] == [answer] * 2
+
+
+async def test_one_that_a_later_one_has_passed_goes_again_once_its_receipt_is_not_late(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        lost, there = await given(alps, "lost"), await given(alps, "there")
+        await says(alps, receipt(there, int(alps.now)))
+        alps.now += 599
+        await alps.satellite()
+        assert brought(alps) == ["lost", "there"]
+        alps.now += 2
+        await alps.satellite()
+        assert brought(alps) == ["lost", "there", "lost"]
+        assert messages(alps.sky.taken[-1][1])[0] == lost, "the same number: known if it was there"
+
+
+async def test_a_receipt_that_is_late_keeps_it_from_going_again(store: Store) -> None:
+    async with field(store) as alps:
+        late, there = await given(alps, "late"), await given(alps, "there")
+        await says(alps, receipt(there, int(alps.now)))
+        alps.now += 300
+        await says(alps, receipt(late, int(alps.now)))
+        alps.now += 3600
+        await alps.satellite()
+        assert brought(alps) == ["late", "there"]
+
+
+async def test_receipts_together_in_any_order_ask_for_nothing(store: Store) -> None:
+    async with field(store) as alps:
+        one, two = await given(alps, "one"), await given(alps, "two")
+        await says(alps, receipt(two, int(alps.now)), receipt(one, int(alps.now)))
+        alps.now += 3600
+        await alps.satellite()
+        assert brought(alps) == ["one", "two"]
+        assert await alps.rows("SELECT 1 FROM mt_copy") == []
+
+
+@pytest.mark.parametrize("confirms", [False, True])
+async def test_an_imt_modem_that_has_it_and_a_kit_that_does_not_say_so(
+    store: Store, confirms: bool
+) -> None:
+    """Its modem keeps no copy: what its kit failed to store is lost but for this."""
+    async with field(store) as alps:
+        await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'imt'"))
+        alps.sky.verdicts.append(Verdict(Outcome.SENT, id="mt-9"))
+        entry = await given(alps, "its commit failed")
+        hello = Message("hello")
+        await says(alps, Entry(60, hello, int(alps.now)))
+        await OperatorBook(store, "directip", alps.clock).note_state("mt-9", "there", ended=True)
+        await says(alps, Entry(61, hello, int(alps.now)))
+        alps.now += 1700
+        await says(alps, Entry(62, hello, int(alps.now)))
+        await alps.satellite()
+        assert brought(alps) == ["its commit failed"], "it may have crossed the other"
+        alps.now += 200
+        more = [receipt(entry, int(alps.now))] if confirms else []
+        await says(alps, Entry(63, hello, int(alps.now)), *more)
+        await alps.satellite()
+        assert brought(alps) == ["its commit failed"] * (1 if confirms else 2)
+
+
+async def test_the_guard_is_the_modems(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'imt'"))
+        await given(alps, "a text")
+        body = alps.sky.taken[0][1]
+        rows = await alps.rows("SELECT size, guard FROM mt_copy")
+        assert rows == [(len(body), binascii.crc_hqx(body, 0))]
+
+
+async def test_fragments_are_left_to_the_kits_own_question(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.push(Data(bytes(range(256)) * 3), target=3)
+        alps.now += 60
+        for _ in range(6):
+            await alps.satellite()
+        assert len(alps.sky.taken) > 2
+        assert await alps.rows("SELECT items FROM mt_copy WHERE items <> '[]'") == []

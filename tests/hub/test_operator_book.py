@@ -1,0 +1,50 @@
+"""What the hub remembers for an operator, on both engines."""
+
+from __future__ import annotations
+
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.records.operator_book import KEPT, OperatorBook
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.wire.outcome import Outcome
+from tests.hub.field import field_of
+
+IMEI = "300000000000002"
+
+
+async def test_what_is_learned_and_noted_stays(store: Store) -> None:
+    async with field_of(store) as alps:
+        book = OperatorBook(store, "directip", alps.clock)
+        assert await book.imei_of("t") is None
+        await book.learn(IMEI, "imt", "t")
+        await book.learn(IMEI, "imt", "t")
+        await book.learn("300000000000999", "imt", "u")
+        assert await book.imei_of("t") == IMEI
+        assert await book.imei_of("u") is None, "nobody has that IMEI"
+        assert not await book.has("a")
+        await book.note("a")
+        await book.note("a")
+        assert await book.has("a")
+        assert not await OperatorBook(store, "another", alps.clock).has("a")
+        alps.now += KEPT + 1
+        await book.note("b")
+        assert not await book.has("a"), "forgotten, long after it could come again"
+        assert await book.fetched() is None
+        await book.note_fetched(1.0)
+        await book.note_fetched(2.0)
+        assert await book.fetched() == 2.0
+
+
+async def test_what_was_handed_over_is_followed_until_it_is_in_the_modem(store: Store) -> None:
+    async with field_of(store) as alps:
+        book = OperatorBook(store, "directip", alps.clock)
+        alps.sky.verdicts.append(Verdict(Outcome.SENT, id="mt-7"))
+        await alps.push(Message("down"), target=2)
+        alps.now += 3600
+        await alps.satellite()
+        (under_way,) = await book.under_way()
+        assert (under_way.id, under_way.state) == ("mt-7", "")
+        await book.note_state("mt-7", "Received", ended=False)
+        assert (await book.under_way())[0].state == "Received"
+        await book.note_state("mt-7", "Delivery Success", ended=True)
+        assert await book.under_way() == []

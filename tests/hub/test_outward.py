@@ -1,0 +1,95 @@
+"""A message from a kit to an e-mail address: handed over to a foreign mail relay, and no word more.
+
+Real hub, real kit, aiosmtpd.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fieldagent.hub.records import outward
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, field_of
+from tests.hub.relay import mail_relay
+from tests.hub.test_contacts import kit_of, settle_in
+from tests.hub.test_people import ADA, receipts
+from tests.hub.test_people_journey import rungs
+from tests.processes import agent, hub, until
+
+DORA = "dora@example.org"
+
+
+def test_a_mail_is_handed_over_and_nobody_says_that_it_was_read(
+    tmp_path: Path, database: str
+) -> None:
+    token = settle_in(database)
+    with mail_relay() as relay:
+        relay.answers = ["451 later, please"]
+        with (
+            hub(tmp_path, {"database": database, **relay.settings}) as running,
+            agent(tmp_path, kit_of(running, token)) as kit,
+        ):
+            sent = kit.call(
+                "POST", "/api/package", {"message": {"content": "Back on Sunday"}, "to": DORA}
+            ).body
+            handed = f"handed over to the mail relay, for {DORA}"
+            mail = relay.mail()
+            assert (mail["To"], mail["Subject"]) == (DORA, "Message from Ada")
+            assert "Back on Sunday" in mail.get_content()
+            assert "Answers do not reach the sender." in mail.get_content()
+            until(lambda: rungs(kit, sent["id"]) == ["at the hub", handed])
+            place = {"location": {"latitude": 46.5, "longitude": 7.25}, "to": DORA}
+            kit.call("POST", "/api/package", place)
+            assert "mlat=46.5&mlon=7.25" in relay.mail(2).get_content()
+            raw = {"data": {"payload": "AAEC"}, "to": DORA}
+            lost = kit.call("POST", "/api/package", raw).body["id"]
+            until(lambda: "no text that could be told there" in rungs(kit, lost)[-1])
+
+
+@pytest.mark.parametrize(
+    ("to", "why"),
+    [(DORA, "set smtp-host"), ("+41790001122", ""), ("nobody@", "neither an address of e-mail")],
+)
+def test_a_sender_is_told_what_the_hub_has_no_service_for(
+    tmp_path: Path, to: str, why: str
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        hub(tmp_path, {"database": database}) as running,
+        agent(tmp_path, kit_of(running, token)) as kit,
+    ):
+        body = {"message": {"content": "hello"}, "to": to}
+        sent = kit.call("POST", "/api/package", body).body["id"]
+        until(lambda: "cannot be reached" in rungs(kit, sent)[-1])
+        assert why in rungs(kit, sent)[-1]
+
+
+async def test_a_kit_has_so_many_a_day(store: Store) -> None:
+    async with field_of(store) as field:
+        for number in range(outward.PER_DAY + 1):
+            await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))
+        told = await receipts(field, ADA)
+        assert [(number, each.rung, each.text) for number, each in told] == [
+            (outward.PER_DAY + 1, Rung.NOBODY, outward.TOO_MANY)
+        ]
+
+
+async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) -> None:
+    """A hub that was slow finds that its claim has run out, and another's word counts."""
+    async with field_of(store) as field:
+        await field.sends(ADA, Entry(1, Message("Hi"), int(START), to=DORA))
+        first = await store.commit(lambda db: outward.claim(db, START, 4))
+        assert await store.commit(lambda db: outward.claim(db, START + 1, 4)) == []
+        later = START + outward.CLAIM + 1
+        second = await store.commit(lambda db: outward.claim(db, later, 4))
+        assert first[0].message_id == second[0].message_id
+        for each in (second[0], first[0]):
+            await store.commit(partial(outward.taken, each=each, service="the relay", now=later))
+        assert [each.rung for _, each in await receipts(field, ADA)] == [Rung.HANDED_OVER]

@@ -1,0 +1,291 @@
+"""To whom an item goes that names somebody, and how far it comes with them: told to its sender."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from fieldagent.hub.access import directory, people
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration import deletion
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Data, Message, Person
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of
+from tests.hub.field import GRACE, START, Field, collect, field_of, read, said
+
+ADA, BEN, CLEO = 1, 2, 3
+TIME = int(START)
+
+
+def message(number: int, to: Person | None, *, asks: bool = False, text: str = "Hi") -> Entry:
+    return Entry(number, Message(text), TIME, to=to, asks=asks)
+
+
+async def group(field: Field, name: str, *members: int, over_satellite: bool = False) -> int:
+    add = partial(people.add_group, over_satellite=over_satellite, now=START)
+    number = await field.store.commit(lambda db: add(db, 1, name))
+    join = frozenset(members)
+    await field.store.commit(lambda db: people.change_group(db, 1, number, join=join, now=START))
+    return number
+
+
+async def receipts(field: Field, kit: int) -> list[tuple[int, Receipt]]:
+    """What the kit is told of its own, by its numbers."""
+    mailbox = field.mailbox(kit)
+    await mailbox.greeted(70_000_000 + kit)
+    envelopes = await collect(mailbox)
+    entries = [entry for envelope in envelopes for entry in envelope.entries]
+    return [(each.sequence, each.content) for each in entries if isinstance(each.content, Receipt)]
+
+
+TO_ONE: Sequence[tuple[Person | None, set[int]]] = [
+    (BEN, {BEN}),
+    ("Ben", {BEN}),
+    ("ben", {BEN}),
+    ("user:Ben", {BEN}),
+    ("kit 3", {CLEO}),
+    ("device:kit 2", {BEN}),
+    ("rescue", {BEN, CLEO}),
+    ("group:Rescue", {BEN, CLEO}),
+    (-1, {BEN, CLEO}),
+    (None, {BEN, CLEO}),
+    ("dora", set()),
+    ("group:nowhere", set()),
+    (99, set()),
+    (-99, set()),
+    ("empty", set()),
+    ("dora@example.org", set()),
+    ("+41 79 000 00 00", set()),
+]
+
+
+@pytest.mark.parametrize(("to", "kits"), TO_ONE, ids=str)
+async def test_only_those_get_it_whom_it_names(
+    store: Store, to: Person | None, kits: set[int]
+) -> None:
+    async with field_of(store) as field:
+        await group(field, "rescue", ADA, BEN, CLEO)
+        await group(field, "empty")
+        await field.sends(ADA, message(7, to))
+        got = {kit for kit in (ADA, BEN, CLEO) if said(await collect(field.mailbox(kit)))}
+        assert got == kits
+
+
+NOT_FOUND = [
+    ("dora", "nobody here is called dora"),
+    (99, "user 99 is not in the workspace"),
+    (-99, "group 99 is not in the workspace"),
+    ("group:nowhere", "no group here is called nowhere"),
+    ("user:nowhere", "no user here is called nowhere"),
+    ("device:nowhere", "no kit here is called nowhere"),
+    ("empty", "nobody is in the group empty"),
+]
+
+
+@pytest.mark.parametrize(("to", "why"), NOT_FOUND, ids=str)
+async def test_a_sender_is_told_that_nobody_gets_it(store: Store, to: Person, why: str) -> None:
+    async with field_of(store) as field:
+        await group(field, "empty")
+        sent = message(7, to)
+        await field.sends(ADA, sent)
+        ((number, told),) = await receipts(field, ADA)
+        assert (number, told.rung, told.by, told.digest) == (7, Rung.NOBODY, 0, digest_of(sent))
+        assert told.text == why
+        # Nothing is lost: who sees all of the workspace sees it.
+        assert await field.rows("SELECT team FROM item") == [(people.NOBODY_HERE,)] or to == "empty"
+
+
+async def test_of_two_with_one_name_the_sender_is_asked_which(store: Store) -> None:
+    async with field_of(store) as field:
+        await field.rows("SELECT 1")
+        await field.store.commit(
+            lambda db: db.execute("UPDATE member SET name = 'Ben' WHERE id = ?", CLEO)
+        )
+        await field.sends(ADA, message(7, "Ben"))
+        ((_, told),) = await receipts(field, ADA)
+        assert told.text == "Ben may be user 2 or 3: say which"
+        assert said(await collect(field.mailbox(BEN))) == []
+
+
+async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Store) -> None:
+    async with field_of(store) as field:
+        sent = message(7, BEN, asks=True)
+        await field.sends(ADA, sent)
+        mailbox = field.mailbox(BEN)
+        (envelope,) = await collect(mailbox)
+        (came,) = [each for each in envelope.entries if isinstance(each.content, Message)]
+        assert (came.to, came.asks) == (BEN, True)
+        digest = digest_of(came)
+        for rung, text in ((Rung.PROGRAMS, ""), (Rung.READ, "Ben"), (Rung.READ, "Ben")):
+            await field.sends(BEN, Entry(came.sequence, Receipt(0, digest, rung, text), TIME))
+        told = await receipts(field, ADA)
+        assert [(number, each.rung, each.by, each.text) for number, each in told] == [
+            (7, Rung.STORED, BEN, ""),
+            (7, Rung.PROGRAMS, BEN, ""),
+            (7, Rung.READ, BEN, "Ben"),
+        ]
+        assert {each.digest for _, each in told} == {digest_of(sent)}
+
+
+async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
+    store: Store,
+) -> None:
+    async with field_of(store) as field:
+        sent = message(7, BEN, asks=True)
+        await field.sends(ADA, sent)
+        heard = Receipt(ADA, digest_of(sent), Rung.READ, "Ben")
+        await field.sends(BEN, Entry(7, heard, TIME))
+        assert (7, replace(heard, by=BEN)) in await receipts(field, ADA)
+
+
+@pytest.mark.parametrize("digest", [b"abcd", b""])
+async def test_a_rung_of_something_else_counts_for_nothing(store: Store, digest: bytes) -> None:
+    async with field_of(store) as field:
+        await field.sends(ADA, message(7, BEN, asks=True))
+        await field.sends(BEN, Entry(1, Receipt(0, digest, Rung.READ), TIME))
+        await field.sends(CLEO, Entry(1, Receipt(0, digest, Rung.READ), TIME))
+        assert await receipts(field, ADA) == []
+
+
+async def test_a_group_is_paid_for_once_by_its_sender_and_by_its_rule_below(store: Store) -> None:
+    """Cleo has what others send over satellite too; Ben has not, but the group's rule says so."""
+    async with field_of(store) as field:
+        for number, rule in ((7, False), (8, True)):
+            await group(field, f"rescue {number}", BEN, CLEO, over_satellite=rule)
+            await field.sends(ADA, message(number, f"rescue {number}"))
+        field.now += GRACE + 1
+        await field.satellite()
+        reached = [imei[-1] for imei, _ in field.sky.taken]
+        assert sorted(reached) == ["2", "3"]
+        due = await field.rows(
+            "SELECT device, satellite_from IS NULL FROM delivery ORDER BY item, device"
+        )
+        assert [(device, bool(never)) for device, never in due] == [
+            (BEN, True),
+            (CLEO, False),
+            (BEN, False),
+            (CLEO, False),
+        ]
+
+
+async def test_what_names_one_goes_over_satellite_and_what_names_none_only_where_asked(
+    store: Store,
+) -> None:
+    async with field_of(store) as field:
+        await field.sends(ADA, message(7, BEN))
+        await field.sends(ADA, message(8, None))
+        due = await field.rows("SELECT device, satellite_from FROM delivery ORDER BY item, device")
+        assert due == [(BEN, START + GRACE), (BEN, None), (CLEO, START + GRACE)]
+
+
+async def test_an_author_with_a_radio_of_their_own_is_the_sender(store: Store) -> None:
+    async with field_of(store) as field:
+        await field.sends(ADA, replace(message(7, CLEO), author=BEN))
+        assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
+        # For everybody: also for who has the kit by which it came, whose kit has it already.
+        await field.sends(ADA, replace(message(8, None), author=BEN))
+        assert said(await collect(field.mailbox(ADA))) == []
+        assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
+        # Nobody of the workspace: it stays the kit's.
+        await field.sends(ADA, replace(message(9, CLEO), author=77))
+        assert said(await collect(field.mailbox(CLEO))) == [(ADA, "Hi")]
+
+
+@pytest.mark.parametrize("named", [4, "Dora"])
+async def test_who_has_a_radio_and_no_kit_is_reached_by_the_kit_that_heard_them(
+    store: Store, named: Person
+) -> None:
+    dora = 4
+    async with field_of(store) as field:
+        await field.store.commit(
+            lambda db: db.execute(
+                "INSERT INTO member (id, type, name, email, created)"
+                " VALUES (?, 'User', 'Dora', '', 0)",
+                dora,
+            )
+        )
+        join = partial(directory.join, over_satellite=False, now=START)
+        await field.store.commit(lambda db: join(db, 1, dora))
+        radios = partial(people.set_radios, now=START)
+        await field.store.commit(lambda db: radios(db, 1, dora, ["!0badf00d"]))
+        # Nobody has heard of her yet: it waits for nobody, and is no other's.
+        await field.sends(ADA, message(7, named))
+        assert [said(await collect(field.mailbox(kit))) for kit in (BEN, CLEO)] == [[], []]
+        await field.sends(BEN, replace(message(8, None), author=dora))
+        await collect(field.mailbox(CLEO))
+        await field.sends(ADA, message(9, named, text="Come down"))
+        (envelope,) = await collect(field.mailbox(BEN))
+        assert said([envelope]) == [(ADA, "Come down")]
+        assert [each.to for each in envelope.entries if isinstance(each.content, Message)] == [
+            named
+        ]
+        assert said(await collect(field.mailbox(CLEO))) == []
+
+
+async def test_names_of_people_are_told_by_satellite_as_they_are_used(store: Store) -> None:
+    """A kit without IP learns the number of whom it named by the receipt, with their name."""
+    async with field_of(store) as field:
+        await field.sends(ADA, message(7, "Ben"), way=Bearer.SATELLITE)
+        await collect(field.mailbox(BEN))
+        outgoing = await field.mailbox(ADA).load(270)
+        assert outgoing is not None
+        named = [
+            each.content.identity.name
+            for each in read(outgoing).entries
+            if isinstance(each.content, Introduction)
+        ]
+        assert named == ["Ben"]
+
+
+TAKEN = ["Ada", "ben", "kit 2", "", " ", "a:b", "a@b", "12", "-3", "é" * 41, "Rescue", "rescue"]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+async def test_a_group_has_a_name_that_nobody_else_has(store: Store, name: str) -> None:
+    async with field_of(store) as field:
+        await group(field, "rescue", BEN)
+        with pytest.raises(Refused):
+            await group(field, name)
+
+
+async def test_a_radio_belongs_to_one_user(store: Store) -> None:
+    async with field_of(store) as field:
+        radios = partial(people.set_radios, now=START)
+        await field.store.commit(lambda db: radios(db, 1, BEN, ["!A1B2C3D4", "!a1b2c3d4"]))
+        with pytest.raises(Refused, match="user 2"):
+            await field.store.commit(lambda db: radios(db, 1, CLEO, ["!a1b2C3D4"]))
+        told = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
+        assert [each.handles for each in told.people if each.number == BEN][:1] == [("!a1b2c3d4",)]
+
+
+async def test_an_event_says_for_whom_it_is(store: Store) -> None:
+    async with field_of(store) as field:
+        await group(field, "rescue", BEN)
+        await field.sends(ADA, Entry(7, Data(b"x"), TIME, to="RESCUE", asks=True))
+        ((addressee, asks),) = await field.rows("SELECT addressee, asks FROM item")
+        assert json.loads(addressee) == {"id": "1", "name": "rescue", "type": "Group"}
+        assert asks == 1
+
+
+async def test_who_is_deleted_leaves_no_name_where_they_had_read(store: Store) -> None:
+    async with field_of(store) as field:
+        sent = message(7, BEN, asks=True)
+        await field.sends(ADA, sent)
+        read_it = Receipt(ADA, digest_of(sent), Rung.READ, "Ben")
+        await field.sends(BEN, Entry(7, read_it, TIME))
+        assert await field.rows("SELECT text FROM reached") == [("Ben",)]
+        await group(field, "rescue", BEN)
+        before = await field.store.read(lambda db: people.version(db, 1))
+        await field.store.commit(lambda db: deletion.end(db, Subject("user", BEN, "Ben"), START))
+        assert await field.rows("SELECT text FROM reached") == []
+        assert await field.rows("SELECT member FROM team_member") == []
+        told = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
+        assert told.version > before
+        assert "Ben" not in [each.name for each in told.people]

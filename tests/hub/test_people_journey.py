@@ -1,0 +1,122 @@
+"""From a person at one kit to a person at another: whom it reaches, and what the sender is told of
+it at each moment, while one thing between them fails.
+
+Real processes: a hub, a kit that has satellite alone, two with a link.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.hub.test_cluster import contents, push
+from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, receiver, sky
+from tests.processes import Agent, administer, agent, free_port, hub, until
+
+
+def rungs(kit: Agent, package: int) -> list[str]:
+    """What its sender sees, without what happened on its own kit and channels."""
+    steps = kit.call("GET", f"/api/package/{package}").body["reached"]
+    return [each["text"] for each in steps if each["rung"] not in ("kept", "left")]
+
+
+def came(kit: Agent, text: str) -> dict[str, Any]:
+    """The payload with this text, once it is there."""
+    until(lambda: text in contents(kit))
+    payloads = kit.call("GET", "/api/inbound").body["payloads"]
+    return next(
+        each for each in payloads if each["body"]["payloads"][0]["events"][0].get("content") == text
+    )
+
+
+def test_from_a_person_to_a_person(tmp_path: Path) -> None:
+    mo_port, mt_port = free_port(), free_port()
+    database = str(tmp_path / "hub.sqlite3")
+    first = administer(database, "init", "Alps")
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    users = {
+        name: administer(database, "user", "add", name)["id"] for name in ("Ada", "Ben", "Cleo")
+    }
+    ada, ben, cleo = (
+        administer(database, "device", "add", f"{name}'s", "--user", name, *more)
+        for name, *more in (["Ada", "--imei", IMEI, "--tagged"], ["Ben"], ["Cleo"])
+    )
+    # What is sent to it reaches Ada, who has nothing but satellite.
+    administer(database, "group", "add", "rescue", "Ada", "Ben", "--over-satellite")
+    settings = behind_directip(database, mo_port, mt_port)
+    with ExitStack() as stack:
+        hooked = stack.enter_context(receiver())
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        stack.enter_context(sky(tmp_path, mo_port, mt_port))
+
+        def linked(device: dict[str, Any], **more: str) -> dict[str, Any]:
+            token = device["hub-token"]
+            return {
+                "satellite-port": None,
+                "hub-address": running.address,
+                "hub-token": token,
+            } | more
+
+        cleos = stack.enter_context(agent(folder(tmp_path / "cleo"), linked(cleo)))
+        above: dict[str, Any] = {
+            "satellite-port": str(tmp_path / "modem"),
+            "satellite-key": ada["satellite-key"],
+        }
+        adas = stack.enter_context(agent(folder(tmp_path / "ada"), above))
+        home = folder(tmp_path / "ben")
+        with agent(home, linked(ben, **{"inbound-hook": "cat"})) as bens:
+            until(lambda: bens.call("GET", "/api/people").body["whole"])
+            listed = bens.call("GET", "/api/people").body
+            assert listed["owner"] == users["Ben"]
+            assert {(each["kind"], each["name"]) for each in listed["people"]} == {
+                *(("user", name) for name in users),
+                ("group", "rescue"),
+                *(("device", f"{name}'s") for name in users),
+            }
+            body = {"message": {"content": "are you there?"}, "to": "ben", "receipt": "read"}
+            sent = adas.call("POST", "/api/package", body).body
+            # The gateway has it: that is all that is known.
+            assert sent["status"] == "Delivered"
+            assert rungs(adas, sent["id"]) == []
+            payload = came(bens, "are you there?")
+            event = payload["body"]["payloads"][0]["events"][0]
+            assert event["to"] == {"id": str(users["Ben"]), "name": "Ben", "type": "User"}
+            assert event["receipt"] == "read"
+            bens.expect('"are you there?"')
+            assert bens.stop() == 0
+        # Ben reads it while his kit has no link, and the power fails: it is told after that.
+        unlinked = {"satellite-port": None, "inbound-hook": "cat"}
+        with agent(home, unlinked) as bens:
+            path = f"/api/inbound/{payload['requestId']}/read"
+            assert bens.call("POST", path, {"by": "Ben"}).status == 200
+            assert bens.call("POST", path, {"by": "Ben"}).status == 200
+            bens.kill()
+        push(running.port, proof, message_to(users["Ada"], first, "first"))
+        until(lambda: "first" in contents(adas))
+        until(lambda: "on Ben's kit" in rungs(adas, sent["id"]))
+        # Nobody but Ben's kit knows that he has read it.
+        assert not [each for each in rungs(adas, sent["id"]) if each.startswith("read")]
+        with agent(home, linked(ben)) as bens:
+            bens.expect("linked to the hub")
+            administered = {"id": str(users["Ben"]), "name": "Ben", "type": "User"}
+            assert hooked.got[0]["payloads"][0]["events"][0]["to"] == administered
+
+            def read_at_last() -> bool:
+                push(running.port, proof, message_to(users["Ada"], first, "again"))
+                return "read by Ben" in rungs(adas, sent["id"])
+
+            until(read_at_last)
+            steps = ["on Ben's kit", "with Ben's programs", "read by Ben"]
+            assert rungs(adas, sent["id"]) == steps
+            # A group: its sender sends it once, and is told who has it.
+            to_all = {"message": {"content": "all of you"}, "to": "group:rescue"}
+            assert bens.call("POST", "/api/package", to_all).body["status"] == "Delivered"
+            until(lambda: "all of you" in contents(adas))
+            # Nobody: the sender is told why.
+            lost = {"message": {"content": "hello?"}, "to": "dora"}
+            lost_id = bens.call("POST", "/api/package", lost).body["id"]
+            nobody = "dora cannot be reached: nobody here is called dora"
+            until(lambda: rungs(bens, lost_id) == ["at the hub", nobody])
+        assert contents(cleos) == []

@@ -1,0 +1,166 @@
+"""What the hub makes of kits' frames, without a service: whose they are, and what they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.hub.contract import Unknown
+from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.escalation.kit_sms import KitSmsInbox
+from fieldagent.hub.field import sms_mail
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.wire import sms_frame
+from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.sms_frame import SmsFrame
+from tests.hub.field import START, Field, field_of
+
+NUMBER, OTHER = "+41791234567", "+41797654321"
+DIGEST = token_digest("token of kit 1")
+NAME, UP, DOWN = sms_frame.name_of(DIGEST), sms_frame.key_up(DIGEST), sms_frame.key_down(DIGEST)
+
+
+class Answers:
+    """Where people's answers go."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def take(self, answer: ContactAnswer) -> None:
+        self.texts.append(answer.text)
+
+    async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
+        raise AssertionError("no service reports here")
+
+
+class Desk:
+    def __init__(self, alps: Field) -> None:
+        self.alps, self.answers = alps, Answers()
+        self._inbox = KitSmsInbox(
+            alps.store, alps.mobile_originated(), self.answers, clock=lambda: alps.now
+        )
+        self._ids = 0
+
+    async def comes(self, text: str, number: str = NUMBER) -> None:
+        self._ids += 1
+        await self._inbox.take(ContactAnswer("sms", str(self._ids), number, text))
+
+    async def due(self, per_day: int = 100) -> sms_mail.SmsToKit | None:
+        return await self.alps.store.commit(lambda db: sms_mail.claim(db, self.alps.now, per_day))
+
+    async def told(self, reason: str = "") -> SmsFrame | None:
+        """Let the next message be handed over, or refused for this reason."""
+        due = await self.due()
+        if due is None:
+            return None
+        await self.alps.store.commit(lambda db: sms_mail.settle(db, due, reason, self.alps.now))
+        frame = sms_frame.read(due.text)
+        assert frame.is_tagged_by(DOWN)
+        return frame
+
+
+async def desk_of(alps: Field) -> Desk:
+    await alps.store.commit(
+        lambda db: db.execute("UPDATE device SET link_token = ? WHERE id = 1", DIGEST.hex())
+    )
+    return Desk(alps)
+
+
+def frame_of(sequence: int, text: str, *acknowledged: bytes) -> SmsFrame:
+    envelope = encode([Entry(sequence, Message(text), int(START))])
+    return SmsFrame(NAME, envelope, acknowledged)
+
+
+async def items(alps: Field) -> int:
+    ((count,),) = await alps.rows("SELECT count(*) FROM item")
+    return int(count)
+
+
+async def test_a_frame_is_taken_in_and_acknowledged_by_its_tag(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        frame = frame_of(1, "here")
+        for _ in range(2):
+            await desk.comes(frame.text(UP))
+            answer = await desk.told()
+            assert answer is not None
+            assert answer.acknowledged == (frame.tag_by(UP),), "a copy is answered too"
+            assert await desk.told() is None
+        assert await items(alps) == 1
+        assert desk.answers.texts == []
+
+
+async def test_what_no_kit_has_tagged_counts_for_nothing(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        true = frame_of(1, "help")
+        await desk.comes(true.text(DOWN))
+        await desk.comes(SmsFrame(b"nobody", true.envelope).text(UP))
+        await desk.comes(true.text(UP)[:-3])
+        await desk.comes("OK 471123")
+        assert await items(alps) == 0
+        assert await desk.told() is None
+        assert desk.answers.texts == ["OK 471123"], "what people write goes on"
+        with pytest.raises(Unknown):
+            await alps.store.read(lambda db: sms_mail.device_of(db, true))
+
+
+async def test_a_recording_turns_no_answer_to_who_sends_it(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        text = frame_of(1, "here").text(UP)
+        await desk.comes(text)
+        assert await desk.told()
+        await desk.comes(text, OTHER)
+        due = await desk.due()
+        assert due is not None
+        assert due.number == NUMBER
+
+
+async def test_a_service_that_refuses_is_asked_again_later(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await desk.comes(frame_of(1, "here").text(UP))
+        assert await desk.told("no credit at the service")
+        assert await desk.due() is None
+        alps.now += 31
+        assert await desk.told()
+        assert await desk.due() is None
+
+
+async def test_a_day_has_so_many(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await desk.comes(frame_of(1, "one").text(UP))
+        assert await desk.due(per_day=0) is None
+        assert await desk.due(per_day=100) is None, "not before the next day"
+        alps.now += 86_400
+        assert await desk.due(per_day=100)
+
+
+async def test_mail_goes_again_unchanged_and_then_waits_for_the_kit(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await desk.comes(frame_of(1, "here").text(UP))
+        assert await desk.told()
+        await alps.push(Message("come back"), target=1)
+        tags = set()
+        for _ in range(sms_mail.COPIES):
+            frame = await desk.told()
+            assert frame is not None
+            assert frame.envelope
+            tags.add(frame.tag)
+            assert await desk.told() is None
+            alps.now += 10_000
+        assert len(tags) == 1
+        assert await desk.told() is None
+        await desk.comes(frame_of(2, "still here").text(UP))
+        frame = await desk.told()
+        assert frame is not None
+        assert frame.acknowledged
+        assert frame.envelope
+        await desk.comes(SmsFrame(NAME, b"", (frame.tag,)).text(UP))
+        states = await alps.rows("SELECT state, way FROM delivery WHERE device = 1")
+        assert states == [("stored", "sms")]
+        assert await desk.told() is None

@@ -1,0 +1,185 @@
+"""What satellite messages cost: the hub's count, the operator's file beside it, and the money."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub.records import usage
+from fieldagent.hub.records.usage_file import CountedDay, WrongUsageFile, read_usage
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.system.price import credit_price
+from fieldagent.system.properties import WrongProperty
+from tests.hub.field import Field
+from tests.hub.field import field_of as field
+from tests.processes import MODULE, administer
+
+ONE, OTHER = "300000000000001", "300000000000002"
+SESSIONS = f"""IMEI,Transmit Time,Message Size,Credits Used,CDR Reference
+{ONE},26-09-21 14:13:20,51,2,7
+{ONE},26-09-21 23:59:59,0,1,8
+
+{OTHER},26-09-22 00:00:01,20,1,9
+"""
+"""Sessions as an operator lists them: two of one modem on a day, a mailbox check among them."""
+
+
+def test_a_file_of_sessions_is_summed_by_modem_and_day() -> None:
+    assert read_usage(SESSIONS.splitlines(keepends=True)) == [
+        CountedDay(ONE, "2026-09-21", 2, 3, 51, ("7", "8")),
+        CountedDay(OTHER, "2026-09-22", 1, 1, 20, ("9",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        (f"date;imei;credits\n2026-09-21;{ONE};3\n", {}),
+        (f"\ufeffDay\tIMEI\tUnits\n2026-09-21\t{ONE}\t3.0\n", {}),
+        (f'imei,time,bytes\n"{ONE}",2026-09-22T01:00:00+02:00,101\n', {}),
+        (
+            f"Thing,When,Used\n{ONE},21/09/2026,3\n",
+            {
+                "named": {"imei": "thing", "date": "When", "credits": "used"},
+                "date_format": "%d/%m/%Y",
+            },
+        ),
+    ],
+)
+def test_operators_write_it_in_their_own_ways(text: str, how: dict[str, Any]) -> None:
+    (day,) = read_usage(text.splitlines(keepends=True), **how)
+    assert (day.imei, day.day, day.credits) == (ONE, "2026-09-21", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "to tell the imei: say which with --columns imei=NAME; there are: nothing"),
+        ("IMEI,Cost\n", "to tell the date: say which with --columns date=NAME; there are: IMEI"),
+        ("IMEI,Date,Cost\n", "to tell the credits: say which with --columns credits=NAME"),
+        ("IMEI,Date,Credits\n3.00E+14,2026-09-21,1\n", "line 2: '3.00E+14' is no IMEI"),
+        (f"IMEI,Date,Credits\n{ONE},21/09/2026,1\n", "line 2: '21/09/2026' is no date"),
+        (f"IMEI,Date,Credits\n\n{ONE},2026-09-21,two\n", "line 3: 'two' is no number of credits"),
+        (f"IMEI,Date,Credits\n{ONE},2026-09-21\n", "line 2: it has fewer columns than the first"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(text: str, why: str) -> None:
+    with pytest.raises(WrongUsageFile) as wrong:
+        read_usage(text.splitlines(keepends=True))
+    assert why in str(wrong.value)
+
+
+def test_a_price_becomes_money() -> None:
+    price = credit_price("0.115 EUR")
+    assert [price.of(units) for units in (0, 1, 2, 12.5, 1000)] == [
+        *("0.00 EUR", "0.12 EUR", "0.23 EUR", "1.44 EUR", "115.00 EUR")
+    ]
+    assert credit_price("0.0004 USD").of(3) == "0.0012 USD"
+    for wrong in ("0,12 EUR", "0.12", "EUR 0.12", "-1 EUR", "0.12 euro"):
+        with pytest.raises(WrongProperty):
+            credit_price(wrong)
+
+
+async def sessions(alps: Field, *counted: tuple[str, str, int]) -> None:
+    for imei, session, size in counted:
+        await usage.count_session_of(alps.store, imei, session, size, clock=alps.clock)
+
+
+async def listed(alps: Field) -> list[usage.UsageDay]:
+    return await alps.store.read(lambda db: usage.usage(db, 1, "2020-01-01", "2099-01-01"))
+
+
+async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store) -> None:
+    async with field(store) as alps:
+        alps.now = 1_790_000_000.0
+        day = usage.day_of(alps.now)
+        await sessions(alps, (ONE, "7", 51), (ONE, "7", 51), (ONE, "8", 0), ("3" * 15, "9", 5))
+        (before,) = await listed(alps)
+        assert (before.mo, before.mt, before.theirs) == (3, 0, None)
+        assert before.difference() == "not imported"
+        file = [
+            CountedDay(ONE, day, 3, 5, 120, ("7", "8", "11")),
+            CountedDay(OTHER, day, 1, 1, 20, ()),
+            CountedDay("999999999999999", day, 1, 1, 20, ()),
+        ]
+        for _ in range(2):
+            done = await store.commit(lambda db: usage.take_counts(db, "directip", file))
+            assert done == (2, ("999999999999999",))
+        one, other = await listed(alps)
+        assert (one.ours, one.theirs) == (3, 5)
+        assert one.difference() == "2 credits more there: sessions that did not come here: 11"
+        assert (other.ours, other.theirs) == (0, 1)
+        assert other.difference().startswith("1 credit more there: sessions that did not come")
+        agreed = [CountedDay(ONE, day, 2, 3, 51, ("7", "8"))]
+        await store.commit(lambda db: usage.take_counts(db, "directip", agreed))
+        assert (await listed(alps))[0].difference() == ""
+
+
+async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await alps.push(Message("x" * 60), target=2)
+        alps.now += 60
+        await alps.satellite()
+        (day,) = await listed(alps)
+        assert day.mt > 0
+        none = [CountedDay(OTHER, day.day, 0, 0, 0, ())]
+        await store.commit(lambda db: usage.take_counts(db, "directip", none))
+        (day,) = await listed(alps)
+        assert day.difference().startswith(f"{day.mt} credits fewer there: what was handed over")
+
+
+async def test_an_imt_modem_is_compared_by_bytes(store: Store) -> None:
+    async with field(store) as alps:
+        await store.commit(lambda db: db.execute("UPDATE device SET modem = 'imt' WHERE id = 1"))
+        await sessions(alps, (ONE, "a", 5000))
+        day = usage.day_of(alps.now)
+        theirs = [CountedDay(ONE, day, 1, 0, 5025, ("a",))]
+        await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
+        (row,) = [usage.row_of(each, credit_price("0.12 EUR")) for each in await listed(alps)]
+        assert (row["unit"], row["here"], row["operator"]) == ("byte", 5000, 5025)
+        assert row["difference"].startswith("25 bytes more there")
+        assert "money" not in row
+
+
+def hub(database: str, *words: str, config: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, "hub", *words, "--database", database, "--config", str(config)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    config = tmp_path / "hub.properties"
+    config.write_text("satellite-credit-price=0.12 EUR\n")
+    administer(database, "init", "Alps")
+    ada = administer(database, "user", "add", "Ada")["id"]
+    administer(database, "device", "add", "hut", "--user", str(ada), "--imei", ONE)
+    file = tmp_path / "usage.csv"
+    file.write_text(SESSIONS)
+    done = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
+    assert done.returncode == 0, done.stderr
+    assert OTHER in done.stderr
+    look = ("usage", "list", "--since", "2026-09-01", "--until", "2026-09-30")
+    (row,) = json.loads(hub(database, *look, "--json", config=config).stdout)
+    assert (row["name"], row["here"], row["operator"]) == ("hut", 0, 3)
+    assert row["difference"] == "3 credits more there: sessions that did not come here: 7, 8"
+    assert row["operatorMoney"] == "0.36 EUR"
+    plain = hub(database, *look, "--device", "hut", config=config).stdout
+    assert "0 credits here, 0.00 EUR; of the days that were imported, 0 here and 3 there" in plain
+    file.write_text("what,is,this\n")
+    bad = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
+    assert bad.returncode != 0
+    assert "nothing was imported" in bad.stderr
+    assert "there are: what, is, this" in bad.stderr
+    stranger = hub(database, "usage", "import", str(file), "--operator", "nobody", config=config)
+    assert stranger.returncode != 0

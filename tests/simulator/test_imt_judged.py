@@ -1,0 +1,108 @@
+"""The simulated 9704, judged by its maker's own library (PyPI rockblock9704): a process for each
+case, as the library keeps one port in its module."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import MODULE, PATIENCE, Running, until
+
+pytest.importorskip("rockblock9704", reason="its wheel is for x86-64 alone")
+
+BEGIN = """
+import json, sys, time
+from rockblock9704 import RockBlock9704
+modem = RockBlock9704()
+def until(condition):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise SystemExit("nothing came")
+assert until(lambda: modem.begin(sys.argv[1])), "it does not begin"
+time.sleep(0.2)
+print("begun", flush=True)
+"""
+
+
+@pytest.fixture
+def sky(tmp_path: Path) -> Iterator[Running]:
+    arguments = ["--kind", "imt", "--link", str(tmp_path / "modem"), "--latency", "0.2"]
+    command = [*MODULE, "simulate", "satellite", *arguments]
+    with Running(command, "set satellite-modem=imt") as running:
+        yield running
+
+
+def judged(home: Path, text: str) -> Any:
+    """Return what the library found, by a script that prints it as JSON; it takes short paths."""
+    command = [sys.executable, "-c", BEGIN + text, os.path.realpath(home / "modem")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_it_is_begun_and_says_what_it_is(sky: Running, tmp_path: Path) -> None:
+    told = judged(
+        tmp_path,
+        "print(json.dumps([modem.get_imei(), modem.get_signal(), modem.get_card_present(),"
+        " modem.get_sim_connected(), modem.get_iccid(), modem.get_board_temp()]))",
+    )
+    assert told == ["300234010000001", 4, True, True, "8988169771000000001", 19]
+
+
+@pytest.mark.parametrize("size", [1, 20, 1444, 1445, 3000, 100_000])
+def test_it_takes_messages_of_every_size(sky: Running, tmp_path: Path, size: int) -> None:
+    body = random.Random(size).randbytes(size)
+    (tmp_path / "body").write_bytes(body)
+    name = str(tmp_path / "body")
+    sent = judged(
+        tmp_path, f"print(json.dumps(modem.send_message(open({name!r}, 'rb').read(), timeout=60)))"
+    )
+    assert sent is True
+    sky.expect(f"MO 1 from 300234010000001: {size} byte")
+    # Of noise that happens to be an envelope the base camp says something else.
+    if size > 100:
+        assert body.hex() in sky.expect("not readable")
+
+
+@pytest.mark.parametrize("size", [3, 1444, 3000, 100_000])
+def test_it_brings_messages_of_every_size(sky: Running, tmp_path: Path, size: int) -> None:
+    body = random.Random(size).randbytes(size)
+    (tmp_path / "body").write_bytes(body)
+    text = "print(json.dumps(until(modem.receive_message).hex()))"
+    command = [sys.executable, "-c", BEGIN + text, os.path.realpath(tmp_path / "modem")]
+    with Running(command, "begun") as library:
+        sky.type(f"mt-raw @{tmp_path / 'body'}")
+        came = bytes.fromhex(json.loads(library.expect('"')))
+    assert came == body
+
+
+def test_a_message_that_the_network_fails_is_not_sent(sky: Running, tmp_path: Path) -> None:
+    sky.type("final network_error")
+    sky.expect("the next message ends")
+    assert judged(tmp_path, "print(json.dumps(modem.send_message(b'hello', timeout=60)))") is False
+
+
+def test_a_message_that_was_interrupted_leaves_a_modem_that_begins_again(
+    sky: Running, tmp_path: Path
+) -> None:
+    sky.type("latency 3600")
+    sky.expect("3600")
+    text = "print(json.dumps(modem.send_message(b'x' * 5000, timeout=1)))"
+    assert judged(tmp_path, text) is False, "interrupted"
+    sky.type("brownout")
+    sky.type("latency 0")
+    sky.expect("on its way for 0 s")
+    assert judged(tmp_path, "print(json.dumps(modem.send_message(b'after', timeout=60)))") is True
+    until(lambda: any("5 bytes" in line for line in sky.output()))

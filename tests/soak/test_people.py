@@ -1,0 +1,26 @@
+"""A day of ten people with handhelds, two kits and a hub, while all of these fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.people_day import live, report
+
+
+def _run(home: Path, seconds: float, seed: int) -> None:
+    day = live(home, seed=seed, seconds=seconds)
+    print(report(day))
+    assert not day.wrong, report(day)
+    assert {"📥", "🛰"} <= day.signs.keys(), report(day)
+
+
+def test_a_short_day_of_ten_people(tmp_path: Path) -> None:
+    _run(tmp_path, 8.0, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_day_of_ten_people(tmp_path: Path, seed: int) -> None:
+    _run(tmp_path, 600.0, seed)

@@ -1,0 +1,33 @@
+"""A signal that comes in the moment in which a program begins to leave it alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+ENDS = """
+import sys
+from types import SimpleNamespace
+
+# Python's own takes what Python makes alone.
+sys.unraisablehook = lambda told: print(told.exc_value, file=sys.stderr)
+
+from fieldagent.system.signals import run_heeding
+
+async def program(asks):
+    pass
+
+run_heeding(program)
+for why in sys.argv[1:]:
+    sys.unraisablehook(SimpleNamespace(
+        exc_type=OSError, exc_value=OSError(why), exc_traceback=None, err_msg=None, object=None))
+"""
+
+
+def test_a_signal_at_the_last_moment_is_no_fault_and_a_fault_is_told() -> None:
+    told = ("Signal 15 ignored due to race condition", "the disk is gone")
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS, *told], check=True, capture_output=True, text=True
+    )
+    assert "the disk is gone" in done.stderr
+    assert "race condition" not in done.stderr

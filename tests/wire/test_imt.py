@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire import imt, jspr
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.imt import MessageKey, MoMessage, MtAssembly, MtEnded, MtSegment, SegmentWanted
+from fieldagent.wire.sbd_status import SessionVerdict
+
+KEY = MessageKey(244, 5)
+
+
+def line(text: str) -> jspr.JsprLine:
+    reader = jspr.LineReader()
+    reader.receive_data(text.encode() + b"\r")
+    found = reader.next_line()
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("body", "guard"), [(b"123456789", "31c3"), (b"hello", "c362"), (b"tst", "67d1"), (b"", "0000")]
+)
+def test_the_crc_is_xmodems(body: bytes, guard: str) -> None:
+    assert imt.crc(body).hex() == guard
+
+
+@given(st.binary(max_size=200))
+def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
+    value = 0
+    for bit in (byte >> shift & 1 for byte in body + b"\0\0" for shift in range(7, -1, -1)):
+        value = value << 1 | bit
+        if value & 0x10000:
+            value ^= 0x11021
+    assert imt.crc(body) == value.to_bytes(2)
+
+
+@pytest.mark.parametrize(
+    ("said", "event"),
+    [
+        (
+            '299 messageOriginateSegment {"topic_id":244,"message_id":5,"segment_length":42,'
+            '"segment_start":0}',
+            SegmentWanted(KEY, 0, 42),
+        ),
+        (
+            '299 messageOriginateStatus {"topic_id":244,"message_id":5,'
+            '"final_mo_status":"mo_ack_received"}',
+            imt.MoEnded(KEY, "mo_ack_received"),
+        ),
+        (
+            '299 messageTerminateSegment {"topic_id":244,"message_id":30,"segment_length":5,'
+            '"segment_start":0,"data":"dHN0Z9E="}',
+            MtSegment(MessageKey(244, 30), 0, b"tst\x67\xd1"),
+        ),
+        (
+            '299 messageTerminateStatus {"topic_id":244,"message_id":30,'
+            '"final_mt_status":"complete"}',
+            MtEnded(MessageKey(244, 30), "complete"),
+        ),
+        (
+            '299 bootInfo {"image_type":"production","version":{"major":1,"minor":5,"patch":5}}',
+            imt.Booted("1.5.5"),
+        ),
+        ('299 constellationState {"constellation_visible":false}', imt.Constellation(False, 0)),
+        (
+            '200 constellationState {"constellation_visible":true,"signal_bars":4,'
+            '"signal_level":-111}',
+            imt.Constellation(True, 4),
+        ),
+        (
+            '299 simStatus {"card_present":true,"sim_connected":true,"iccid":"8988169"}',
+            imt.SimStatus(True, True, "8988169"),
+        ),
+        (
+            '299 operationalState {"state":"fault","reason":6}',
+            imt.OperationalState("fault", 6),
+        ),
+        ('299 messageTerminate {"topic_id":244,"message_id":30,"message_length_max":5}', None),
+        ('299 somethingNew {"a":1}', None),
+    ],
+)
+def test_what_the_modem_says_unasked(said: str, event: object) -> None:
+    assert imt.read_event(line(said)) == event
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '299 messageOriginateSegment {"topic_id":244,"message_id":5,"segment_length":42}',
+        '299 messageOriginateSegment {"topic_id":244,"message_id":256,"segment_length":1,'
+        '"segment_start":0}',
+        '299 messageOriginateSegment {"topic_id":244,"message_id":5,"segment_length":1447,'
+        '"segment_start":0}',
+        '299 messageOriginateStatus {"topic_id":1,"message_id":5,"final_mo_status":"x"}',
+        '299 messageOriginateStatus {"topic_id":244,"message_id":5,"final_mo_status":1}',
+        '299 messageTerminateSegment {"topic_id":244,"message_id":5,"segment_start":0,'
+        '"data":"dHN0Z9E"}',
+        '299 operationalState {"reason":0}',
+    ],
+)
+def test_what_the_modem_must_not_say(said: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        imt.read_event(line(said))
+
+
+@pytest.mark.parametrize(
+    ("listed", "newest"),
+    [
+        ([(1, 7, 0), (1, 6, 1), (1, 6, 0)], (1, 7, 0)),
+        ([(1, 0, 1), (1, 1, 0), (1, 2, 0)], (1, 2, 0)),
+        ([(1, 9, 0), (1, 10, 0)], (1, 10, 0)),
+    ],
+)
+def test_the_newest_version_is_chosen_whichever_order_it_is_listed_in(
+    listed: list[tuple[int, int, int]], newest: tuple[int, int, int]
+) -> None:
+    names = ("major", "minor", "patch")
+    told = [dict(zip(names, each, strict=True)) for each in listed]
+    chosen = imt.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": told}))
+    assert tuple(chosen.values()) == newest
+
+
+@pytest.mark.parametrize("listed", [None, [], [{"major": 1}], [1], [{"major": 1, "minor": "7"}]])
+def test_versions_that_cannot_be_read_are_told(listed: object) -> None:
+    with pytest.raises(RemoteProtocolError, match="supported_versions"):
+        imt.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": listed}))
+
+
+def test_a_topic_is_found_by_name_or_number() -> None:
+    said = line(
+        '200 messageProvisioning {"provisioning":[{"topic_id":244,"topic_name":"RAW","priority":'
+        '"High"},{"topic_id":313,"topic_name":"PURPLE","priority":"Low"},{"topic_id":1},"x"]}'
+    )
+    topics = imt.provisioned(said)
+    assert [topic.name for topic in topics] == ["RAW", "PURPLE"]
+    assert imt.topic_called(topics, "RAW") == imt.topic_called(topics, "244") == topics[0]
+    assert imt.topic_called(topics, "PINK") is None
+    assert imt.provisioned(jspr.JsprLine(200, "messageProvisioning", {})) == []
+
+
+@pytest.mark.parametrize("key", [KEY, MessageKey(64, 0), MessageKey(65_535, 255)])
+def test_a_key_survives_the_disk(key: MessageKey) -> None:
+    assert imt.unpacked(key.packed()) == key
+    assert key.packed() != imt.UNNAMED
+    assert imt.unpacked(imt.UNNAMED) is None
+
+
+@given(st.binary(min_size=1, max_size=8000))
+def test_segments_make_the_message_and_its_crc(body: bytes) -> None:
+    message, whole, start = MoMessage(body), b"", 0
+    while start < len(message):
+        assert not message.last_given, "before its last segment nothing can leave"
+        length = min(imt.SEGMENT_BYTES, len(message) - start)
+        request = message.segment(SegmentWanted(KEY, start, length))
+        told = line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
+        assert (told["segment_length"], told["segment_start"]) == (length, start)
+        whole += base64.b64decode(told["data"])
+        start += length
+    assert message.last_given
+    assert whole == body + imt.crc(body)
+
+
+@pytest.mark.parametrize("size", [0, 100_001])
+def test_a_message_of_a_wrong_size_is_refused(size: int) -> None:
+    with pytest.raises(LocalProtocolError, match="1 to 100000 bytes"):
+        MoMessage(bytes(size))
+
+
+def test_a_segment_that_is_not_there_is_refused() -> None:
+    message = MoMessage(b"abc")
+    with pytest.raises(RemoteProtocolError, match="bytes 4 to 6 of 5"):
+        message.segment(SegmentWanted(KEY, 4, 2))
+    assert not message.last_given
+
+
+@pytest.mark.parametrize("word", imt.FINAL)
+def test_only_the_networks_own_acknowledgement_is_sent(word: str) -> None:
+    sent = imt.mo_final(word).verdict is SessionVerdict.SENT
+    assert sent == (word == "mo_ack_received")
+
+
+@pytest.mark.parametrize(
+    ("word", "verdict"),
+    [
+        ("message_cancelled_pre_transit", SessionVerdict.NOT_SENT),
+        ("segment_not_supplied", SessionVerdict.NOT_SENT),
+        ("message_discarded_on_overflow", SessionVerdict.NOT_SENT),
+        ("subscription_invalid", SessionVerdict.FAULT),
+        ("message_cancelled_in_transit", SessionVerdict.DOUBTFUL),
+        ("network_error", SessionVerdict.DOUBTFUL),
+        ("message_expired", SessionVerdict.DOUBTFUL),
+        ("a_word_of_next_year", SessionVerdict.DOUBTFUL),
+        ("", SessionVerdict.DOUBTFUL),
+    ],
+)
+def test_what_a_status_means(word: str, verdict: SessionVerdict) -> None:
+    assert imt.mo_final(word).verdict is verdict
+
+
+def test_what_was_not_accepted_has_not_left() -> None:
+    for word in (*imt.FINAL, "418, not ready", "mo_ack_received"):
+        verdict = imt.mo_refused(word).verdict
+        assert verdict in (SessionVerdict.NOT_SENT, SessionVerdict.FAULT)
+
+
+def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> imt.MtMessage | None:
+    whole, assembly = body + (damage or imt.crc(body)), MtAssembly()
+    for number, start in enumerate(range(0, len(whole), 1446)):
+        if number != skip:
+            assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
+    return assembly.end(MtEnded(KEY, "complete"))
+
+
+@given(st.binary(min_size=1, max_size=6000))
+def test_an_mt_message_is_made_whole(body: bytes) -> None:
+    assert assembled(body) == imt.MtMessage(244, body, "")
+
+
+def test_segments_may_come_twice_and_in_any_order() -> None:
+    body = bytes(range(256)) * 12
+    whole, assembly = body + imt.crc(body), MtAssembly()
+    for start in (1446, 0, 2892, 1446):
+        assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
+        assembly.add(MtSegment(MessageKey(244, 9), 0, b"another"))
+    assert assembly.end(MtEnded(KEY, "complete")) == imt.MtMessage(244, body, "")
+
+
+def test_damage_is_told_with_the_bytes() -> None:
+    garbled = assembled(b"hello", damage=b"\0\0")
+    assert garbled is not None
+    assert garbled == imt.MtMessage(244, b"hello", "its CRC is wrong", guard=0)
+    holed = assembled(bytes(4000), skip=1)
+    assert holed is not None
+    assert holed.damage == "1446 bytes of it did not come"
+    assert (len(holed.body), holed.guard) == (4000, None)
+
+
+@pytest.mark.parametrize(
+    "word", ["message_timed_out", "message_cancelled", "crc_error_in_transfer"]
+)
+def test_what_was_broken_off_is_dropped(word: str) -> None:
+    assembly = MtAssembly()
+    assembly.add(MtSegment(KEY, 0, b"tst\x67\xd1"))
+    assert assembly.end(MtEnded(KEY, word)) is None
+    assert assembly.end(MtEnded(KEY, "complete")) is None, "and forgotten"
+
+
+def test_messages_that_never_end_are_forgotten() -> None:
+    assembly = MtAssembly()
+    for number in range(256):
+        assembly.add(MtSegment(MessageKey(244, number), 0, bytes(1446)))
+    assert assembly.end(MtEnded(MessageKey(244, 0), "complete")) is None
+    assert assembly.end(MtEnded(MessageKey(244, 255), "complete")) is not None

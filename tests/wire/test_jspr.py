@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire import jspr
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.jspr import JsprLine, LineReader
+
+BOOT = (
+    b'299 bootInfo {"image_type":"production","version":{"major":1,"minor":5,"patch":5,'
+    b'"build_info":"SX-1"},"boot_source":"primary"}\r'
+)
+
+
+def lines_of(*pieces: bytes) -> list[JsprLine]:
+    reader, found = LineReader(), []
+    for piece in pieces:
+        reader.receive_data(piece)
+        while (line := reader.next_line()) is not None:
+            found.append(line)
+    return found
+
+
+def test_requests_have_a_space_after_each_comma_and_colon() -> None:
+    """Fully compact JSON is refused with 407; `{}` alone stays as it is."""
+    assert jspr.get("apiVersion") == b"GET apiVersion {}\r"
+    asked = jspr.put("messageOriginate", topic_id=244, message_length=42, request_reference=1)
+    wanted = b'{"topic_id": 244, "message_length": 42, "request_reference": 1}'
+    assert asked == b"PUT messageOriginate " + wanted + b"\r"
+    version = jspr.put("apiVersion", active_version={"major": 1, "minor": 7, "patch": 0})
+    assert version == b'PUT apiVersion {"active_version": {"major": 1, "minor": 7, "patch": 0}}\r'
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "target"),
+    [
+        (b"405 MALFORMED {}\r", 405, "MALFORMED"),
+        (b'200 simConfig {"interface":"none"}\r', 200, "simConfig"),
+        (b'299 constellationState {"constellation_visible":false}\r', 299, "constellationState"),
+        (b"\0\0\0\x11" + BOOT, 299, "bootInfo"),
+        (b"\n\n200 hwInfo {}\r\n", 200, "hwInfo"),
+        (b'gnment":1}299 bootInfo {"a":1}\r', 299, "bootInfo"),
+        (b'40200 hwInfo {}\r299 hwInfo {"a":"299 x {}"}\r', 299, "hwInfo"),
+    ],
+)
+def test_a_line_is_found_behind_noise(said: bytes, code: int, target: str) -> None:
+    (line,) = lines_of(said)
+    assert (line.code, line.target) == (code, target)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\r\r",
+        b"OK\r",
+        b"200 hwInfo\r",
+        b"200 hwInfo []\r",
+        b"200 hwInfo {broken}\r",
+        b"501 hwInfo {}\r",
+        b"200 hwInfo " + b"[" * 5000 + b"\r",
+        b'200 hwInfo {"a":' + b"[" * 5000 + b"}\r",
+        b"\xff\xfe200 hw\xffInfo {}\r",
+        b"200 " + b"a" * 30 + b" {}\r",
+    ],
+)
+def test_what_is_no_line_is_dropped_and_counted(said: bytes) -> None:
+    reader = LineReader()
+    reader.receive_data(said + b"200 simConfig {}\r")
+    line = reader.next_line()
+    assert line is not None
+    assert line.target == "simConfig"
+    assert reader.noise == len(said.replace(b"\r", b""))
+
+
+def test_an_overlong_line_is_dropped_up_to_its_end() -> None:
+    lines = lines_of(b"x" * 9000, b"200 hwInfo {}", b"\r200 simConfig {}\r")
+    assert [line.target for line in lines] == ["simConfig"]
+
+
+@given(st.lists(st.integers(1, 40), max_size=12))
+def test_a_line_may_come_in_any_pieces(sizes: list[int]) -> None:
+    said, pieces = BOOT + b"405 MALFORMED {}\r" + BOOT, []
+    for size in sizes:
+        pieces.append(said[:size])
+        said = said[size:]
+    assert [line.code for line in lines_of(*pieces, said)] == [299, 405, 299]
+
+
+@given(st.binary(max_size=300))
+def test_no_noise_hides_the_line_after_it(noise: bytes) -> None:
+    lines = lines_of(noise, b"\r", BOOT)
+    assert lines[-1].target == "bootInfo"
+
+
+@given(st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20), max_size=4))
+def test_what_a_modem_writes_is_read(body: dict[str, object]) -> None:
+    text = json.dumps(body, separators=(",", ":")).encode()
+    (line,) = lines_of(b"200 someTarget " + text + b"\r")
+    assert line.body == body
+
+
+def test_a_member_that_is_missing_or_wrong_is_told_by_its_name() -> None:
+    line = JsprLine(299, "messageTerminate", {"topic_id": True, "word": 5})
+    with pytest.raises(RemoteProtocolError, match="messageTerminate has topic_id=True"):
+        jspr.number(line, "topic_id", 64, 65_535)
+    with pytest.raises(RemoteProtocolError, match="message_id=None, not 0 to 255"):
+        jspr.number(line, "message_id", 0, 255)
+    with pytest.raises(RemoteProtocolError, match="word=5, which is no text"):
+        jspr.word(line, "word")
+
+
+def test_each_refusal_has_its_words() -> None:
+    assert JsprLine(418, "x", {}).in_words().startswith("418, the topic is not provisioned")
+    assert JsprLine(499, "x", {}).in_words() == "499, for a reason that is not documented"

@@ -1,0 +1,161 @@
+"""MeshCore's companion frames, against the parser of its project's own client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from meshcore.events import Event, EventDispatcher
+from meshcore.reader import MessageReader
+
+from fieldagent.wire import meshcore_companion as wire
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.meshcore_companion import (
+    CompanionChannel,
+    CompanionContact,
+    CompanionDeframer,
+    CompanionDevice,
+    CompanionSaid,
+    CompanionSelf,
+    CompanionSent,
+    CompanionText,
+)
+
+KEY = bytes(range(32))
+CONTACT = CompanionContact(
+    KEY, 1, "Ada ✓", 1_790_000_000, 46_547_500, -7_985_000, 1_790_000_100, 1, 2, b"\x11\x22"
+)
+
+
+def theirs(content: bytes) -> Any:
+    """Return what their reader makes of a frame's content."""
+
+    async def read() -> Any:
+        events: list[Event] = []
+        dispatcher = EventDispatcher()
+
+        async def note(event: Event) -> None:
+            events.append(event)
+
+        dispatcher.dispatch = note
+        await MessageReader(dispatcher).handle_rx(bytearray(content))
+        return events[0].payload
+
+    return asyncio.run(read())
+
+
+def test_a_self_is_read_alike() -> None:
+    said = CompanionSelf(KEY, "Kit", 1, 46_547_500, 7_985_000, True, 910_525, 62_500, 7, 5, 20)
+    content = wire.write_self(said)
+    assert wire.read_self(content) == said
+    read = theirs(content)
+    assert (read["name"], read["public_key"]) == ("Kit", KEY.hex())
+    assert (read["adv_lat"], read["adv_lon"]) == (46.5475, 7.985)
+    assert (read["radio_freq"], read["radio_bw"]) == (910.525, 62.5)
+    assert (read["radio_sf"], read["radio_cr"], read["manual_add_contacts"]) == (7, 5, True)
+
+
+def test_a_device_is_read_alike() -> None:
+    said = CompanionDevice(8, 100, 8, "v1.12", "Heltec")
+    content = wire.write_device(said)
+    assert wire.read_device(content) == said
+    read = theirs(content)
+    assert (read["max_contacts"], read["max_channels"]) == (100, 8)
+    assert (read["model"], read["ver"]) == ("Heltec", "v1.12")
+    assert wire.read_device(b"\x0d\x02") == CompanionDevice(2, 0, 0, "", "")
+
+
+def test_a_newcomer_is_read_alike() -> None:
+    content = bytes([CompanionSaid.NEW_ADVERT]) + wire.write_contact(CONTACT)
+    assert wire.read_contact(content) == CONTACT
+    read = theirs(content)
+    assert (read["public_key"], read["adv_name"], read["type"]) == (KEY.hex(), "Ada ✓", 1)
+    assert (read["adv_lat"], read["adv_lon"]) == (46.5475, -7.985)
+    assert (read["last_advert"], read["lastmod"]) == (1_790_000_000, 1_790_000_100)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        CompanionText(KEY[:6], None, 1_790_000_000, "hut reached ✓", 0, 2, 6.25),
+        CompanionText(KEY[:6], None, 1_790_000_000, "by a path", 0, None, -7.5),
+        CompanionText(b"", 1, 1_790_000_000, "Ada: @hub hello", 0, 0, 6.0),
+    ],
+)
+def test_a_text_is_read_alike(said: CompanionText) -> None:
+    content = wire.write_text(said)
+    assert wire.read_text(content) == said
+    read = theirs(content)
+    assert (read["text"], read["sender_timestamp"], read["SNR"]) == (said.text, said.time, said.snr)
+    if said.channel is None:
+        assert read["pubkey_prefix"] == said.sender.hex()
+    else:
+        assert read["channel_idx"] == said.channel
+
+
+def test_what_was_sent_and_what_is_acknowledged_is_read_alike() -> None:
+    sent = CompanionSent(True, b"\1\2\3\4", 2.5)
+    read = theirs(wire.write_sent(sent))
+    assert wire.read_sent(wire.write_sent(sent)) == sent
+    assert (read["expected_ack"], read["suggested_timeout"]) == (b"\1\2\3\4", 2500)
+    ack = bytes([CompanionSaid.ACK]) + b"\1\2\3\4" + bytes(4)
+    assert wire.read_ack(ack).hex() == theirs(ack)["code"]
+
+
+def test_a_channel_is_read_alike() -> None:
+    channel = CompanionChannel(1, "Kits", KEY[:16])
+    content = bytes([CompanionSaid.CHANNEL]) + wire.write_channel(channel)
+    assert wire.read_channel(content) == channel
+    read = theirs(content)
+    assert (read["channel_idx"], read["channel_name"]) == (1, "Kits")
+    assert read["channel_secret"] == KEY[:16]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "private"),
+    [
+        ("Kits", KEY[:16], True),
+        ("Public", wire.PUBLIC_KEY, False),
+        ("Kits", bytes(16), False),
+        ("#test", bytes.fromhex("9cd8fcf22a47333b591d96a2b848b73f"), False),
+    ],
+)
+def test_a_key_that_everybody_can_have_is_not_private(name: str, key: bytes, private: bool) -> None:
+    assert wire.is_private(CompanionChannel(1, name, key)) is private
+
+
+@given(st.binary(max_size=400), st.lists(st.binary(min_size=1, max_size=300), max_size=4))
+def test_frames_are_found_behind_noise_however_they_come(
+    noise: bytes, contents: list[bytes]
+) -> None:
+    noise = noise.replace(b">", b"")
+    stream = noise + b"".join(wire.frame(each, wire.FROM_RADIO) for each in contents)
+    whole, single = CompanionDeframer(), CompanionDeframer()
+    assert list(whole.receive_data(stream)) == contents
+    each_byte = (bytes([byte]) for byte in stream)
+    assert [found for byte in each_byte for found in single.receive_data(byte)] == contents
+    assert not whole.is_within
+
+
+def test_a_frame_that_lies_about_its_length_costs_no_other() -> None:
+    deframer = CompanionDeframer()
+    good = wire.frame(b"\x83", wire.FROM_RADIO)
+    assert list(deframer.receive_data(b">\xff\xff" + good)) == [b"\x83"]
+    assert deframer.damaged == 1
+    assert list(deframer.receive_data(b">\x40\0ab")) == []
+    assert deframer.is_within
+    deframer.give_up()
+    assert list(deframer.receive_data(good)) == [b"\x83"]
+
+
+def test_what_is_too_long_or_too_short_is_refused() -> None:
+    with pytest.raises(LocalProtocolError):
+        wire.frame(bytes(301))
+    readers = (wire.read_self, wire.read_contact, wire.read_text, wire.read_sent, wire.read_ack)
+    for read in (*readers, wire.read_advert, wire.read_time, wire.read_telemetry):
+        for content in (b"", b"\xff", bytes([CompanionSaid.TEXT]), bytes([CompanionSaid.SENT, 1])):
+            with pytest.raises(RemoteProtocolError):
+                read(content)

@@ -1,0 +1,99 @@
+"""The frame that kit and hub write to each other by SMS."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from fieldagent.wire import sms_alphabet, sms_frame
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.sms_frame import ENVELOPE_BYTES, ENVELOPE_BYTES_DOWN, SmsFrame
+
+DIGEST = token_digest("a-link-token")
+NAME = sms_frame.name_of(DIGEST)
+UP, DOWN = sms_frame.key_up(DIGEST), sms_frame.key_down(DIGEST)
+
+
+@given(
+    some.binary(max_size=ENVELOPE_BYTES_DOWN),
+    some.lists(some.binary(min_size=8, max_size=8), max_size=15),
+)
+def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> None:
+    frame = SmsFrame(NAME, envelope, tuple(acknowledged))
+    text = frame.text(UP)
+    assert sms_frame.is_frame(text)
+    assert sms_alphabet.alphabet_of(text) is sms_alphabet.Alphabet.GSM7
+    found = sms_frame.read(f" {text}\n")
+    assert (found.name, found.envelope, found.acknowledged) == (NAME, envelope, tuple(acknowledged))
+    assert found.is_tagged_by(UP)
+    assert found.tag == frame.tag_by(UP)
+
+
+def test_the_vector_of_the_page() -> None:
+    """As docs/sms.md has it."""
+    frame = SmsFrame(NAME, bytes.fromhex("8301000081"), (bytes(range(8)),))
+    text = frame.text(UP)
+    plain = bytes.fromhex("11") + DIGEST[:6] + bytes(range(8)) + bytes.fromhex("8301000081")
+    assert base64.b64decode(text[3:] + "==")[:-8] == plain
+    assert text == VECTOR
+
+
+VECTOR = "fa:EVsOZHru3QABAgMEBQYHgwEAAIHn8S9Qr6YoIg"
+
+
+@pytest.mark.parametrize(
+    ("size", "acknowledged", "parts"),
+    [(ENVELOPE_BYTES, 0, 1), (ENVELOPE_BYTES - 8, 1, 1), (ENVELOPE_BYTES_DOWN, 4, 2)],
+)
+def test_a_full_one_takes_no_message_more(size: int, acknowledged: int, parts: int) -> None:
+    frame = SmsFrame(NAME, bytes(size), (bytes(8),) * acknowledged)
+    assert sms_alphabet.parts(frame.text(UP)) == parts
+    longer = SmsFrame(NAME, bytes(size + 1), (bytes(8),) * acknowledged)
+    assert sms_alphabet.parts(longer.text(UP)) == parts + 1
+
+
+def test_the_hubs_word_is_not_the_kits() -> None:
+    """Who sends a frame back to where it came from proves nothing by it."""
+    assert not sms_frame.read(SmsFrame(NAME, b"x").text(UP)).is_tagged_by(DOWN)
+
+
+def test_each_bit_counts() -> None:
+    whole = base64.b64decode(SmsFrame(NAME, b"an envelope", (bytes(8),)).text(UP)[3:] + "==")
+    for at in range(8 * len(whole)):
+        bent = bytearray(whole)
+        bent[at // 8] ^= 1 << at % 8
+        text = "fa:" + base64.b64encode(bent).decode().rstrip("=")
+        with suppress(RemoteProtocolError):
+            assert not sms_frame.read(text).is_tagged_by(UP)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fa:",
+        "fa:short",
+        "fa:" + "A" * 40 + " " + "A" * 8,
+        "fa:" + "A" * 41,
+        SmsFrame(NAME, b"of another version").text(UP).replace("fa:E", "fa:I"),
+        "fa:" + base64.b64encode(b"\x1f" + bytes(40)).decode().rstrip("="),
+    ],
+)
+def test_what_is_no_frame_is_refused(text: str) -> None:
+    assert sms_frame.is_frame(text)
+    with pytest.raises(RemoteProtocolError):
+        sms_frame.read(text)
+
+
+def test_what_people_write_is_no_frame() -> None:
+    assert not any(map(sms_frame.is_frame, ["OK 471123", "fabulous", "FA: is it you?", ""]))
+
+
+@pytest.mark.parametrize("frame", [SmsFrame(b"short"), SmsFrame(NAME, b"", (bytes(8),) * 16)])
+def test_what_cannot_be_told_is_refused_at_once(frame: SmsFrame) -> None:
+    with pytest.raises(LocalProtocolError):
+        frame.text(UP)

@@ -1,0 +1,198 @@
+"""The conversation about text messages, byte by byte, with the simulated modem at the other end,
+which gammu has judged, and with what goes wrong in the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.simulator.gsm_modem import CAPACITY, SimulatedGsmModem
+from fieldagent.wire import sms_modem, sms_pdu
+from fieldagent.wire.errors import LocalProtocolError
+from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.sms_modem import (
+    FIRST,
+    LEAVE_PROMPT,
+    LIST_ALL,
+    NEED_MORE,
+    PDU_MODE,
+    STORE,
+    TELLS,
+    GsmConversation,
+    GsmReply,
+    PlaceFilled,
+    Prompt,
+    Sent,
+)
+from fieldagent.wire.sms_pdu import Deliver, ReportState, StatusReport, Submit
+
+HUB = "+41791234567"
+ENVELOPE = bytes(range(140))
+
+
+class Line:
+    """A conversation with a modem at its other end; `step` bytes at a time."""
+
+    def __init__(self, step: int = 4_096) -> None:
+        self.left: list[Submit] = []
+        self.modem = SimulatedGsmModem(self.left.append, clock=lambda: 1_790_000_000.0)
+        self.talk = GsmConversation()
+        self.arrived: list[int] = []
+        self.step = step
+
+    def write(self, data: bytes) -> GsmReply | Prompt | None:
+        self.modem.receive_data(data)
+        said = self.modem.data_to_send()
+        found: GsmReply | Prompt | None = None
+        for at in range(0, len(said), self.step):
+            self.talk.receive_data(said[at : at + self.step])
+            while (event := self.talk.next_event()) is not NEED_MORE:
+                if isinstance(event, PlaceFilled):
+                    self.arrived.append(event.place)
+                else:
+                    assert found is None and not isinstance(event, sms_modem.NeedMore)
+                    found = event
+        return found
+
+    def ask(self, text: str) -> GsmReply:
+        reply = self.write(self.talk.command(text))
+        assert isinstance(reply, GsmReply)
+        return reply
+
+    def set_up(self) -> None:
+        self.write(LEAVE_PROMPT)
+        set_up = (*FIRST, PDU_MODE, sms_modem.store_in("ME"), TELLS)
+        assert all(self.ask(each).ok for each in set_up)
+
+    def send(self, message: Submit) -> Sent:
+        assert self.write(self.talk.submit(message)) == Prompt()
+        reply = self.write(self.talk.pdu(message))
+        assert not isinstance(reply, Prompt)
+        if reply is None:
+            self.talk.give_up()
+        return sms_modem.judge(reply)
+
+
+def envelope(data: bytes = ENVELOPE) -> Submit:
+    (content,) = sms_pdu.split(data, 0)
+    return Submit(HUB, content)
+
+
+@contextmanager
+def line(step: int = 4_096) -> Iterator[Line]:
+    found = Line(step)
+    found.set_up()
+    yield found
+
+
+@pytest.mark.parametrize("step", [1, 7, 4_096])
+def test_an_envelope_leaves_and_its_report_comes(step: int) -> None:
+    with line(step) as modem:
+        sent = modem.send(envelope())
+        assert (sent.outcome, sent.reference) == (Outcome.SENT, 1)
+        assert modem.left[0].content.body == ENVELOPE
+        assert modem.arrived == [1]
+        (stored,) = sms_modem.listed(modem.ask(LIST_ALL))
+        assert isinstance(stored.message, StatusReport)
+        assert (stored.message.reference, stored.message.state) == (1, ReportState.DELIVERED)
+        assert modem.ask(f"AT+CMGD={stored.place}").ok
+        assert sms_modem.listed(modem.ask(LIST_ALL)) == []
+
+
+@pytest.mark.parametrize("step", [1, 4_096])
+def test_what_comes_is_listed_in_its_parts(step: int) -> None:
+    with line(step) as modem:
+        modem.modem.receive_text(HUB, bytes(range(200)))
+        stored = sms_modem.listed(modem.ask(LIST_ALL))
+        assembly = sms_pdu.Assembly()
+        whole = None
+        for each in stored:
+            assert isinstance(each.message, Deliver)
+            whole = assembly.add(each.message.number, each.message.content)
+        assert whole is not None and whole.body == bytes(range(200))
+        assert modem.arrived == [1, 2]
+
+
+def test_a_reply_that_is_lost_or_garbled_leaves_it_doubtful() -> None:
+    with line() as modem:
+        modem.modem.faults.lose_reply = 1
+        assert modem.send(envelope()).outcome is Outcome.DOUBTFUL
+        modem.modem.faults.garble_reply = 1
+        assert modem.send(envelope()).outcome is Outcome.DOUBTFUL
+        assert len(modem.left) == 2, "they had left"
+        # What is left of the garbled one is noise to the next.
+        assert modem.ask("AT+CSQ").ok
+
+
+def test_a_stuck_prompt_is_left_before_the_next_try() -> None:
+    with line() as modem:
+        modem.modem.faults.stuck = 1
+        assert modem.send(envelope()).outcome is Outcome.DOUBTFUL
+        assert modem.left == []
+        modem.set_up()
+        assert modem.send(envelope()).outcome is Outcome.SENT
+
+
+def test_a_line_that_is_unplugged_in_a_pdu_begins_anew() -> None:
+    with line() as modem:
+        message = envelope()
+        modem.write(modem.talk.submit(message))
+        modem.write(modem.talk.pdu(message)[:50])
+        modem.modem.power_off()
+        modem.talk = GsmConversation()
+        modem.set_up()
+        assert modem.send(message).outcome is Outcome.SENT
+        assert len(modem.left) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "final"),
+    [
+        (38, Outcome.NOT_SENT, False),
+        (42, Outcome.NOT_SENT, False),
+        (331, Outcome.NOT_SENT, False),
+        (310, Outcome.NOT_SENT, False),
+        (28, Outcome.NOT_SENT, True),
+        (50, Outcome.NOT_SENT, True),
+        (500, Outcome.DOUBTFUL, False),
+        (999, Outcome.DOUBTFUL, False),
+    ],
+)
+def test_errors_by_class(code: int, outcome: Outcome, final: bool) -> None:
+    with line() as modem:
+        modem.modem.faults.refuse.append(code)
+        sent = modem.send(envelope())
+        assert (sent.outcome, sent.final) == (outcome, final)
+        assert str(code) in sent.reason
+
+
+def test_a_full_sim_shows_before_it_receives_nothing_more() -> None:
+    with line() as modem:
+        assert sms_modem.filled(modem.ask(STORE)) == (0, CAPACITY)
+        modem.modem.fill()
+        assert sms_modem.filled(modem.ask(STORE)) == (CAPACITY, CAPACITY)
+        assert not modem.modem.receive_text(HUB, b"lost")
+
+
+def test_one_command_is_under_way_at_a_time() -> None:
+    talk = GsmConversation()
+    talk.command("AT")
+    with pytest.raises(LocalProtocolError, match="AT is under way"):
+        talk.command("AT+CSQ")
+    with pytest.raises(LocalProtocolError, match="no prompt"):
+        talk.pdu(envelope())
+
+
+@given(st.binary(max_size=3_000), st.booleans())
+def test_noise_is_borne(noise: bytes, prompted: bool) -> None:
+    talk = GsmConversation()
+    if prompted:
+        talk.submit(envelope())
+    talk.receive_data(noise)
+    while talk.next_event() is not NEED_MORE:
+        pass
+    sms_modem.listed(GsmReply(True, tuple(noise.decode("ascii", "replace").split("\n"))))
