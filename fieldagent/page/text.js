@@ -29,8 +29,37 @@ export function tell(id, text) {
   place.hidden = said === "" && place.getAttribute("role") === null;
 }
 
+// A press whose button is drawn anew before it is let go is no click, and nothing tells that person
+// so. What comes by itself is drawn while no finger is down.
+const LET_GO = 300;
+let down = false;
+let letsGo;
+/** By what is drawn, the newest drawing of it. */
+const waiting = new Map();
+
+/** Draws at once, or as soon as no finger is down. `what` names what is drawn anew. */
+export function drawn(what, draw) {
+  waiting.delete(what);
+  if (down) waiting.set(what, draw);
+  else draw();
+}
+
+function letGo() {
+  down = false;
+  for (const [what, draw] of waiting) drawn(what, draw);
+}
+
+addEventListener("pointerdown", () => { clearTimeout(letsGo); down = true; }, true);
+// After a touch the click comes a little later, and after a scroll never.
+for (const end of ["pointerup", "pointercancel", "blur"])
+  addEventListener(end, () => { clearTimeout(letsGo); letsGo = setTimeout(letGo, LET_GO); });
+// What the click itself does is drawn at once, by a button that is still there.
+addEventListener("click", () => { down = false; clearTimeout(letsGo); letsGo = setTimeout(letGo); }, true);
+
 /** The same for elements. Whatever is in use in there stays so. */
-export function put(id, nodes) {
+export const put = (id, nodes) => drawn(id, () => putNow(id, nodes));
+
+function putNow(id, nodes) {
   const place = by(id);
   const key = nodes.map(node => node.outerHTML).join("");
   if (place.dataset.key === key) return;

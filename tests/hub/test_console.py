@@ -209,7 +209,11 @@ def console(opened: Any, running: Hub, screen: str) -> Iterator[Any]:
         lambda line: troubles.append(line.text) if browser.is_trouble(line) else None,
     )
     shown.goto(f"{running.address}/console")
-    yield shown
+    try:
+        yield shown
+    except BaseException:
+        print(shown.locator("body").inner_text())
+        raise
     assert troubles == []
     context.close()
 
@@ -304,6 +308,33 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         shown.get_by_role("button", name="Sign out").click()
         shown.get_by_role("button", name="Sign in").wait_for()
         assert not shown.locator("#desk").is_visible()
+
+
+def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: Path) -> None:
+    """A proxy before a hub that is away answers in its place, and the browser then gives up the
+    stream of events: the console begins a new one, in which nothing of before is told."""
+    database, port = str(tmp_path / "hub.sqlite3"), free_port()
+    token = settle_in(database)
+    settings = {"database": database, "port": str(port)}
+    with browser.browser() as opened, hub(tmp_path, settings) as running:
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with (
+            console(opened, running, "1280-light") as shown,
+            agent(tmp_path, kit) as ada,
+        ):
+            sign_in_as_olga(shown)
+            shown.get_by_text("No SOS is open.").wait_for()
+            ada.post("leg broken", priority=100)
+            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            ada.kill()
+            shown.route("**/api/events", lambda route: route.fulfill(status=502))
+            running.kill()
+            shown.locator("#away").get_by_text("hub").wait_for()
+            administer(database, "sos", "close", "1", "found", "--by", "Olga")
+            shown.unroute("**/api/events")
+            with hub(tmp_path, settings):
+                shown.get_by_text("No SOS is open.").wait_for()
+                assert shown.title() == "fieldagent console"
 
 
 @contextmanager

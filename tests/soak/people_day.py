@@ -28,6 +28,7 @@ from typing import Any
 
 from tests.agent.people.camp import (
     GIVEN_UP,
+    KEPT,
     LEFT,
     MESHCORE,
     MESHTASTIC,
@@ -311,10 +312,35 @@ def plan(there: World, day: Day, seconds: float, chance: random.Random) -> list[
     return sorted(steps, key=lambda step: step[0])
 
 
+def _wait_for_each_sign(there: World, watch: Watch) -> list[str]:
+    """Let Ada see her message on the kit, then at the satellites, while what would tell more of it
+    is away. Return what she does not see."""
+    hut = there.valleys[0]
+    ada = hut.people[0]
+    there.above.type("service 0")
+    hut.write(ada, "Good morning")
+    (said,) = ada.said
+    unseen = _look_for(watch, said, KEPT)
+    there.hub.kill()
+    there.above.type("service 1")
+    unseen += _look_for(watch, said, LEFT)
+    there.restart_hub()
+    return unseen
+
+
+def _look_for(watch: Watch, said: Said, sign: str) -> list[str]:
+    deadline = time.monotonic() + SETTLED
+    while sign not in said.seen and time.monotonic() < deadline:
+        watch.look()
+        time.sleep(LOOK_EVERY)
+    return [] if sign in said.seen else [f"{said.text!r} has no {sign}"]
+
+
 def live(home: Path, *, seed: int, seconds: float) -> Day:
     day = Day()
     with world(home) as there:
         watch = Watch(there, day)
+        day.wrong += _wait_for_each_sign(there, watch)
         began = time.monotonic()
         for moment, act in plan(there, day, seconds, random.Random(seed)):
             while time.monotonic() - began < moment:
@@ -333,6 +359,13 @@ def live(home: Path, *, seed: int, seconds: float) -> Day:
     return day
 
 
+def _posted(hooked: Receiver) -> list[str]:
+    """What the hub posted. One that is killed before it has written that down posts it again, by
+    the same `webhook-id`."""
+    ids = [each["webhook-id"] for each in hooked.headers]
+    return list(dict(zip(ids, posted(hooked), strict=False)).values())
+
+
 def _accepted(valley: Valley, person: Person) -> list[dict[str, Any]]:
     begins = f"{person.name}: "
     return [each for each in valley.packages() if (each["text"] or "").startswith(begins)]
@@ -340,7 +373,7 @@ def _accepted(valley: Valley, person: Person) -> list[dict[str, Any]]:
 
 def _unsettled(there: World) -> list[str]:
     """Return what has not come yet where it goes."""
-    at_hub = posted(there.hooked)
+    at_hub = _posted(there.hooked)
     why = []
     for valley in there.valleys:
         for person in valley.people:
@@ -356,7 +389,7 @@ def _unsettled(there: World) -> list[str]:
 
 def judge(there: World, day: Day) -> None:
     """Look at what came of it in the end."""
-    at_hub = Counter(posted(there.hooked))
+    at_hub = Counter(_posted(there.hooked))
     day.wrong += [f"{text!r} is at the hub {n} times" for text, n in at_hub.items() if n > 1]
     for valley in there.valleys:
         for person in valley.people:

@@ -2,7 +2,7 @@
 
 import { Refused, call } from "./agent.js";
 import { pictureOf } from "./picture.js";
-import { by, clock, counted, element, holders, tell, time } from "./text.js";
+import { by, clock, counted, drawn, element, holders, tell, time } from "./text.js";
 
 const PAGE = 50;
 const FAILED = ["Error", "Canceled", "Collapsed"];
@@ -109,7 +109,7 @@ function learn(found) {
     .map(([, member]) => Math.min(...all.filter(each => member in each).map(momentOf))));
   const listed = all.filter(each => momentOf(each) >= whole)
     .sort((one, other) => momentOf(one) - momentOf(other) || (one.id ?? 0) - (other.id ?? 0));
-  draw(listed);
+  drawn("conversation", () => draw(listed));
   by("earlier").hidden = next.packages === null && next.payloads === null;
   tell("nothing", listed.length ? "" : NOTHING[shown]);
 }

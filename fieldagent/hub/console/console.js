@@ -3,7 +3,7 @@
 import { showAdministration } from "./administration.js";
 import { clearDesk, loadDesk, note } from "./desk.js";
 import { showFleet } from "./fleet.js";
-import { call, me, trouble } from "./hub.js";
+import { call, me, SignedOut, trouble } from "./hub.js";
 import { came, loadTalk, setUpTalk } from "./talk.js";
 import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
 import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, wake } from "./ring.js";
@@ -11,7 +11,11 @@ import { setUpHistory } from "./history.js";
 import { by, plain } from "./text.js";
 import { loadPeople, setUpWriting } from "./write.js";
 
+/** Milliseconds after which a hub that was away is asked again. */
+const AGAIN = 6000;
+
 let events = null;
+let begins;
 
 function listen() {
   events = new EventSource("/api/events");
@@ -26,7 +30,7 @@ function listen() {
     trouble(new Error("The hub is away: what is shown may be old. It is tried again."));
     // One that was refused it does not try again.
     if (mine.readyState === EventSource.CLOSED) begin();
-  }, 6000));
+  }, AGAIN));
 }
 
 let waits = null;
@@ -59,11 +63,15 @@ function signedOut() {
 }
 
 async function begin() {
+  clearTimeout(begins);
   if (events) events.close();
   try {
     Object.assign(me, await call("GET", "/console/session"));
-  } catch {
-    return signedOut();
+  } catch (error) {
+    trouble(error);
+    // A hub that is away has signed nobody out: a desk that it leaves at the form would not ring.
+    if (!(error instanceof SignedOut)) begins = setTimeout(begin, AGAIN);
+    return;
   }
   by("who").textContent = plain(`${me.name}, ${me.role}`);
   show(true);

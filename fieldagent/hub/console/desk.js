@@ -1,21 +1,27 @@
 // The SOS desk: one card for each incident that is not closed, the open ones first. A card is a
 // thread: words and positions of its kit, words to it, who was told, what was done.
 
+import { all } from "./acts.js";
 import { call, me, trouble } from "./hub.js";
 import { notify, ring } from "./ring.js";
-import { by, clock, element } from "./text.js";
+import { by, clock, drawn, element } from "./text.js";
 import { cameAt, said, where } from "./words.js";
 
 const known = new Map();
+/** Of which something was told, or done here, while the list of all was on its way. */
+let newer = new Set();
 
-/** Both states that are not closed, from the hub. */
+/** Both states that are not closed, from the hub. What it names no more was closed meanwhile, by
+ * somebody else: it must not ring on. */
 export async function loadDesk() {
+  const told = newer = new Set();
   // What costs one or two bytes on the air; whoever may not answer needs none.
   if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
-  for (const which of ["open", "seen"]) {
-    const { sos } = await call("GET", `/api/sos?state=${which}&limit=200`);
-    for (const each of sos) known.set(each.id, each);
-  }
+  const listed = new Map();
+  for (const which of ["open", "seen"])
+    for (const each of await all(`/api/sos?state=${which}&limit=200`, "sos")) listed.set(each.id, each);
+  for (const id of known.keys()) if (!told.has(id) && !listed.has(id)) known.delete(id);
+  for (const [id, sos] of listed) if (!told.has(id)) known.set(id, sos);
   showDesk();
   showNamed();
 }
@@ -23,6 +29,7 @@ export async function loadDesk() {
 export function note(sos) {
   const rings = sos.state === "open" && known.get(sos.id)?.state !== "open";
   known.set(sos.id, sos);
+  newer.add(sos.id);
   if (rings) notify(title(sos), sos);
   showDesk();
   const list = by(`timeline-${sos.id}`);
@@ -36,6 +43,11 @@ export function clearDesk() {
 
 function showDesk() {
   const shown = [...known.values()].filter(each => each.state !== "closed");
+  ring(shown.filter(each => each.state === "open").length);
+  drawn("sos", () => draw(shown));
+}
+
+function draw(shown) {
   shown.sort((a, b) => (b.state === "open") - (a.state === "open") || b.id - a.id);
   const nodes = shown.map(kept);
   const there = [...by("sos").children];
@@ -43,7 +55,6 @@ function showDesk() {
   if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index]))
     by("sos").replaceChildren(...nodes);
   by("calm").hidden = shown.length > 0;
-  ring(shown.filter(each => each.state === "open").length);
 }
 
 // What has not changed stays as it is: somebody may be writing in it.
@@ -197,7 +208,7 @@ const happened = ({ at, event, by: who, detail }) => element("li", {},
 
 async function showTimeline(id, list) {
   const now = await call("GET", `/api/sos/${id}`);
-  list.replaceChildren(...now.timeline.map(happened));
+  drawn(list, () => list.replaceChildren(...now.timeline.map(happened)));
 }
 
 async function answer(id, deed, body) {

@@ -23,11 +23,19 @@ async function ask(method, path, body, headers = {}) {
     body: body && JSON.stringify(body),
   });
   const text = await answer.text();
-  const told = text ? JSON.parse(text) : {};
+  const told = text ? read(text) : {};
   const entering = method === "POST" && path.endsWith("/session");
   if (answer.status === 401 && !entering) throw new SignedOut();
   if (!answer.ok) throw new Refused(told);
   return told;
+}
+
+function read(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new TypeError("a proxy answered in the hub's place");
+  }
 }
 
 export const call = (method, path, body) => ask(method, path, body);

@@ -2,7 +2,7 @@
 
 import { call, me, trouble } from "./hub.js";
 import { pictureOf } from "./picture.js";
-import { by, clock, element, plain } from "./text.js";
+import { by, clock, drawn, element, plain } from "./text.js";
 import { cameAt, said } from "./words.js";
 
 const LOOK = 5000;
@@ -83,7 +83,7 @@ async function showItems(more) {
 export const loadTalk = () => showItems();
 
 export function came(item) {
-  if (!by("search").value) by("items").prepend(line(item));
+  if (!by("search").value) drawn(item, () => by("items").prepend(line(item)));
 }
 
 export function setUpTalk() {
