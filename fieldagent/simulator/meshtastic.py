@@ -224,6 +224,8 @@ class SimulatedMeshtastic(LoraBoard):
             wire.node_id(self.node), f"Node {number}", f"N{number}", 43, _public_key(self.node)
         )
         self.ack_wait = ACK_WAIT
+        self._free = QUEUE
+        """Room in the queue, as its host was told last."""
         self.reboot()
 
     def reboot(self) -> None:
@@ -374,6 +376,9 @@ class SimulatedMeshtastic(LoraBoard):
                 self._unacknowledged[number] = waits._replace(
                     tries=waits.tries + 1, again_at=self._again_at(len(waits.packet), now)
                 )
+        # A host that was told of a full queue waits until it is told otherwise.
+        if self._free == 0 and self._mouth.waiting < QUEUE:
+            self._queue_status(Queued.OK, 0)
 
     def hear(self, packet: bytes, now: float) -> None:
         if len(packet) < HEADER.size:
@@ -474,8 +479,8 @@ class SimulatedMeshtastic(LoraBoard):
         )
 
     def _queue_status(self, result: int, number: int) -> None:
-        free = QUEUE - self._mouth.waiting
-        self.host.say(FromRadio(queue_status=QueueStatus(result, free, QUEUE, number)))
+        self._free = QUEUE - self._mouth.waiting
+        self.host.say(FromRadio(queue_status=QueueStatus(result, self._free, QUEUE, number)))
 
 
 def acquaint(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:

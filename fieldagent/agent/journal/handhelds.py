@@ -162,20 +162,28 @@ def find_again(db: sqlite3.Connection) -> None:
             )
 
 
-def spent(journal: Journal, day: str, handle: str) -> int:
-    """Return the credits that a person's messages of that day may have cost."""
-    sql = "SELECT credits FROM handheld_spent WHERE day = ? AND handle = ?"
-    rows = journal.read(sql, day, handle)
-    return rows[0][0] if rows else 0
+def spent(journal: Journal, day: str, handle: str, number: int) -> int:
+    """Return the credits that a person's messages of that day may have cost, beside the packet of
+    that number."""
+    ((booked,),) = journal.read(
+        "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
+        " WHERE day = ? AND handle = ? AND number <> ?",
+        day,
+        handle,
+        number,
+    )
+    return int(booked)
 
 
-def spend(day: str, handle: str, amount: int) -> Operation[None]:
+def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
+    """Book what one packet of theirs may cost, once however often that comes."""
+
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM handheld_spent WHERE day < ?", (day,))
         db.execute(
-            "INSERT INTO handheld_spent VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " credits = credits + excluded.credits",
-            (day, handle, amount),
+            "INSERT OR IGNORE INTO handheld_spent (day, handle, number, credits)"
+            " VALUES (?, ?, ?, ?)",
+            (day, handle, number, amount),
         )
 
     return store

@@ -444,11 +444,12 @@ CREATE TABLE handheld_packet ( -- by what number a part of it went
     packet INTEGER PRIMARY KEY,
     post INTEGER NOT NULL REFERENCES handheld_post ON DELETE CASCADE
 ) STRICT;
-CREATE TABLE handheld_spent (
+CREATE TABLE handheld_spent ( -- by packet of theirs
     day TEXT NOT NULL,
     handle TEXT NOT NULL,
+    number INTEGER NOT NULL,
     credits INTEGER NOT NULL,
-    PRIMARY KEY (day, handle)
+    PRIMARY KEY (day, handle, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
     incident INTEGER NOT NULL,

@@ -244,13 +244,13 @@ class Desk:
     async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> None:
         price = self.toll.price(package)
         limit = self.settings.credits_per_day
-        if price and self.toll.spent(heard.handle) + price > limit:
+        if price and self.toll.spent(heard.handle, heard.number) + price > limit:
             if said is not None and said.direct:
                 await self._reply(heard, SPENT.format(limit=limit))
             await self._know(heard, None)
             return
+        await self.toll.take(heard.handle, heard.number, price)
         standing = await self.intake.accept(package, _key(heard))
-        await self.toll.take(heard.handle, price)
         await self._know(heard, standing.sequence if said is not None and said.direct else None)
 
     async def _raise(self, heard: FromHandheld, said: Spoken) -> None:

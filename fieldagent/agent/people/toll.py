@@ -32,13 +32,16 @@ class Toll:
         cost = costs(package, self._outboxes, now).get(Channel.SATELLITE)
         return 0 if cost is None else cost.credits
 
-    def spent(self, handle: str) -> int:
-        """Return what a person's messages of today may have cost."""
-        return handhelds.spent(self._journal, self.day(), handle)
+    def spent(self, handle: str, number: int) -> int:
+        """Return what a person's messages of today may have cost, but for the one of that number:
+        it may have been booked before power failed."""
+        return handhelds.spent(self._journal, self.day(), handle, number)
 
-    async def take(self, handle: str, price: int) -> None:
+    async def take(self, handle: str, number: int, price: int) -> None:
+        """Book it before the Package is accepted: power that fails in between makes a person's day
+        one message shorter, and never one longer."""
         if price:
-            await self._journal.persist(handhelds.spend(self.day(), handle, price))
+            await self._journal.persist(handhelds.spend(self.day(), handle, number, price))
 
     def take_position_turn(self, handle: str, every: int) -> bool:
         """Return whether a position may go, and count from here where it may."""

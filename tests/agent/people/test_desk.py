@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +28,7 @@ from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.package.package import Location, Message, Package, Waypoint
+from fieldagent.store.group import NotOnDisk
 from fieldagent.wire.kit_note import Directory, DirectoryEntry
 from tests import kit as kits
 
@@ -207,6 +208,30 @@ async def test_each_person_has_so_many_credits_a_day(tmp_path: Path) -> None:
         assert there.answers()[0].startswith("Your 3 satellite credits of today are spent")
         await there.say("SOS after all")
         assert len(there.items()) == 4
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["before", "after"])
+async def test_power_that_fails_at_its_commit_gives_nobody_a_message_more(
+    tmp_path: Path, stored: bool
+) -> None:
+    async with bench(tmp_path, credits_per_day=3) as there:
+        whole = there.desk.intake
+
+        class Cut:
+            async def accept(self, package: Package, key: str) -> None:
+                if stored:
+                    await whole.accept(package, key)
+                raise NotOnDisk("cut")
+
+        there.desk.intake = cast(Any, Cut())
+        with pytest.raises(NotOnDisk):
+            await there.say("message 1", number=1)
+        there.desk.intake = whole
+        for number in range(2, 6):
+            await there.say(f"message {number}", number=number)
+        assert len(there.items()) == 2 + stored
+        await there.say("message 1", number=1)
+        assert len(there.items()) == 3, "it was booked already"
 
 
 async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:

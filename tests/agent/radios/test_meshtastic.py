@@ -18,7 +18,17 @@ from fieldagent.simulator.lora import LoraAir
 from fieldagent.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
 from fieldagent.simulator.nodes import Nodes
 from fieldagent.system.error_groups import first_error
-from fieldagent.wire.meshtastic import ChannelSettings, MeshData, MeshPacket, Port
+from fieldagent.wire.meshtastic import (
+    BROADCAST,
+    FROM_RADIO,
+    ChannelSettings,
+    Deframer,
+    MeshData,
+    MeshPacket,
+    Port,
+    ToRadio,
+    to_radio,
+)
 from tests.processes import PATIENCE
 from tests.simulator.test_simulate_node import kit, nodes
 
@@ -66,6 +76,28 @@ CHANNELS = {
     "zero": ([ChannelSettings(bytes(32), "Kits")], "'Kits' has no key, or one that everybody has"),
     "uplink": ([GROUP._replace(uplink=True)], "passes its channel 'Kits' on by MQTT"),
 }
+
+
+def test_a_host_that_was_told_of_a_full_queue_is_told_of_its_end() -> None:
+    """The official client waits for that word, and the firmware gives it (`MeshService::loop`)."""
+    radio = SimulatedMeshtastic(1, LoraAir(Random(1)), Random(1))
+    radio.busy = True
+    deframer = Deframer()
+
+    def room() -> list[int]:
+        told = [FROM_RADIO.decode(each) for each in deframer.receive_data(radio.data_to_send())]
+        return [each.queue_status.free for each in told if each.queue_status is not None]
+
+    for number in range(1, 17):
+        packet = MeshPacket(0, BROADCAST, 0, MeshData(Port.PRIVATE, b"a"), id=number)
+        radio.receive_data(to_radio(ToRadio(packet=packet)), 0.0)
+    assert room() == [*range(15, -1, -1)]
+    radio.tick(1.0)
+    assert room() == []
+    radio.busy = False
+    while not (found := room()):
+        radio.tick(radio.deadline)
+    assert found == [1]
 
 
 @pytest.mark.parametrize("which", CHANNELS)
