@@ -95,6 +95,8 @@ class TextOutcome(NamedTuple):
     """The person's radio says that it has it. Whether a person has read it, it does not know."""
     why: str
     """For people, where it is not there."""
+    too_early: bool = False
+    """The kit's own radio takes none so soon after another: of the person that says nothing."""
 
 
 class PeopleRadio(Protocol):

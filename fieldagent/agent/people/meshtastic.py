@@ -29,7 +29,7 @@ from fieldagent.package.package import Location
 from fieldagent.system import waits
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, User
+from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, RoutingError, User
 
 TEXT_BYTES = 200
 TEXT_EVERY = 2.1
@@ -85,7 +85,8 @@ class MeshtasticPeople:
             self._next_text = trio.current_time() + TEXT_EVERY
         fate = await self._host.give(packet)
         there = fate.is_there and fate.verdict.by == packet.to
-        return TextOutcome(there, "" if there else fate.in_words())
+        too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED
+        return TextOutcome(there, "" if there else fate.in_words(), too_early)
 
     def _read(self, packet: MeshPacket) -> FromHandheld:
         hops = packet.hop_start - packet.hop_limit if packet.hop_start else None

@@ -201,7 +201,8 @@ class Postman:
             found = await radio.say(post.handle, parts[place], packet, answers)
             if not self._note(post.handle, found):
                 log.info("%s has not got a text: %s", self.name_of(post.handle), found.why)
-                await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
+                if not found.too_early:
+                    await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
                 return False
             await self.journal.persist(handhelds.settle(post.number, part=place + 1))
         await self.journal.persist(handhelds.arrived(post.number))
@@ -212,5 +213,6 @@ class Postman:
         return True
 
     def _note(self, handle: str, found: TextOutcome) -> bool:
-        self.absence.note(handle, self.journal.clock.now(), there=found.there)
+        if not found.too_early:
+            self.absence.note(handle, self.journal.clock.now(), there=found.there)
         return found.there

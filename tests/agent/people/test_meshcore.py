@@ -17,7 +17,14 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.people import meshcore, meshcore_host
-from fieldagent.agent.people.contract import FromHandheld, Located, Named, Powered, Spoken
+from fieldagent.agent.people.contract import (
+    FromHandheld,
+    Located,
+    Named,
+    Powered,
+    Spoken,
+    TextOutcome,
+)
 from fieldagent.agent.people.meshcore import MeshcorePeople, open_meshcore
 from fieldagent.simulator.companion import (
     BOOT_TIME,
@@ -277,7 +284,7 @@ async def test_a_path_that_leads_nowhere_any_more_is_forgotten(tmp_path: Path, h
 async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         stranger = await people.say("ab" * 32, "hello", 1)
-        assert stranger == (False, "the radio refuses it: it does not know them")
+        assert stranger == TextOutcome(False, "the radio refuses it: it does not know them")
         meshtastic = await people.say("!fa9e0002", "hello", 2)
         assert not meshtastic.there and "no MeshCore radio" in meshtastic.why
         radio = there.radio(KIT)
@@ -285,7 +292,7 @@ async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
         for _ in range(QUEUE):
             radio._mouth.take([b"x" * 20], trio.current_time())
         full = await people.say(there.radio(ADA).key.hex(), "hello", 3)
-        assert full == (False, "the radio refuses it: its queue or table is full")
+        assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")
 
 
 async def test_a_radio_that_answers_nothing_is_no_radio(tmp_path: Path, hasty: None) -> None:

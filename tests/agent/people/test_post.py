@@ -1,0 +1,63 @@
+"""What the postman makes of how a text went."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+
+from fieldagent.agent.journal import handhelds
+from fieldagent.agent.people.contract import PeopleRadio, TextOutcome
+from fieldagent.agent.people.post import Absence, Postman
+from tests import kit as kits
+from tests.processes import PATIENCE
+
+ADA = "!00000ada"
+
+
+class Radio:
+    """Answers each text with the next of these outcomes."""
+
+    text_bytes, has_signs = 200, True
+
+    def __init__(self, *outcomes: TextOutcome) -> None:
+        self.outcomes = [*outcomes]
+        self.said: list[str] = []
+        self.new_number = count(1).__next__
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        self.said.append(text)
+        return self.outcomes.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_absent"),
+    [
+        (TextOutcome(False, "the radio takes one text in two seconds", too_early=True), False),
+        (TextOutcome(False, "nobody acknowledged it"), True),
+    ],
+)
+async def test_who_is_absent_is_left_alone_for_a_while(
+    tmp_path: Path, outcome: TextOutcome, is_absent: bool
+) -> None:
+    """And nobody is for what the kit's own radio refuses."""
+    async with kits.kit(tmp_path) as kit:
+        journal = kit.journal
+        await journal.persist(handhelds.post(ADA, "r1", "hello", 0.0, 1e12))
+        radio = Radio(outcome, TextOutcome(True, ""))
+        postman = Postman(journal, kit.inbox, str, Absence())
+        with trio.move_on_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(postman.run, cast(PeopleRadio, radio))
+                while is_left(journal) and not postman.absence.until(ADA, None) > 0:
+                    await journal.news()
+                nursery.cancel_scope.cancel()
+        assert len(radio.said) == (1 if is_absent else 2)
+        assert is_left(journal) == is_absent
+
+
+def is_left(journal: Any) -> bool:
+    return bool(handhelds.posts(journal))
