@@ -218,6 +218,19 @@ def console(opened: Any, running: Hub, screen: str) -> Iterator[Any]:
     context.close()
 
 
+def press(shown: Any, name: str) -> None:
+    """Put a finger on a button, and leave it there; again where it moved before that."""
+    button = shown.get_by_role("button", name=name, exact=True)
+    for _ in range(9):
+        button.hover()
+        shown.mouse.down()
+        if button.evaluate("button => button.matches(':active')"):
+            return
+        shown.mouse.up()
+        shown.keyboard.press("Escape")
+    raise AssertionError(f"the finger always misses {name}")
+
+
 NOTED = """
 window.noted = [];
 window.Notification = class {

@@ -21,7 +21,7 @@ function listen() {
   events = new EventSource("/api/events");
   events.addEventListener("item", event => { came(JSON.parse(event.data)); later(); });
   events.addEventListener("sos", event => { note(JSON.parse(event.data)); later(); });
-  events.addEventListener("lost", () => load().catch(trouble));
+  events.addEventListener("lost", () => load().catch(again));
   events.addEventListener("open", () => trouble());
   const mine = events;
   mine.addEventListener("error", () => setTimeout(() => {
@@ -62,22 +62,27 @@ function signedOut() {
   show(false);
 }
 
+/** A hub that is away has signed nobody out: a desk that it leaves at the form would not ring, nor
+ * one that shows what was before. */
+function again(error) {
+  trouble(error);
+  clearTimeout(begins);
+  if (!(error instanceof SignedOut) && !(error.status < 500)) begins = setTimeout(begin, AGAIN);
+}
+
 async function begin() {
   clearTimeout(begins);
   if (events) events.close();
   try {
     Object.assign(me, await call("GET", "/console/session"));
   } catch (error) {
-    trouble(error);
-    // A hub that is away has signed nobody out: a desk that it leaves at the form would not ring.
-    if (!(error instanceof SignedOut)) begins = setTimeout(begin, AGAIN);
-    return;
+    return again(error);
   }
   by("who").textContent = plain(`${me.name}, ${me.role}`);
   show(true);
   // Listening first: what comes while the rest is loaded is not missed.
   listen();
-  await load().catch(trouble);
+  await load().catch(again);
   await showPasskeys().catch(trouble);
   await offerRinging().catch(trouble);
 }

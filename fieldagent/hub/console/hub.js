@@ -10,6 +10,7 @@ export class SignedOut extends Error {}
 export class Refused extends Error {
   constructor(told) {
     super(told.detail || told.title);
+    this.status = told.status;
     this.faults = told.errors ?? [];
     this.sos = told.sos;
     this.choose = told.choose;
