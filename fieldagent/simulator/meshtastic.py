@@ -176,6 +176,8 @@ class HostSide:
     def __init__(self) -> None:
         self.said = bytearray()
         self.attended = False
+        self.free = QUEUE
+        """Room in the radio's queue, as it was told last."""
         self._stored: deque[MeshPacket] = deque()
         self._counted = 0
 
@@ -224,8 +226,6 @@ class SimulatedMeshtastic(LoraBoard):
             wire.node_id(self.node), f"Node {number}", f"N{number}", 43, _public_key(self.node)
         )
         self.ack_wait = ACK_WAIT
-        self._free = QUEUE
-        """Room in the queue, as its host was told last."""
         self.reboot()
 
     def reboot(self) -> None:
@@ -377,7 +377,7 @@ class SimulatedMeshtastic(LoraBoard):
                     tries=waits.tries + 1, again_at=self._again_at(len(waits.packet), now)
                 )
         # A host that was told of a full queue waits until it is told otherwise.
-        if self._free == 0 and self._mouth.waiting < QUEUE:
+        if self.host.free == 0 and self._mouth.waiting < QUEUE:
             self._queue_status(Queued.OK, 0)
 
     def hear(self, packet: bytes, now: float) -> None:
@@ -479,8 +479,9 @@ class SimulatedMeshtastic(LoraBoard):
         )
 
     def _queue_status(self, result: int, number: int) -> None:
-        self._free = QUEUE - self._mouth.waiting
-        self.host.say(FromRadio(queue_status=QueueStatus(result, self._free, QUEUE, number)))
+        self.host.free = QUEUE - self._mouth.waiting
+        status = QueueStatus(result, self.host.free, QUEUE, number)
+        self.host.say(FromRadio(queue_status=status))
 
 
 def acquaint(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
