@@ -62,12 +62,14 @@ function signedOut() {
   show(false);
 }
 
+const mayPass = error => !(error instanceof SignedOut) && !(error.status < 500 && error.status !== 429);
+
 /** A hub that is away has signed nobody out: a desk that it leaves at the form would not ring, nor
  * one that shows what was before. */
 function again(error) {
   trouble(error);
   clearTimeout(begins);
-  if (!(error instanceof SignedOut) && !(error.status < 500)) begins = setTimeout(begin, AGAIN);
+  if (mayPass(error)) begins = setTimeout(begin, AGAIN);
 }
 
 async function begin() {
@@ -76,7 +78,7 @@ async function begin() {
   try {
     Object.assign(me, await call("GET", "/console/session"));
   } catch (error) {
-    return again(error);
+    return mayPass(error) ? again(error) : signedOut();
   }
   by("who").textContent = plain(`${me.name}, ${me.role}`);
   show(true);
