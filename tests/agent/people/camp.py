@@ -135,7 +135,10 @@ class Camp:
         return self.firmware.signs(self.people[who], message, self.texts[message])
 
     def sees(self, who: int, message: int, *expected: str) -> bool:
-        return self.signs(who, message) == [*expected]
+        """Whether a person has seen the last of those, and before it no other than those, in that
+        order: one is passed over where more was true before their radio's turn came."""
+        seen = self.signs(who, message)
+        return seen[-1:] == [*expected[-1:]] and seen == [each for each in expected if each in seen]
 
     def restart(self) -> None:
         """Kill the kit's agent, and start it again."""
@@ -177,4 +180,10 @@ def camp(
         kit = stack.enter_context(Agent(home / "kit", all_settings))
         made = Camp(home, firmware, air, there, kit, all_settings, stack)
         made.await_radio()
-        yield made
+        try:
+            yield made
+        except BaseException:
+            # What each of them saw says which one is to be looked at.
+            for each in (air, *there, made.kit):
+                print("\n".join(each.output()), end="\n\n")
+            raise
