@@ -452,6 +452,53 @@ def _add_simulate(commands: Subparsers) -> None:
         "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
     )
     _add_simulated_radios(kinds)
+    _add_fleet(kinds)
+
+
+def _add_fleet(kinds: Subparsers) -> None:
+    summary = "very many kits on IP links to a hub of yours, and a report"
+    fleet = command(kinds, "fleet", ("cli.simulate_fleet", "fleet"), summary)
+    fleet.add_argument("--hub", required=True, metavar="URL", help="your hub, as hub-address")
+    fleet.add_argument(
+        "--tokens",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="of test kits of that hub: `fieldagent hub device make` writes it",
+    )
+    fleet.add_argument("--kits", type=_count, metavar="N", help="how many (all of the file)")
+    fleet.add_argument(
+        "--first", type=_count, default=1, metavar="N", help="begin with that token (1)"
+    )
+    fleet.add_argument(
+        "--every", type=_pace, default=60.0, metavar="SECONDS", help="a position of each kit (60)"
+    )
+    fleet.add_argument(
+        "--minutes", type=_positive, default=5.0, metavar="M", help="how long (5); Ctrl-C ends it"
+    )
+    fleet.add_argument(
+        "--connect-rate",
+        type=_positive,
+        default=100.0,
+        metavar="R",
+        help="kits that call for the first time, a second (100)",
+    )
+    fleet.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="of this machine, to call from; several take turns",
+    )
+    fleet.add_argument("--ca-file", type=Path, metavar="FILE", help="as hub-ca-file")
+    fleet.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _pace(value: str) -> float:
+    seconds = _positive(value)
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is too often: once a second at most")
+    return seconds
 
 
 def _add_simulated_radios(kinds: Subparsers) -> None:
@@ -555,5 +602,5 @@ def _packet(value: str) -> int:
 
 def _positive(value: str) -> float:
     if not 0 < float(value) < 1e12:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a rate above 0")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
     return float(value)

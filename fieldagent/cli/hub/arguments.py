@@ -231,6 +231,7 @@ def _add_device(actions: Subparsers) -> None:
     address = "with --card and --qr: where the kit finds the hub"
     add.add_argument("--address", metavar="URL", help=address)
     _add_cloud_init(add)
+    _add_making(device)
     token = _action(
         device, "token", ("cli.hub.device", "device_token"), "give a device a new link token"
     )
@@ -260,6 +261,17 @@ def _add_device(actions: Subparsers) -> None:
     _add_disabling(device, "device", "device")
     _add_deletion(device, "device")
     _action(device, "list", ("cli.hub.device", "device_list"), "list devices")
+
+
+def _add_making(device: Subparsers) -> None:
+    summary = "make test kits for `fieldagent simulate fleet`, in a workspace of their own"
+    make = command(device, "make", ("cli.hub.test_kits", "device_make"), summary)
+    make.add_argument("kits", type=_number, metavar="N", help="how many")
+    make.add_argument("--workspace", required=True, metavar="NAME", help="a new one")
+    make.add_argument(
+        "--tokens", required=True, type=Path, metavar="FILE", help="where their tokens are written"
+    )
+    _add_listing(make)
 
 
 def _add_satellite(device: Subparsers) -> None:
