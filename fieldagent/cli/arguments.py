@@ -19,6 +19,7 @@ from fieldagent.cli.subcommand import (
     Subparsers,
     add_item_arguments,
     command,
+    count,
     duration,
 )
 from fieldagent.system.exit_codes import MEANINGS, USAGE
@@ -231,7 +232,7 @@ def _add_track(commands: Subparsers) -> None:
     )
     track.add_argument(
         "--batch",
-        type=_count,
+        type=count,
         metavar="SECONDS",
         help="keep every position, to 1.1 m; over satellite they wait so long to share a message,"
         " and --collapse-key and --satellite-factor do not count",
@@ -258,7 +259,7 @@ def _add_watching(commands: Subparsers) -> None:
         help="only what stands so",
     )
     sent.add_argument("--kind", choices=("message", "location", "waypoint", "data"))
-    sent.add_argument("--limit", type=_count, default=100, help="how many at most (100)")
+    sent.add_argument("--limit", type=count, default=100, help="how many at most (100)")
     _add_local(sent)
     queue = command(commands, "queue", ("cli.kit.watch", "queue"), "show or clear what waits")
     queue.add_argument("--channel", **CHANNEL)
@@ -466,9 +467,9 @@ def _add_fleet(kinds: Subparsers) -> None:
         metavar="FILE",
         help="of test kits of that hub: `fieldagent hub device make` writes it",
     )
-    fleet.add_argument("--kits", type=_count, metavar="N", help="how many (all of the file)")
+    fleet.add_argument("--kits", type=count, metavar="N", help="how many (all of the file)")
     fleet.add_argument(
-        "--first", type=_count, default=1, metavar="N", help="begin with that token (1)"
+        "--first", type=count, default=1, metavar="N", help="begin with that token (1)"
     )
     fleet.add_argument(
         "--every", type=_pace, default=60.0, metavar="SECONDS", help="a position of each kit (60)"
@@ -574,12 +575,6 @@ def _add_help(commands: Subparsers) -> None:
         ("cli.manual", "manual"),
         "print the manual page, for man -l - or a file",
     )
-
-
-def _count(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value[:8]) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 1000000")
-    return int(value[:8])
 
 
 def _several(value: str) -> int:

@@ -26,8 +26,9 @@ from fieldagent.agent.channels.hub_connection import (
 )
 from fieldagent.agent.settings import hub_address
 from fieldagent.simulator.fleet import Fleet, Plan
-from fieldagent.simulator.fleet_figures import Cost, as_expected, lines, report
+from fieldagent.simulator.fleet_figures import FleetCost, as_expected, lines, report
 from fieldagent.simulator.fleet_tokens import NoTokens, read_tokens
+from fieldagent.system import waits
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import WrongProperty
@@ -128,7 +129,7 @@ class _Run:
             over = trio.Event()
             nursery.start_soon(_until_given_up, all_kits, over)
             nursery.start_soon(self._show, all_kits)
-            with trio.move_on_after(self._seconds):
+            with waits.move_on_after(self._seconds):
                 await _first_of(asks, over)
             all_kits.stop()
             with trio.move_on_after(SETTLE):
@@ -137,7 +138,7 @@ class _Run:
                     await all_kits.settled()
                     waiting.cancel_scope.cancel()
             seconds = trio.current_time() - self._began
-            cost = Cost(seconds, time.process_time() - processor, _memory(), memory)
+            cost = FleetCost(seconds, time.process_time() - processor, _memory(), memory)
             figures = all_kits.figures
             self.told = report(figures, len(self._tokens), all_kits.waiting(), cost)
             self.told["advice"] = self._advice(cost)
@@ -175,7 +176,7 @@ class _Run:
                 flush=True,
             )
 
-    def _advice(self, cost: Cost) -> list[str]:
+    def _advice(self, cost: FleetCost) -> list[str]:
         """What limited the run, and what to do about it."""
         refused, links = self.told["links"]["refused"], self.told["links"]
         found = []

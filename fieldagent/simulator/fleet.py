@@ -27,7 +27,8 @@ from fieldagent.agent.channels.hub_connection import (
 )
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.package.package import Location
-from fieldagent.simulator.fleet_figures import Figures
+from fieldagent.simulator.fleet_figures import FleetFigures
+from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import EPOCH, Entry, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
@@ -152,11 +153,11 @@ class EmulatedKit(Silence):
 
 class Fleet:
     def __init__(
-        self, hub: HubAddress, tokens: list[str], plan: Plan, figures: Figures | None = None
+        self, hub: HubAddress, tokens: list[str], plan: Plan, figures: FleetFigures | None = None
     ) -> None:
         """`hub` is where all of them call; its token is nobody's."""
         self.plan = plan
-        self.figures = figures or Figures()
+        self.figures = figures or FleetFigures()
         self.until = inf
         """No position is made that falls due from then on (trio clock)."""
         self.living: set[EmulatedKit] = set()
@@ -212,7 +213,7 @@ class Fleet:
                     break
                 if pace.comes_soon(ended):
                     pace.wish = SOON
-            await trio.sleep(self._random.uniform(*SHARE) * pace.longest())
+            await waits.sleep(self._random.uniform(*SHARE) * pace.longest())
         kit.give_up()
         self.living.discard(kit)
         self.figures.given_up += 1

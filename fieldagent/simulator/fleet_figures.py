@@ -25,7 +25,7 @@ class Reasons(Counter[str]):
 
 
 @dataclass(slots=True)
-class Figures:
+class FleetFigures:
     open: int = 0
     most_open: int = 0
     opened: int = 0
@@ -63,7 +63,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class FleetCost:
     """What this program took."""
 
     seconds: float
@@ -82,7 +82,7 @@ def percentile(ordered: array[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def report(figures: Figures, kits: int, waiting: int, cost: Cost) -> dict[str, Any]:
+def report(figures: FleetFigures, kits: int, waiting: int, cost: FleetCost) -> dict[str, Any]:
     """Return all of it as JSON has it; times in seconds."""
     ordered = array("f", sorted(figures.delays))
     each = (cost.memory - cost.memory_before) / figures.most_open if figures.most_open else 0.0
