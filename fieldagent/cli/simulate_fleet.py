@@ -9,8 +9,10 @@ import json
 import os
 import random
 import resource
+import socket
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -57,6 +59,7 @@ class _NotBegun(Exception):
 def fleet(given: argparse.Namespace) -> int:
     try:
         hub, tokens = _hub(given), _tokens(given)
+        _check_sources(given.source)
         _raise_open_files(len(tokens))
         run = _Run(given, hub, tokens)
         run_heeding(run.run)
@@ -94,6 +97,15 @@ def _tokens(given: argparse.Namespace) -> list[str]:
             USAGE,
         )
     return chosen
+
+
+def _check_sources(addresses: Sequence[str]) -> None:
+    for address in addresses:
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probing:
+                probing.bind((address, 0))
+        except OSError:
+            raise _NotBegun(f"--source {address} is no address of this machine", USAGE) from None
 
 
 def _raise_open_files(links: int) -> None:
