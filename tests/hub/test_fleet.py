@@ -16,6 +16,7 @@ import pytest
 
 from fieldagent.hub.store.opening import open_store
 from fieldagent.simulator.fleet_tokens import HEADING
+from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Hub, Running, administer, hub, until
 
 KITS = 50
@@ -185,6 +186,36 @@ def test_test_kits_are_alone_in_their_workspace_and_their_tokens_private(tmp_pat
         ("Alps", 0),
         ("Load test", 3),
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "open_", "advice"),
+    [
+        ([], 6, ["Ports ran out: one address of this machine has 6 to one hub"]),
+        (["--source", "127.0.0.2", "--source", "127.0.0.3"], 12, []),
+    ],
+    ids=["one address", "two"],
+)
+def test_ports_that_run_out_are_told_and_more_addresses_have_more(
+    tmp_path: Path, more: list[str], open_: int, advice: list[str]
+) -> None:
+    made = Made(str(tmp_path / "hub.sqlite3"), tmp_path, kits=12)
+    settings = {"database": made.database, "port": "9443"}
+    with own_network() as inside:
+        few = "echo 40000 40005 >/proc/sys/net/ipv4/ip_local_port_range"
+        subprocess.run([*inside, "sh", "-c", few], check=True, timeout=PATIENCE)
+        with (
+            hub(tmp_path, settings, [*inside, *MODULE]) as running,
+            Running([*inside, *made.command(running, "--minutes", "0.05", *more)]) as kits,
+        ):
+            if open_ < 12:
+                # It waits for those that have no link.
+                kits.expect(f"{open_} of 12 links open")
+                told = interrupted(kits)
+            else:
+                told = reported(kits)
+    assert told["links"]["open"] == open_
+    assert [text[: len(part)] for text, part in zip(told["advice"], advice, strict=True)] == advice
 
 
 def limited() -> None:
